@@ -26,8 +26,8 @@ from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.formats import decode
 from foldlog.projections import Views
-from tests.foldlog.records import CORPUS, records_of, v1
-from tests.foldlog.test_stats import CODEX, USUAL, V0, V1
+from tests.foldlog.records import CORPUS, records_of
+from tests.golden.rows import rows
 from tests.how_many import some
 from tests.said import said
 
@@ -164,13 +164,9 @@ def test_a_prompt_has_no_fewer_tokens_than_its_parts():
         assert whole(usage) == usage
 
 
-TELLS_CALLS = {format: records_of(format) for format in FORMATS} | {
-    "codex": [{**USUAL["codex"], **record} for record in CODEX],
-    "openhands-v0": [{**USUAL["openhands-v0"], **record} for record in V0],
-    "openhands-v1": [
-        v1("ConversationStateUpdateEvent", n, **fields) for n, fields in enumerate(V1)
-    ],
-}
+TELLS_CALLS = {format: records_of(format) for format in FORMATS} | rows(
+    "usage.json", "records with the usage of calls"
+)
 """Records that tell the usage of calls."""
 TELLS_NO_CALLS = {
     "openai-responses",

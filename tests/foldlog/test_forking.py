@@ -11,11 +11,28 @@ import pytest
 from foldlog import aio, open as open_histories
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
 from tests.foldlog.formats import test_openhands_v1 as v1
-from tests.foldlog.formats.test_claude_code import asked, replied, text
 from tests.how_many import some
 from tests.said import said
 
 CLAUDE_CODE = "claude-code"
+
+
+def line(name, parent, kind, **more):
+    """A line of Claude Code."""
+    return {"uuid": name, "parentUuid": parent, "type": kind, "sessionId": "s", **more}
+
+
+def asked(name, parent, content="why?"):
+    return line(name, parent, "user", message={"role": "user", "content": content})
+
+
+def replied(name, parent, *blocks, response="m1"):
+    message = {"id": response, "role": "assistant", "model": "sonnet", "content": list(blocks)}
+    return line(name, parent, "assistant", requestId=f"r{response}", message=message)
+
+
+def text(said):
+    return {"type": "text", "text": said}
 
 
 def use(call_id):

@@ -15,38 +15,29 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import foldlog as api
-from foldlog import Action, Annotation, EventStoreError, Message, Observation, SystemMessage
+from foldlog import Action, Annotation, EventStoreError, Message, SystemMessage
 from foldlog._cli.catalog import COMMANDS
 from foldlog._formats.conversion import NotWritten, OtherFormat
 from foldlog._formats.registry import formats
 from foldlog._web.app import application
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
-from foldlog.eventstore import (
-    CondensationAction,
-    CondensationRequest,
-    DocumentChanges,
-    Event,
-    Origin,
-    Retraction,
-    Store,
-    UnknownEvent,
-    open_store,
-)
+from foldlog.eventstore import Store, UnknownEvent, open_store
 from foldlog.projections import View
 from tests.commands import command_named
+from tests.golden.rows import made_events, with_bytes
 from tests.web_client import asking
 
 WORD = "zebrafinch"
 STEERS = "\x1b]0;pwned\x07\x1b[2J\u202e\r\n\x00"
-NAN, INFINITY = float("nan"), float("inf")
 
 
 def nested(depth: int) -> Any:
@@ -64,129 +55,29 @@ def called(arguments: Any, **fields: Any) -> Action:
     return Action(**{"tool": "t", "call_id": "1", "arguments": arguments, **fields})
 
 
-def result(content: Any, **fields: Any) -> Observation:
-    return Observation(source="environment", content=content, **fields)
+GOLDEN = (Path(__file__).parents[1] / "golden" / "odd_events.json").read_text("utf-8")
+WORDS = (("<word>", WORD), ("<steers>", json.dumps(STEERS)[1:-1]))
 
 
-def unknown(body: bytes = b'{"a": 1}', **fields: Any) -> UnknownEvent:
-    return UnknownEvent(
-        **{"stored_kind": "of.tomorrow", "stored_schema": 1, "body": body, **fields}
-    )
+def value_of(written: dict[str, Any]) -> Any:
+    """A value that no JSON file holds, of the map that describes it."""
+    match written:
+        case {"nested": depth}:
+            return nested(depth)
+        case {"text": str(text), "times": times}:
+            return text * times
+        case {"power of ten": exponent}:
+            return 10**exponent
+        case {"digits": count}:
+            return f'{{"v": {"9" * count}}}'
+    return with_bytes(written)
 
 
-def at(*moment: int, hours: int = 0) -> datetime:
-    return datetime(*moment, tzinfo=timezone(timedelta(hours=hours)))
+TEXT = reduce(lambda text, word: text.replace(*word), WORDS, GOLDEN)
+ODD = json.loads(TEXT, object_hook=value_of)
+"""The events of each case. The first case hides what is before it."""
 
 
-ODD: dict[str, Callable[[], Event | list[Event]]] = {
-    # first: it hides what is before it
-    "retraction of all": lambda: [said(), Retraction(version=0, reason=STEERS)],
-    "time of Go": lambda: said(timestamp=at(1, 1, 1)),
-    "time before 1970": lambda: said(timestamp=at(1969, 12, 31, 23, 59, 59)),
-    "last time": lambda: said(timestamp=at(9999, 12, 31, 23, 59, 59)),
-    "time before year 1": lambda: said(timestamp=at(1, 1, 1, hours=14)),
-    "time after year 9999": lambda: said(timestamp=at(9999, 12, 31, 23, hours=-14)),
-    "offset with seconds": lambda: said(
-        timestamp=datetime(2026, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))
-    ),
-    "time without a zone": lambda: said(
-        origin=Origin(format="openai-chat", time="0001-01-01T00:00:00")
-    ),
-    "time that is none": lambda: said(origin=Origin(format="openai-chat", time=STEERS)),
-    "far time of a source": lambda: said(
-        origin=Origin(format="openai-chat", time="9999-12-31T23:00:00-14:00")
-    ),
-    "not a number": lambda: called(
-        {"v": NAN, WORD: -INFINITY}, origin=Origin(format="openai-chat", id=NAN)
-    ),
-    "not a number, native": lambda: called({"v": NAN}),
-    "usage of a source": lambda: said(
-        meta={
-            "usage": {"prompt_tokens": NAN, "completion_tokens": -1},
-            "cost": INFINITY,
-            "model": 7,
-        },
-        origin=Origin(format="openai-chat"),
-    ),
-    "usage": lambda: Message(
-        source="agent",
-        content=WORD,
-        meta={"usage": "many", "cost": "dear", "model": [], "reply": {}},
-    ),
-    "huge usage": lambda: Message(
-        source="agent",
-        content=WORD,
-        meta={"usage": {"prompt_tokens": 10**30}, "cost": 1.7e308, "model": STEERS},
-    ),
-    "empty text": lambda: said(""),
-    "no parts": lambda: said(()),
-    "empty part": lambda: said([{}]),
-    "part without a type": lambda: said([{"text": WORD}, {"type": None}, {"type": 7, "text": 7}]),
-    "part that steers": lambda: said([{"type": STEERS, STEERS: STEERS}]),
-    "image that is none": lambda: said([{"type": "image_url", "image_url": {"url": 7}}]),
-    "image without a url": lambda: said(
-        [{"type": "image_url", "image_url": "data:,x"}, {"type": "image_url"}]
-    ),
-    "text that steers": lambda: said(f"{WORD} {STEERS}"),
-    "lone surrogates": lambda: said(f"{WORD} \ud800", meta={"\udfff": "\ud800"}),
-    "long line": lambda: said(f"{WORD} " + "x" * 300_000),
-    "many lines": lambda: said(f"{WORD}\n" * 5_000),
-    "deep": lambda: Annotation(name="n", data=nested(400)),
-    "too deep": lambda: Annotation(name="n", data=nested(100_000)),
-    "deep text": lambda: called("[" * 50_000),
-    "huge numbers": lambda: called({"v": 10**400, "w": 2**64, "x": -(2**63) - 1, "y": 5e-324}),
-    "huge number in a text": lambda: called(f'{{"v": {"9" * 5_000}}}'),
-    "tool that steers": lambda: called({STEERS: STEERS}, tool=STEERS, call_id=STEERS),
-    "no tool": lambda: called(None, tool="", call_id=""),
-    "arguments that are no JSON": lambda: called("{" + STEERS),
-    "many calls of one id": lambda: [called({}), called({}), result("", tool="t", call_id="1")],
-    "result of no call": lambda: result(
-        WORD, tool=STEERS, call_id="nobody", extras={STEERS: NAN}, origin=Origin(format="x")
-    ),
-    "system prompt in the middle": lambda: SystemMessage(
-        content=WORD, tools=[7, None, {STEERS: STEERS}]
-    ),
-    "names of an annotation": lambda: Annotation(name=STEERS, data={STEERS: {STEERS: [STEERS]}}),
-    "report of a condenser": lambda: Annotation(
-        name="condenser", data=[{"condenser": 7, "failure": [], "cost": "x"}]
-    ),
-    "documents": lambda: DocumentChanges(changed={STEERS: {"value": nested(50)}}),
-    "unknown kind": lambda: unknown(f'{{"{WORD}": 1}}'.encode()),
-    "unknown kind that is shown": lambda: unknown(shown=True),
-    "unknown kind that steers": lambda: unknown(stored_kind=STEERS),
-    "unknown kind of no JSON": lambda: unknown(b"\xff\xfe"),
-    "unknown kind of a list": lambda: unknown(b"[]"),
-    "format of tomorrow": lambda: said(
-        origin=Origin(format=STEERS, id={"a": [STEERS]}, rest=nested(20))
-    ),
-    "rest of bytes": lambda: said(origin=Origin(format="claude-code", id=7, rest=b"\x00\xff")),
-    "rest that is no record": lambda: said(origin=Origin(format="claude-code", rest=WORD)),
-    "rest of nothing": lambda: [
-        said(origin=Origin(format="codex", rest=each)) for each in ([], [None], "", 10**9)
-    ],
-    "metadata of a condensation": lambda: [
-        said(),
-        CondensationAction(
-            forgotten_event_ids=[0],
-            metadata={"condenser": [], "reason": 7, "tokens_before": "x", "cost": NAN},
-            origin=Origin(format="openai-chat"),
-        ),
-    ],
-    "condensation of nothing": lambda: CondensationAction(forgotten_event_ids=[]),
-    "summary that steers": lambda: [
-        said(),
-        CondensationAction(forgotten_event_ids=[0], summary=STEERS, summary_offset=0),
-    ],
-    "request that steers": lambda: CondensationRequest(reason=STEERS),
-    "cause that is later": lambda: said(cause=10**9),
-    "meta that steers": lambda: said(meta={STEERS: STEERS, "traceparent": 7, "shown_version": []}),
-    "extra": lambda: said(
-        extra={STEERS: nested(30), "later": NAN}, origin=Origin(format="openai-chat")
-    ),
-    "thinking": lambda: Message(
-        source="agent", content=WORD, thinking=[{"type": STEERS}, {"thinking": 7}, {}]
-    ),
-}
 IDS = [
     "one",
     f"steers {STEERS}",
@@ -229,14 +120,17 @@ def fill(path: str | Path, names: Sequence[str]) -> list[str]:
             history = histories[f"odd {number}"]
             history.append([SystemMessage(content="a prompt"), said("before")])
             with suppress(EventStoreError):
-                history.append(ODD[name]())
+                history.append([*made_events(ODD[name])])
                 taken.append(name)
             history.append(Message(source="agent", content=f"after {WORD}"))
             if name in taken:
-                histories[ALL].append(ODD[name]())
+                histories[ALL].append([*made_events(ODD[name])])
         for name in IDS:
             histories.create(name, {"title": STEERS, "user": name, STEERS: STEERS}).append(said())
-        histories[STRUCTURAL].append([said(), unknown(is_structural=True), said()])
+        unknown = UnknownEvent(
+            stored_kind="of.tomorrow", stored_schema=1, body=b"{}", is_structural=True
+        )
+        histories[STRUCTURAL].append([said(), unknown, said()])
     return taken
 
 

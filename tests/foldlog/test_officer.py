@@ -8,22 +8,22 @@ import re
 import subprocess
 import sys
 import threading
-from base64 import b64encode, encodebytes
+from base64 import b64encode
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from zlib import compress
 
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, KeyRing, Observation, Retraction, _written_files
+from foldlog import Annotation, CondensationAction, KeyRing, _written_files
 from foldlog._maintenance import holds_plain_events
 from foldlog.errors import InvalidArgument
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.formats import decode
 from tests.crash.bytes_left import bytes_left
+from tests.golden.rows import made_events, with_bytes
 from tests.said import said
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -223,93 +223,19 @@ def test_a_function_that_raises_ends_the_threads_of_a_copy(two):
 NAME = "Nadia Unal"
 
 
-def span(*texts):
-    """A span of OpenTelemetry that sends these messages."""
-    messages = [{"role": "user", "parts": [{"type": "text", "content": text}]} for text in texts]
-    attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(messages)}
-    one = {
-        "traceId": "t",
-        "spanId": f"s{len(texts)}",
-        "name": "chat",
-        "startTimeUnixNano": f"{len(texts)}",
-        "endTimeUnixNano": f"{len(texts)}",
-        "attributes": [
-            {"key": key, "value": {"stringValue": value}} for key, value in attributes.items()
-        ],
-    }
-    return {"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]}
-
-
-AGENT = {"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "k", "version": "1"}}
-STEP = {
-    "step_id": 1,
-    "source": "agent",
-    "message": "I look.",
-    "tool_calls": [
-        {"tool_call_id": name, "function_name": "cat", "arguments": {"file": name}} for name in "ab"
-    ],
-    "observation": {
-        "results": [
-            {"source_call_id": "a", "content": ""},
-            {"source_call_id": "b", "content": NAME},
-        ]
-    },
-}
-
-
 def note(value):
     return [Annotation(name="note", data=value)]
 
 
+FILE = Path(__file__).parents[1] / "golden" / "places_of_texts.json"
+PLACES = json.loads(FILE.read_text("utf-8"), object_hook=with_bytes)
 FOUND = {
-    "a message": [said(f"I am {NAME}, keep it")],
-    "two parts": [said([{"type": "text", "text": text} for text in ("I am Nadia ", "Unal")])],
-    "a summary": [
-        said("hi"),
-        CondensationAction(forgotten_event_ids=[0], summary=f"about {NAME}", summary_offset=0),
-    ],
-    "arguments": [api.Action(tool="t", arguments={"a": [{NAME: 1}]}, call_id="x")],
-    "extras": [Observation(content="ok", extras={"k": NAME}, call_id="x")],
-    "meta": [said("hi", meta={"k": NAME})],
-    "erased from a View": [said(NAME), Retraction(version=0)],
-    "one event of several of a record": [*decode([AGENT, STEP], "atif")],
-    "a record whose own events do not hold it": [
-        *decode([span("hello", NAME), span("hello", NAME, "and then?")], "otlp-genai")
-    ],
-    "a list in a map": note({"people": [{"who": ["x", NAME]}]}),
-    "lines of a list": note({"lines": ["I am Nadia", "Unal"]}),
-    "a name of a part": note({NAME: None}),
-    "bytes": note({"data": f"x{NAME}".encode()}),
-    "JSON in JSON in JSON in JSON": note(
-        json.dumps(json.dumps(json.dumps(json.dumps({"a": "N\u00e4dia Unal"}))))
-    ),
-    "no-break space and capitals": note("NADIA\u00a0UNAL"),
-    "spaces and lines": note("nadia\n\u00a0  unal"),
-    "characters without width": note("Na\u200bdia \u2066Unal, Na\u00addia"),
-    "accents": note("Na\u0301dia Ünal, nadia u\u0308nal"),
-    "wide letters": note("\uff2e\uff41dia Unal"),
+    place: [*decode(row["records"], row["format"])]
+    if "records" in row
+    else [*made_events(row["events"])]
+    for place, row in PLACES["places that are searched"].items()
 }
-ENCODED = "text that is encoded (base64, URLs, HTML, bytes other than UTF-8)"
-PRESSED = "compressed or in a picture"
-DIVIDED = "divided between fields or events"
-SPELLED = "has markup in it or is spelled in another way"
-NOT_FOUND = {
-    "base64 in an argument": (ENCODED, b64encode(f"<{NAME}>".encode()).decode()),
-    "base64 in lines": (ENCODED, encodebytes(b"Dear Sir, " * 9 + NAME.encode()).decode()),
-    "base64 behind a path": (ENCODED, "https://h.example/f/" + b64encode(NAME.encode()).decode()),
-    "a URL": (ENCODED, "https://h.example/Nadia%20Unal"),
-    "a form": (ENCODED, "name=Nadia+Unal&age=4"),
-    "entities": (ENCODED, "<b>Nadia&#32;Unal</b>"),
-    "quoted-printable": (ENCODED, "Nadia=20Unal"),
-    "escapes of a shell": (ENCODED, r"Nadia\x20Unal"),
-    "bytes of UTF-16": (ENCODED, NAME.encode("utf-16")),
-    "compressed bytes": (PRESSED, compress(NAME.encode())),
-    "two fields": (DIVIDED, {"first": "Nadia", "last": "Unal"}),
-    "markup": (SPELLED, "**Nadia** Unal"),
-    "a hyphen": (SPELLED, "Nadia-Unal"),
-    "another name": (SPELLED, "Nadine Unal"),
-}
-"""What no search finds, each with its class in the report."""
+NOT_FOUND = PLACES["places that are not searched, each with its class in the report"]
 
 
 @pytest.mark.parametrize("keys", [None, KeyRing(KEY)], ids=["plain", "encrypted"])
@@ -371,27 +297,14 @@ def test_a_secret_in_documents_goes_with_the_differences_that_build_on_it(tmp_pa
     assert bytes_left(tmp_path, [NAME]) == []
 
 
-IN_JSON = json.dumps({"out": "Päss päss\nwörd"})
-CARD = 4111222233334444
-
-
 @pytest.mark.parametrize(
-    "text, events, found",
-    [
-        (str(CARD), [api.Action(tool="t", arguments={"card": CARD}, call_id="x")], [0]),
-        (str(CARD), [said("hi"), Observation(content="ok", extras={"cards": [CARD]})], [1]),
-        ("49301234567", [Annotation(name="card", data={"number": 49301234567.0})], [0]),
-        ("päss\nwörd", [said(IN_JSON), said("hi"), said(json.dumps([IN_JSON]))], [0, 2]),
-        ("NADIA Ünal", [said("Nadia Unal"), said("nadia u\u0308nal")], [0, 1]),
-        ("Na\u00addia\u200b Ünal", [said("Nadia Unal")], [0]),
-        ("nadia u\u0308nal", [said("NADIA  ÜNAL"), said("Nadine Ünal")], [0]),
-    ],
+    "text, events, found", PLACES["forms in which a text is found, with the ids of the events"]
 )
 def test_a_text_is_found_in_numbers_in_escaped_json_and_in_each_form_as_by_a_search(
     text, events, found
 ):
     with api.open("memory:") as histories:
-        histories["c"].append(events)
+        histories["c"].append([*made_events(events)])
         maintenance = histories.maintenance
         assert maintenance.redact_matching(text, reason="asked to").events == {"c": tuple(found)}
         with pytest.raises(InvalidArgument, match="the receipt would store it"):

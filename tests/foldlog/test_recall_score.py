@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,15 +12,11 @@ from msgspec.structs import replace
 
 from benchmarks import recall
 from foldlog._documents import MissingDocument as Missing
-from foldlog._reports.recall_score import event_terms, is_near, terms_of, words_beside
+from foldlog._reports.recall_score import is_near, words_beside
 from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import (
     Action,
-    Annotation,
-    CondensationAction,
-    CondensationSummary,
-    Message,
     Observation,
 )
 from tests.foldlog.test_replays import Counted
@@ -73,37 +68,6 @@ def looking_back() -> list:
     return events
 
 
-NAMED = "a_name.py"
-READ = partial(Action, tool="other_tool", call_id="call_1")
-
-
-def test_terms_are_names_and_long_numbers():
-    text = (
-        "Please open `/src/app/main.py:12`, getValue and MAX_SIZE (see 4711002, 12, v1.2) without"
-        " further questions."
-    )
-    assert terms_of(text) == {"src/app/main.py", "getValue", "MAX_SIZE", "4711002"}
-    assert event_terms(READ(arguments={"order": 4711002})) == {"4711002"}
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        said([{"type": "text", "text": f"see {NAMED}"}, {"type": "image_url", "u": "b.png"}]),
-        READ(arguments={"file_path": [NAMED]}),
-        READ(arguments={}, thought=f"{NAMED} first"),
-        READ(arguments='{"file_path": "\\na_name.py"}'),
-        READ(arguments='{"a_name.py'),
-        READ(arguments={"n": 4711, "m": {"deep": [12, NAMED]}}),
-        Observation(tool="other_tool", content=f"\n{NAMED}", call_id="call_1"),
-        Annotation(name="some_note", data={"key_name": {"deep": NAMED}}, shown=True),
-        CondensationSummary(content=f"{NAMED} was read", id=-3),
-    ],
-)
-def test_the_terms_of_an_event_are_in_its_texts_and_not_in_its_fields(event):
-    assert event_terms(event) == {NAMED}
-
-
 def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_its_events():
     """The head is one event; a call and its result are two."""
     lags = [lag(number) for number in range(8, CALLS)]
@@ -138,45 +102,6 @@ def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
     done = replayed(long, type="clear_tool_uses", **settings)
     assert done.missing
     assert done.needed_shown < done.needed_named == 100
-
-
-def test_a_summary_shows_the_terms_that_stand_in_it():
-    events = [said("begin", id=0), said("keep wish_list.txt", id=1)]
-    for place in range(2, 40, 2):
-        events += call(place, {"command": f"step {place}"}, "line_one\nline_two\nend")
-    events += [Message(id=40, source="agent", content="wish_list.txt is next, line_two is not")]
-    forgets = {"max_size": 10, "keep_first": 1}
-    forgotten = replayed(events, type="amortized_forgetting", **forgets).missing
-    assert {each.term for each in forgotten} == {"wish_list.txt"}
-    assert replayed(events, type="digest", **forgets).missing == ()
-
-
-@pytest.mark.parametrize("kind, named", [("digest", True), ("amortized_forgetting", False)])
-def test_what_a_digest_names_by_its_event_could_be_recalled(kind, named):
-    events = [said("begin", id=0)]
-    term = {place: f"part_{place:090}" for place in range(1, 41, 2)}  # too long for its names
-    for place in term:
-        events += call(place, {"command": f"step {place}"}, f"first\n{term[place]}\nlast")
-    events.append(Message(id=41, source="agent", content=f"{term[9]} it was"))
-    done = replayed(events, type=kind, max_size=10)
-    assert done.missing == (Missing(term[9], 41, (10,), named),)
-    assert (done.needed_shown, done.needed_named) == (0, 100 if named else 0)
-
-
-def test_a_term_counts_once_in_a_reply_and_only_if_it_occurred_before_it():
-    first, its_result = call(2, {"a": "old_name", "b": "new_name"}, "late_name", "r")
-    second, done = call(3, {"a": "old_name", "b": "other_name"}, "x", "r")
-    late, also_done = call(5, {"b": "late_name"}, "x", "r")
-    events = [
-        said("see old_name"),
-        Message(source="agent", content="old_name and new_name"),
-        *(first, second, its_result, late, done, also_done),
-        Message(source="agent", content="other_name"),
-    ]
-    events = [replace(event, id=place) for place, event in enumerate(events)]
-    needed = ("old_name", "new_name", "old_name", "other_name")
-    assert replayed(events, type="noop").needed == needed
-    assert replayed(events[:1], type="noop").needed_shown is None
 
 
 def test_repeated_tokens_are_in_the_beginning_that_stayed():
@@ -246,34 +171,3 @@ def test_the_words_beside_a_term_stand_in_the_last_line_that_has_it():
 )
 def test_a_term_is_a_fact_where_a_word_that_stood_beside_it_is_near(text, near):
     assert is_near(text, "MAX_SIZE", {"kites"}) == near
-
-
-@pytest.mark.parametrize(
-    "summary, terms, facts",
-    [
-        ("the wind of a_name.py is 7", 100, 100),
-        ("names: a_name.py b_name.py", 100, 0),
-        ("nothing", 0, 0),
-    ],
-)
-def test_a_list_of_names_shows_terms_and_no_facts(summary, terms, facts):
-    events = [
-        said("begin", id=0),
-        said("the wind of a_name.py is 7", id=1),
-        Message(id=2, source="agent", content="well"),
-        CondensationAction(id=3, forgotten_event_ids=(1,), summary=summary, summary_offset=1),
-        said("go on", id=4),
-        Message(id=5, source="agent", content="a_name.py needs wind"),
-    ]
-    done = replay(events, None, Counted())
-    assert (done.needed_shown, done.facts_shown, done.facts) == (terms, facts, 1)
-
-
-def test_a_term_that_stood_alone_is_no_fact_and_a_whole_event_shows_it():
-    events = [
-        said("a_name.py\nread b_name.py slowly", id=0),
-        Message(id=1, source="agent", content="a_name.py and b_name.py"),
-    ]
-    done = replay(events, None, Counted())
-    assert (len(done.needed), done.facts, done.facts_shown) == (2, 1, 100)
-    assert replay(events[:1], None, Counted()).facts_shown is None

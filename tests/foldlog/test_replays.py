@@ -1,4 +1,10 @@
-"""A history replayed under strategies that it never had."""
+"""A history replayed under strategies that it never had. ``tests/golden/replays`` has histories
+with a strategy, or null for the recorded condensations, and the figures of the replay.
+
+    python -m tests.foldlog.test_replays
+
+writes the figures again. Look at what changed.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,14 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 import foldlog
 from foldlog._documents import CallDocument as Turn
 from foldlog._figures.prices import Price
+from foldlog._reports.recall_score import event_terms
 from foldlog._reports.replays import replay
+from foldlog._words.gist import gist
 from foldlog.condensers.base import Condensation, Condenser, stepped
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
@@ -25,13 +33,13 @@ from foldlog.eventstore import (
     CondensationSummary,
     Message,
     Observation,
-    Retraction,
     SystemMessage,
 )
 from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
+from tests.golden.cases import Case, cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
 
@@ -47,6 +55,63 @@ STRATEGIES = [
         "condensers": [{"type": "conversation_window"}, {"type": "digest", "max_size": 10}],
     },
 ]
+
+
+CASES = cases_in("replays")
+FIGURES = (
+    "condensations",
+    "declined",
+    "summarized",
+    "lost",
+    "masked",
+    "condenser_failures",
+    "needed",
+    "facts",
+    "needed_shown",
+    "needed_named",
+    "facts_shown",
+)
+
+
+def condenser_of(case: Case) -> Condenser | None:
+    config = case.settings()
+    return None if config is None else condenser_from_config(config)
+
+
+def figures_of(case: Case) -> list[str]:
+    """The figures that are not empty, the calls, and the View at the end, each in a line. A call
+    has its event, and how many events it was shown and were hidden.
+    """
+    done = replay(case.events(), condenser_of(case), Counted())
+    figures = {name: getattr(done, name) for name in FIGURES}
+    lines = [f"{name}: {json.dumps(figure)}" for name, figure in figures.items() if figure]
+    lines += [f"missing: {json.dumps(missing)}" for missing in map(astuple, done.missing)]
+    calls = [[turn.event_id, turn.events, turn.hidden] for turn in done.turns]
+    lines.append(f"calls: {calls}")
+    if done.final.unhandled_condensation_request:
+        lines.append("a condensation is requested")
+    return [*lines, f"View: {' '.join(gist(event, 20) for event in done.final)}"]
+
+
+def written(case: Case, output: str) -> str:
+    if output == "terms":
+        return "\n".join(" ".join(sorted(event_terms(event))) for event in case.events())
+    if output == "tokens":
+        turns = replay(case.events(), condenser_of(case), Counted()).turns
+        return " ".join(f"{turn.tokens}" for turn in turns)
+    return "\n".join(figures_of(case))
+
+
+@pytest.mark.parametrize(
+    "case", [case for cases in CASES.values() for case in cases], ids=lambda case: case.rule
+)
+def test_a_replay_has_the_figures_of_its_case(case: Case):
+    for output, text in case.outputs.items():
+        assert written(case, output) == text
+    if "tokens" in case.outputs:
+        watching = Watching(condenser_of(case))
+        replay(case.events(), watching, Counted())
+        assert written(case, "tokens") == " ".join(map(str, watching.tokens))
 
 
 def work(turns: int) -> list:
@@ -69,17 +134,6 @@ def work(turns: int) -> list:
     return events
 
 
-def call(call_id: str, response_id: str | None = None, *, thinking: bool = False) -> Action:
-    thoughts = ({"type": "thinking", "thinking": "hm"},) if thinking else ()
-    return Action(
-        tool="run", call_id=call_id, response_id=response_id or f"of {call_id}", thinking=thoughts
-    )
-
-
-def answer(call_id: str) -> Observation:
-    return Observation(call_id=call_id, content="done")
-
-
 @examples(100)
 @given(ordered_histories)
 def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(history):
@@ -90,58 +144,6 @@ def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(hist
         ]
 
     assert said(replay(history, None).final) == said(View.from_events(history))
-
-
-def test_condensations_are_replayed_as_they_were_recorded_beside_what_was_taken_back():
-    events = [
-        *work(3),
-        CondensationAction(id=8, forgotten_event_ids=(2, 3), summary="one", summary_offset=1),
-    ]
-    events += [Message(id=9, source="user", content="wrong"), Retraction(id=10, version=9)]
-    events += [replace(event, id=event.id + 9, cause=None) for event in work(3)[2:]]
-    gone = {"forgotten_event_ids": (-10, 4, 5), "summary": "two", "summary_offset": 1}
-    events += [
-        CondensationAction(id=17, **gone, metadata={"condenser_meta": [{"failure": "timeout"}]})
-    ]
-    events += [
-        CondensationAction(
-            id=18, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"}
-        )
-    ]
-    events += [Message(id=19, source="agent", content="step 4")]
-    done = replay(events, None)
-    assert done.condensations == (8, 17)
-    assert (done.declined, done.summarized, done.lost, done.condenser_failures) == (
-        1,
-        (2, 3, 4, 5),
-        (),
-        1,
-    )
-    assert [event.content for event in done.final if event.id < 0] == ["two"]
-
-
-def test_a_turn_is_one_call_of_the_model_and_sees_what_came_before_it():
-    done = replay(work(5), condenser_from_config({"type": "noop"}))
-    assert [(turn.event_id, turn.events) for turn in done.turns] == [
-        (2, 2),
-        (4, 4),
-        (6, 6),
-        (8, 8),
-        (10, 10),
-    ]
-    assert (done.condensations, done.lost, done.summarized, done.tokens_sent) == ((), (), (), None)
-
-
-def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
-    events = work(20)
-    forgetting = replay(
-        events, condenser_from_config({"type": "amortized_forgetting", "max_size": 10})
-    )
-    digesting = replay(events, condenser_from_config({"type": "digest", "max_size": 10}))
-    assert forgetting.lost
-    assert not forgetting.summarized
-    assert digesting.summarized
-    assert not digesting.lost
 
 
 def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
@@ -172,68 +174,6 @@ def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
         assert all(f"- {each}: " in digest for each in told)
         assert not any(f"- {each}: " in digest for each in lost)
         assert len(lost) > 15 > len(told) > 0
-
-
-def test_the_recorded_condensations_are_left_out_and_ids_stay_the_historys_own():
-    events = work(10)
-    forgets = CondensationAction(id=22, forgotten_events_start_id=2, forgotten_events_end_id=15)
-    later = [
-        Action(id=23, tool="run", call_id="c", response_id="r"),
-        Observation(id=24, call_id="c", cause=23, content="x"),
-    ]
-    done = replay([*events, forgets, *later], condenser_from_config({"type": "noop"}))
-    assert (done.turns[-1].event_id, done.turns[-1].events) == (23, 22)
-
-
-def test_a_request_is_answered_by_the_strategy_that_is_replayed():
-    events = [
-        *work(10),
-        CondensationRequest(id=22),
-        Message(id=23, source="agent", content="go on"),
-    ]
-    done = replay(events, condenser_from_config({"type": "conversation_window"}))
-    assert done.condensations == (23,)
-    ignored = replay(events, condenser_from_config({"type": "observation_masking"}))
-    assert ignored.final.unhandled_condensation_request
-
-
-def test_a_request_that_cannot_be_met_is_declined_once():
-    events = [
-        *work(1)[:2],
-        CondensationRequest(id=2),
-        *(Message(id=n, source="agent", content="on") for n in (3, 4)),
-    ]
-    done = replay(events, condenser_from_config({"type": "amortized_forgetting"}))
-    assert (done.declined, done.condensations) == (1, ())
-    assert not done.final.unhandled_condensation_request
-
-
-def test_an_event_that_a_call_was_not_shown_is_lost_and_one_without_its_content_is_masked():
-    done = replay(work(20), condenser_from_config({"type": "recent_events", "max_events": 6}))
-    assert (len(done.final), done.masked) == (42, ())
-    assert done.lost == tuple(range(1, 1 + done.turns[-1].hidden))
-    done = replay(
-        work(20), condenser_from_config({"type": "observation_masking", "attention_window": 4})
-    )
-    assert (done.lost, done.masked) == ((), tuple(range(3, 37, 2)))
-
-
-def test_a_reply_in_several_records_is_one_call_of_the_model():
-    """Claude Code writes a line for a text, and one for each call; a reply is known by its message
-    and its request.
-    """
-    events = [Message(id=0, source="user", content="do it")]
-    for n in range(1, 16, 5):
-        meta = {"reply": f"r{n} of request {n}"}
-        events += [
-            Message(id=n, source="agent", content="look", meta=meta),
-            Action(id=n + 1, tool="run", call_id=f"c{n}", response_id=f"r{n}", meta=meta),
-            Observation(id=n + 2, tool="run", call_id=f"c{n}", cause=n + 1, content="done"),
-            Action(id=n + 3, tool="run", call_id=f"d{n}", response_id=f"r{n}"),
-            Action(id=n + 4, tool="run", call_id=f"e{n}", response_id=f"r{n}"),
-        ]
-    done = replay(events, condenser_from_config({"type": "noop"}))
-    assert [turn.event_id for turn in done.turns] == [1, 6, 11]
 
 
 def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them():
@@ -331,43 +271,6 @@ def test_tokens_are_counted_in_the_prompts_that_would_have_been_sent(config):
     check()
 
 
-ASKED = Message(id=0, source="user", content="do it")
-TOOL = {"type": "function", "function": {"name": "run", "description": "", "parameters": {}}}
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [
-            ASKED,
-            Message(source="agent", content="I am"),
-            SystemMessage(content="be", tools=(TOOL,)),
-        ],
-        [ASKED, call("a", thinking=True), answer("a"), call("b"), call("c"), answer("c")],
-        [
-            ASKED,
-            call("a"),
-            Message(source="user", content="wait"),
-            Message(source="user", content="no, go on"),
-        ],
-        [ASKED, call("a", "r"), answer("a"), Message(source="agent", content="hm"), call("b", "r")],
-    ],
-    ids=[
-        "a later system prompt",
-        "a loop that breaks",
-        "users who go on",
-        "a response that goes on",
-    ],
-)
-def test_what_comes_later_does_not_change_what_an_earlier_prompt_took(events):
-    events = [replace(event, id=place) for place, event in enumerate(events)]
-    events.append(Message(id=len(events), source="agent", content="done"))
-    watching = Watching(condenser_from_config({"type": "noop"}))
-    done = replay(events, watching, Counted())
-    assert [turn.tokens for turn in done.turns] == watching.tokens
-    assert len(done.turns) > 1
-
-
 class Endless(Condenser):
     """Forgets one event more whenever it is asked."""
 
@@ -413,3 +316,7 @@ def test_the_head_of_the_prompt_stays_and_the_summary_has_one_place(kind):
                 }
         assert any(isinstance(event, CondensationAction) for event in history.events())
     assert places == ({2} if kind == "digest" else set())
+
+
+if __name__ == "__main__":
+    write_anew("replays", written)

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["rows"]
+from foldlog import eventstore
+from foldlog.eventstore import Event, Origin
+
+__all__ = ["made_events", "rows", "with_bytes"]
 
 
 def rows(file: str, part: str) -> list[Any]:
     found: list[Any] = json.loads((Path(__file__).parent / file).read_text("utf-8"))[part]
     return found
+
+
+def with_bytes(value: dict[str, Any]) -> Any:
+    """The bytes that a map ``{"bytes": text}`` describes, as an ``object_hook`` of JSON."""
+    return value["bytes"].encode("latin1") if value.keys() == {"bytes"} else value
+
+
+def made_events(written: Iterable[dict[str, dict[str, Any]]]) -> Iterator[Event]:
+    """Make events of maps, each from the name of a class to the fields of the event."""
+    for event in written:
+        ((kind, fields),) = event.items()
+        made = dict(fields)
+        if "timestamp" in made:
+            made["timestamp"] = datetime.fromisoformat(made["timestamp"])
+        if "origin" in made:
+            made["origin"] = Origin(**made["origin"])
+        yield getattr(eventstore, kind)(**made)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from foldlog._archive.importing import Failed, Import
 from foldlog._formats.json_text import parse
 from foldlog.eventstore import Event, Store
 from foldlog.eventstore.sources.reading import blocks_of
-from foldlog.formats import decode
 from tests.foldlog.archive.imports import new_store, source_of
 
 GOLDEN_READS = Path(__file__).parents[2] / "golden" / "reads"
@@ -29,15 +27,6 @@ class ReadHistory(NamedTuple):
     events: list[Event]
     findings: list[str]
     added: int
-
-
-def reader_of(format: str) -> Callable[..., list[Event]]:
-    """``read(record, ...)``: the events of records of a format."""
-
-    def read(*records: Any, **how: Any) -> list[Event]:
-        return list(decode(records, format, **how))
-
-    return read
 
 
 def recorded(format: str, name: str) -> list[Any]:
@@ -74,18 +63,3 @@ def records_in(store: Store, conversation: str) -> list[Any]:
     """The records of the source of a conversation."""
     blocks = blocks_of(store.database, source_of(store, conversation))
     return [parse(record) for block in blocks for record in block.records()]
-
-
-def opened(folder: Path, *conversations: Any, store: Store | None = None) -> list[ReadHistory]:
-    """The histories of an export: a document with conversations."""
-    path = folder / "conversations.json"
-    path.write_text(json.dumps(conversations))
-    return histories_at(path, store=store)
-
-
-def read_export(format: str, folder: Path, conversation: Any) -> list[Event]:
-    """The events of the one conversation of an export."""
-    (history,) = opened(folder, conversation)
-    assert history.findings == []
-    assert history.format == format
-    return history.events

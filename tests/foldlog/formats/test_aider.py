@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from foldlog._archive.importing import Import
 from foldlog._formats.aider import _markdown
 from foldlog.eventstore import Message
-from foldlog.projections import View
-from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at
 
 START = "\n# aider chat started at 2026-03-01 10:00:00\n\n"
@@ -36,12 +33,6 @@ def read(folder, text):
     return history.events
 
 
-def shown(events):
-    return [
-        (message["role"], message["content"]) for message in View.from_events(events).to_messages()
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -55,38 +46,6 @@ def shown(events):
 )
 def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text):
     read(tmp_path, text)
-
-
-def test_each_run_is_a_history_and_a_file_that_grows_adds_only_what_is_new(tmp_path):
-    later = START.replace("10:00", "11:00")
-    (tmp_path / "kites").mkdir()
-    with new_store() as store:
-        first = opened(tmp_path / "kites", CHAT.removesuffix(TOKENS), store=store)
-        assert [(each.name, each.added) for each in first] == [
-            ("kites/aider-2026-03-01T10:00:00", 4)
-        ]
-        silent = later + HELLO + "\n#### /exit  \n"
-        grown = CHAT + "\n#### go on  \n" + silent + later + HELLO + "\n#### and then?  \n"
-        again = opened(tmp_path / "kites", grown + later + ASKED, store=store)
-        assert [(each.name, each.added) for each in again] == [
-            ("kites/aider-2026-03-01T10:00:00", 2),
-            ("kites/aider-2026-03-01T11:00:00", 3),
-            ("kites/aider-2026-03-01T11:00:00#2", 2),
-        ]
-
-
-def test_a_block_that_aider_was_writing_is_completed_before_its_first_use_and_forks_after(tmp_path):
-    path = tmp_path / ".aider.chat.history.md"
-    whole = CHAT + "\n#### go on  \n"
-    with new_store() as unused, new_store() as used:
-        for store in (unused, used):
-            path.write_bytes(CHAT[:-5].encode())
-            (half,) = Import(store, [path])
-            if store is used:
-                assert shown(store.events(half.conversation))[-1][0] == "assistant"
-            (one,) = opened(tmp_path, whole, store=store)
-            assert shown(one.events) == [*shown(read(tmp_path, CHAT)), ("user", "go on")]
-            assert one.name == half.conversation + ("@4" if store is used else "")
 
 
 def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):

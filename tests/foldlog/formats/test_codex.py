@@ -23,8 +23,6 @@ from foldlog.eventstore import (
 from foldlog.eventstore.sources.blocks import HASH_BYTES
 from foldlog.formats import decode
 from foldlog.projections import View
-from tests.foldlog.archive.imports import new_store
-from tests.foldlog.formats.reading import histories_at, recorded
 from tests.how_many import examples
 
 CODEX = "codex"
@@ -105,39 +103,6 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
 
 # -- rollouts of the first releases
 # -----------------------------------------------------------------------------------
-
-OLD = recorded(CODEX, "an old rollout is read as one of today")
-
-
-@pytest.mark.parametrize("first", [0, 1, 2])
-def test_an_old_rollout_is_recognized_and_named(first, tmp_path):
-    path = tmp_path / "rollout.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in OLD[first:]))
-    (history,) = histories_at(path)
-    assert (history.format, history.name) == (
-        CODEX,
-        "old-1" if first == 0 else f"{tmp_path.name}/rollout",
-    )
-    assert len([event for event in history.events if isinstance(event, Action)]) == 2
-
-
-def test_where_the_first_lines_are_lost_the_format_can_be_named(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text(
-        "".join(f"{json.dumps(line)}\n" for line in OLD[1:] if "record_type" not in line)
-    )
-    assert [history.format for history in histories_at(path)] == ["openai-responses"]
-    (history,) = histories_at(path, CODEX)
-    assert len([event for event in history.events if isinstance(event, Action)]) == 2
-
-
-def test_a_sub_agents_rollout_is_linked_to_the_session_that_started_it(tmp_path):
-    path = tmp_path / "a.jsonl"
-    lines = recorded(CODEX, "a sub agents rollout is linked to the session that started it")
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    with foldlog.open("memory:") as histories:
-        (history,) = histories.import_(path, prefix="run/")
-        assert next(history.events()).meta == {"parent": "run/s0"}
 
 
 # -- one record after the other
@@ -322,54 +287,11 @@ PAGES = [
     page("t", 4, *said("q2"), compacted("In short"), spent(20), **based("t", 4)),
     page("t", 5, *said("q3"), spent(21), **based("r2", 5)),
 ]
-FORK = page("f", 4, *said("of the fork"), spent(22), forked_from_id="t", **based("t", 4))
 
 
 def write(path, records):
     path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
     return path
-
-
-def test_a_thread_in_several_files_goes_on_and_forks_where_it_goes_back(tmp_path):
-    """Codex begins another file where it goes back to an earlier turn: what it does not go on from
-    stays in the fork's parent.
-    """
-    paths = [write(tmp_path / f"{number}.jsonl", page) for number, page in enumerate(PAGES)]
-    with new_store() as store:
-        for path, name, view in zip(
-            paths,
-            ["t", "t", "t@5"],
-            [["q1", "a1"], ["In short"], ["q1", "a1", "q3"]],
-            strict=True,
-        ):
-            (history,) = histories_at(path, store=store)
-            assert (history.name, shown(history.events), history.findings) == (name, view, [])
-        assert [(one.name, one.added) for one in histories_at(tmp_path, store=store)] == [
-            ("t", 0),
-            ("t", 0),
-            ("t@5", 0),
-        ]
-        write(paths[2], [*PAGES[2], *page("t", 7, *said("q4"))[1:]])
-        *_, grown = histories_at(tmp_path, store=store)
-        assert (grown.name, grown.added, shown(grown.events)) == (
-            "t@5",
-            1,
-            ["q1", "a1", "q3", "q4"],
-        )
-        paths[2].write_text(paths[2].read_text().replace("q3", "q5"))
-        (edited,) = histories_at(paths[2], store=store)
-        assert (edited.name, shown(edited.events)) == ("t@5@6", ["q1", "a1", "q5", "q4"])
-
-
-def test_a_fork_in_a_file_of_its_own_begins_with_what_it_shares(histories, tmp_path):
-    (alone,) = histories.import_(write(tmp_path / "f.jsonl", FORK), conversation="alone")
-    assert shown(alone.events()) == ["of the fork"]
-    histories.import_(write(tmp_path / "a.jsonl", [*PAGES[0], *PAGES[1]]))
-    for records in (FORK[:2], FORK, FORK):
-        (fork,) = histories.import_(write(tmp_path / "f.jsonl", records), findings=pytest.fail)
-        assert shown(fork.events()) == ["q1", "a1", "of the fork"]
-    row = histories.store.conversation("f")
-    assert (row.parent, row.parent_version, row.version) == ("t", 4, 7)
 
 
 @pytest.mark.parametrize("restarts", [(), (4, 8), range(11)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sqlite3
 from contextlib import closing
@@ -11,10 +10,8 @@ import pytest
 from sqlite_utils import Database
 
 import foldlog as library
-from foldlog._archive.importing import Import
 from foldlog.formats import NotAHistory
-from foldlog.projections import View
-from tests.foldlog.archive.imports import bytes_of, new_store
+from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, records_in
 from tests.foldlog.records import records_of
 from tests.golden.rows import rows
@@ -134,19 +131,6 @@ def as_read(records, *, whole=False):
     ]
 
 
-def test_a_fork_has_copies_under_new_ids_which_count_once(foldlog, tmp_path):
-    forked = json.loads(json.dumps(RECORDS).replace("ses_1", "ses_2").replace("msg_", "msg_9"))
-    more = copy.deepcopy(forked[-2])
-    more["info"] |= {"id": "msg_999", "time": {"created": more["info"]["time"]["created"] + 1}}
-    exported(tmp_path / "a.json", RECORDS)
-    exported(tmp_path / "b.json", [*forked[:-1], more, forked[-1]])
-    assert foldlog("import", "a.json", "b.json").status == 0
-    spent = [
-        foldlog("stats", *one, "--json").document["spent"] for one in (["ses_1"], ["ses_2"], [])
-    ]
-    assert [(each["calls"], each["cost"]) for each in spent] == [(8, 0.07), (9, 0.08), (9, 0.08)]
-
-
 @pytest.mark.parametrize("make", [exported, stored, database])
 def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
     path = make(
@@ -192,31 +176,12 @@ def test_what_is_in_the_log_of_a_database_is_a_finding(tmp_path):
     assert "quit OpenCode" in finding
 
 
-def test_an_export_is_given_back_byte_for_byte(tmp_path):
-    path = exported(tmp_path / "a.json", RECORDS)
-    with new_store() as store:
-        (history,) = histories_at(path, store=store)
-        assert bytes_of(store, history.name) == path.read_bytes()
-
-
-def test_an_export_whose_messages_name_no_session_has_the_name_of_its_session(tmp_path):
-    messages = [{**each, "info": {**each["info"]}} for each in MESSAGES]
-    for each in messages:
-        del each["info"]["sessionID"]
-    (history,) = histories_at(exported(tmp_path / "a.json", [*messages, SESSION]), OPENCODE)
-    assert history.name == "ses_1"
-
-
 # -- growth
 # --------------------------------------------------------------------------------------------------
 
 
 def session(**info):
     return {"info": {**SESSION["info"], **info}}
-
-
-def said_in(history):
-    return [each["content"] for each in View.from_events(history.events).to_messages()]
 
 
 def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(
@@ -234,65 +199,6 @@ def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_chan
         (grown,) = histories_at(path, store=store)
         assert (before.added, grown.added, grown.name) == (3, 1, "ses_1")
         assert grown.events[: len(before.events)] == before.events
-
-
-def test_the_title_that_a_session_has_now_is_listed_before_and_after_its_first_use(
-    tmp_path, foldlog
-):
-    path = tmp_path / "opencode.db"
-
-    def title():
-        return foldlog("list", "--long", "--json").document["conversations"][0]["title"]
-
-    for number, (named, told) in enumerate(
-        (("New session - 2026-03-01T10:00", "one"), ("Gulls", "Gulls"))
-    ):
-        path.unlink(missing_ok=True)
-        database(path, [asked(1, "one"), session(title=named)])
-        assert foldlog("import", path).status == 0
-        assert title() == told, number
-    assert foldlog("log", "ses_1").status == 0
-    assert title() == "Gulls"
-
-
-def test_a_message_that_was_being_written_is_completed_and_a_used_one_is_a_fork(tmp_path):
-    path = tmp_path / "opencode.db"
-    begun, done = answer(2, call("ls")), answer(2, call("ls", "a.py"))
-    with new_store() as unused, new_store() as used:
-        for store, name in ((unused, "ses_1"), (used, "ses_1@2")):
-            path.unlink(missing_ok=True)
-            database(path, [asked(1), begun, session()])
-            if store is used:
-                histories_at(path, store=store)
-            else:
-                assert [one.added for one in Import(store, [path])] == [3]
-            path.unlink()
-            database(path, [asked(1), done, session()])
-            (history,) = histories_at(path, store=store)
-            state = history.records[2]["parts"][0]["state"]
-            assert (history.name, state) == (name, done["parts"][0]["state"])
-
-
-def test_a_session_that_was_reverted_shows_what_is_before_it_and_goes_on_in_a_fork(tmp_path):
-    path = tmp_path / "a.json"
-    messages = [asked(1, "one"), answer(2, call("ls", "a.py")), asked(3, "three")]
-    with new_store() as store:
-        (reverted,) = histories_at(
-            exported(path, [*messages, session(revert={"messageID": "msg_3"})]), store=store
-        )
-        roles = [each["role"] for each in View.from_events(reverted.events).to_messages()]
-        assert roles == ["user", "assistant", "tool"]
-        (gone_on,) = histories_at(
-            exported(path, [*messages[:2], asked(5, "five"), session()]), store=store
-        )
-        assert (gone_on.name, said_in(gone_on)[-1]) == ("ses_1@3", "five")
-
-
-def test_an_export_of_which_half_is_written_is_refused(tmp_path):
-    path = exported(tmp_path / "a.json", RECORDS)
-    path.write_text(path.read_text()[:-40])
-    with pytest.raises(NotAHistory, match="the file ends in the middle of a value"):
-        histories_at(path)
 
 
 def test_another_database_says_what_it_is(tmp_path):

@@ -12,9 +12,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.formats import decode, encode
-from foldlog.projections import View
-from tests.foldlog.archive.imports import new_store
-from tests.foldlog.formats.reading import histories_at, reader_of, recorded
+from tests.foldlog.formats.reading import recorded
 
 V1 = "openhands-v1"
 
@@ -39,7 +37,8 @@ def condensation(name, *forgotten, **more):
     return {**record, "llm_response_id": "r9", **more}
 
 
-read = reader_of(V1)
+def read(*records, **how):
+    return list(decode(records, V1, **how))
 
 
 @pytest.mark.parametrize("number", ["", " 2", " 3"])
@@ -68,49 +67,6 @@ def test_condensations_after_an_update_forget_what_they_name():
 
 # -- branches
 # --------------------------------------------------------------------------------------------------
-
-
-def seen(events):
-    """The source ids of the View's events, and the texts of its summaries."""
-    return [
-        event.content if event.id < 0 else event.origin.id for event in View.from_events(events)
-    ]
-
-
-def test_a_log_that_grows_and_switches_its_branch_adds_its_tail(write, tmp_path):
-    log = [
-        message("a"),
-        message("b"),
-        message("c"),
-        message("d", parent_id="a"),
-        message("e", parent_id="c"),
-    ]
-    expected = ["a", "ab", "abc", "ad", "abce"]
-    with new_store() as store:
-        for count, view in enumerate(expected, 1):
-            path = tmp_path / write("log.jsonl", log[:count])
-            (history,) = histories_at(path, store=store)
-            assert (history.added, "".join(seen(history.events))) == (1, view)
-            (again,) = histories_at(path, store=store)
-            assert (again.added, again.records) == (0, log[:count])
-
-
-def test_the_files_of_a_conversation_grow_and_the_view_is_the_branch_of_the_newest_step(
-    write, tmp_path
-):
-    log = [
-        message("a"),
-        message("b", parent_id="a"),
-        message("c", parent_id="a"),
-        message("d", parent_id="b"),
-    ]
-    with new_store() as store:
-        for count, leaf, view in ((3, "b", "ac"), (4, "d", "abd")):
-            for number, record in enumerate(log[:count]):
-                write(f"s/events/event-{number:05}-{record['id']}.json", [record])
-            write("s/base_state.json", [{"leaf_event_id": leaf}])
-            (history,) = histories_at(tmp_path / "s", store=store)
-            assert "".join(seen(history.events)) == view
 
 
 # -- odd records
