@@ -54,11 +54,13 @@ model, and a connection while it reads.
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""The maximum number of events of an append that may share a commit. Encoding this number of events
+"""The maximum number of events of an append that may share a commit. The encoding of these events
 delays all appends of the commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""An append that may share a commit has no other arguments than these."""
+"""The arguments of an append that may share a commit. An append with another argument has a commit
+of its own.
+"""
 _faces_lock = Lock()
 
 
@@ -171,9 +173,10 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether the append may share a commit. The other appends of the commit wait for it.
+        """Whether the append may share a commit. All appends of a commit wait for one another.
 
-        Such an append has few events, reads nothing before, and runs only foldlog's code.
+        An append that may share a commit has few events, reads nothing before, and runs only
+        foldlog's code.
         """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
@@ -225,8 +228,8 @@ class _Pages(Generic[_T]):
     at a time.
 
     The iterator stores a page, or the error of reading the page, until ``__anext__`` returns it. So
-    a cancelled ``__anext__`` loses no item. An async generator would not do: if a loop leaves it
-    early, only the loop that ran it can close it.
+    a cancelled ``__anext__`` loses no item. The iterator is not an async generator: if a loop
+    leaves a generator early, only this loop can close the generator.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -337,8 +340,8 @@ class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the same ``Histories`` with sync methods.
 
     Many tasks, in many event loops, may use the same ``AsyncHistories``. To use ``sync`` in a
-    function ``work``, call ``await histories.pool.run(work)``. The pool runs ``work`` in a thread;
-    see ``ThreadPool.run``.
+    function ``work``, call ``await histories.pool.run(work)``. The pool runs ``work`` in a thread,
+    as ``ThreadPool.run`` describes.
     """
 
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
@@ -392,8 +395,8 @@ class AsyncHistories:
         ends like ``Store.follow``. To resume without a missed or repeated event, store the last
         position and begin after it. Raises the errors of ``Store.follow``.
 
-        Cost: the iteration reads the events. While it waits, it makes a query of some microseconds
-        every 5 to 100 ms.
+        Cost: the iteration reads the events. While the iteration waits, it makes a query of some
+        microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:

@@ -1,6 +1,6 @@
 """The store of one ``History``. The id of the history always means the same conversation, also
-after this conversation is erased and a new conversation gets the id. See
-``docs/internals/decisions/0036-generations.md``.
+after this conversation is erased and a new conversation gets the id.
+``docs/internals/decisions/0036-generations.md`` has the reasons.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a bound store. They share the memory of ``views``."""
+    """Return the Views of a bound store. The returned Views share the memory of ``views``."""
     made = copy(views)
     made._store = own
     return made

@@ -3,7 +3,7 @@ conversations.
 
 A cached value is stored like a projection's record, encrypted with the key of its conversation. A
 change of a stored history deletes its cached values, or changes the version of the conversation.
-The next report makes these values again.
+The next report makes deleted or outdated values again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from foldlog.eventstore.recorders.types import utf8
 _TOGETHER = 200
 """The maximum number of conversations in one transaction."""
 _FEW = 100
-"""At most this number of conversations are read one by one. More conversations are read as one
+"""The maximum number of conversations that are read one by one. More conversations are read as one
 range of ids.
 """
 _decoder = cache(Decoder)
@@ -54,7 +54,7 @@ class KeptBeside:
         self._code = code
         self._at_once = at_once
         self._held: dict[str, tuple[ConversationRow, Any]] = {}
-        """The values that are not written, or could not be written."""
+        """The values that ``flush`` has not written, or could not write."""
         self._new = set[str]()
         """The conversations whose values are still to be written."""
 
@@ -64,11 +64,12 @@ class KeptBeside:
         """Return the cached values of conversations by id, as far as they belong to the present
         version.
 
-        With ``of_any_version``, also return values of earlier versions. Use this for values that do
-        not depend on later events. ``kind`` is the type of the values.
+        With ``of_any_version``, also return values of earlier versions. The option
+        ``of_any_version`` is for values that do not depend on later events. ``kind`` is the type of
+        the values.
 
         Cost: all conversations from the first id to the last id are read. For a few ids, one
-        statement for an id is run instead.
+        statement for every id is run instead.
         """
         records = self._records([row.id for row in rows])
         values = dict[str, Any]()
@@ -102,8 +103,9 @@ class KeptBeside:
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
         """Yield the ids that begin with ``start``, in any order, without erased conversations.
 
-        An id comes with the newest cached value of its conversation or None. A boolean says whether
-        this value belongs to the present version. Cost: one statement reads these conversations.
+        The second value is the conversation's newest cached value or None. The third value tells
+        whether the cached value belongs to the present version. Cost: one statement reads all
+        conversations whose ids begin with ``start``.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in kept_records(
@@ -179,11 +181,11 @@ class KeptBeside:
 def kept_records(
     store: Store, projection: str, first: str, last: str
 ) -> dict[str, tuple[int, Record | None]]:
-    """Return the conversations from ``first`` to ``last`` that are not erased. By id, the result
-    has the version and a projection's newest record.
+    """Return the conversations from ``first`` to ``last`` that are not erased. The result maps an
+    id to the conversation's version and a projection's newest record.
 
-    The record is None if it is damaged or if its key is missing. The caller then makes the record
-    again. Cost: these conversations are read.
+    The record is None if it is damaged or if its key is missing. If the record is None, the caller
+    makes the record again. Cost: the conversations from ``first`` to ``last`` are read.
     """
     database = store.database
 
@@ -204,7 +206,6 @@ def kept_records(
 
 
 def value_of(body: bytes, kind: Any = Any) -> Any:
-    """Return the JSON value of a record as an object of type ``kind``."""
     try:
         return _decoder(kind).decode(body)
     except ValueError:  # a text that is not Unicode, or NaN

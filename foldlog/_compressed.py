@@ -12,7 +12,7 @@ from typing import Any
 from foldlog.eventstore.errors import install_command
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""Every compressed file begins with these bytes."""
+"""The first bytes of every file that is compressed with zstd."""
 _PART_BYTES = 4096
 """The number of compressed bytes that are unpacked at once. With this number, even a file that
 repeats one character needs at most a hundred megabytes of memory.

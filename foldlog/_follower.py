@@ -27,9 +27,7 @@ from foldlog.eventstore.integrations.eventsourcing import (
 )
 
 _LAG_MAX_S = 60.0
-"""A message is logged if the oldest event that was not followed is older than this number of
-seconds.
-"""
+"""The age in seconds from which on an event that was not followed causes a log message."""
 _MESSAGE_EVERY_S = 60.0
 """The shortest time in seconds between two messages about late events."""
 
@@ -71,8 +69,8 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Updates tables that are derived from a store, in a thread of its own. An audit database has
-    such tables.
+    """Updates tables that are derived from a store, in a thread of its own. An audit database, for
+    example, has tables that are derived from a store.
 
     As a context manager, the follower closes the tables at the end, but not the store. Other
     processes may change the tables too. Cost: the new events are read.

@@ -41,7 +41,6 @@ _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 
 def label(event: Event) -> str:
-    """Return the kind of an event in one word."""
     if type(event) is events.Message:
         return str(event.source)
     if type(event) is events.Observation and event.is_error:

@@ -40,12 +40,12 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not identify the content of an event. A redaction does not erase these
-texts, or many records have the same text.
+"""Fields whose texts do not identify the content of an event. Either a redaction does not erase the
+texts of such a field, or many records have the same text in it.
 """
 _REPEATED_MIN = 8
-"""A text with fewer characters does not identify content, because many records have it. Records of
-a single call are found even if their texts are shorter.
+"""A text with fewer characters does not identify content, because many records have such a text.
+Records of a single call are found even if their texts are shorter.
 """
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
@@ -91,11 +91,10 @@ def events_with(
     """Return the events from ``start`` on that contain a match. Without ``holds``, return all
     events except system prompts and documents.
 
-    An event contains a match if the event itself, its document, or its source record does. Only the
-    first event of a source record is returned for the record. With ``before``, return only events
-    that were recorded before this time. With ``redacted``, redacted events are returned too, and
-    records are not searched. Raises ``CorruptEvent`` for a block of records that cannot be
-    unpacked.
+    The match may be in the event itself, in its document, or in its source record. Only the first
+    event of a source record is returned for the record. With ``before``, return only events that
+    were recorded before this time. With ``redacted``, redacted events are returned too, and records
+    are not searched. Raises ``CorruptEvent`` for a block of records that cannot be unpacked.
 
     Cost: the events are read, and their records are unpacked. No events are made of an import that
     is younger than ``before``.
@@ -134,7 +133,6 @@ def events_with(
 
 
 def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> Iterator[Event]:
-    """Yield the first event of every source record that contains a match."""
     # An event that a fork shares is redacted in the conversation to which it belongs.
     begins = store.conversation(conversation).parent_version or 0
     for first, record in Records(store, conversation).all():
@@ -143,8 +141,8 @@ def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> It
 
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
-    """Return the conversation whose source has a match outside its records. It is this
-    conversation, or the parent of a fork. Return None if no source has a match.
+    """Return the conversation whose source has a match outside its records: this conversation, or
+    the parent of a fork. Return None if no source has a match.
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
@@ -174,8 +172,8 @@ class _Changes:
         """Return whether the next event must be redacted.
 
         An event must be redacted if it contains a match, or if it changes a value that contains a
-        match. Such an event may store a part of this value. An event that stores a difference to a
-        value with a match must be redacted too. After this value is erased, the event cannot be
+        match: the event may store a part of the value. An event must also be redacted if it stores
+        a difference to a value with a match. After the value is erased, the difference cannot be
         read.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
@@ -191,7 +189,7 @@ class _Changes:
 
 def _content_of(event: Event) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers that a redaction of the event removes, with the names of their
-    parts; see ``named_in``.
+    parts as in ``named_in``.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(
@@ -207,7 +205,8 @@ def texts_of(
     """Return the texts and numbers of the messages, calls and results in ``redacted_events``, with
     the names of their parts.
 
-    Texts that are also in ``staying_events`` are left out, because they stay readable there.
+    Texts that are also in ``staying_events`` are left out, because these events keep the texts
+    readable.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 
@@ -246,8 +245,8 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """Append the newest values of documents again, if events to redact store these values. Values
-    that contain a match are not appended. Other writers may append at the same time.
+    """If events to redact store the newest values of documents, append the newest values again.
+    Values that contain a match are not appended. Other writers may append at the same time.
     """
     while True:
         version = store.version(conversation)

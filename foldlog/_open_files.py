@@ -1,9 +1,9 @@
 """Read a file, even if this process has it open as a database.
 
-If a process closes any descriptor of a file, it loses all its locks on that file. Then another
-process would see no lock and remove the log, while this process still writes to the log. So a
-database that this process has open is read with SQLite's descriptor. An example is the store itself
-in an imported folder.
+If a process closes any descriptor of a file, it loses all its locks on that file. Without the
+locks, another process would remove the log while this process still writes to it. So a database
+that this process has open is read with SQLite's descriptor. For example, an imported folder may
+contain the store itself.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 
 SQLITE = b"SQLite format 3\0"
-"""A database begins with these bytes."""
+"""The first bytes of a SQLite database."""
 _INDEX = (3_007_000).to_bytes(4, sys.byteorder)
-"""The index of a database's log begins with these bytes."""
+"""The first bytes of the index of a SQLite database's log."""
 
 
 def is_store(path: Path) -> bool:
-    """Return whether a file is a store of foldlog: a database with foldlog's mark."""
+    """Return whether a file is a database with foldlog's mark."""
     if path.is_file() and os.access(path, os.R_OK):
         begin = next(parts_of(path, 72), b"")
     else:

@@ -1,9 +1,9 @@
 """Decide which event a change of the prompt becomes: *the prompt was A, it is now B, because C*.
 ``docs/MESSAGES.md`` has the rules.
 
-Formats and adapters only report what a source says about its prompts. A tree of messages names the
-moment to which it returns. In this case, no decision is needed: the event is a retraction to that
-moment.
+Formats and adapters only report what a source says about its prompts. A source with a tree of
+messages names the moment to which it returns. For a tree of messages, no decision is needed: the
+event is a retraction to the named moment.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> 
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of an old prompt's entries that stay, in order. These entries are the
-    first entries of the new prompt.
+    """Return the indexes of an old prompt's entries that stay, in order. The staying entries are
+    the first entries of the new prompt.
     """
     places: list[int] = []
     for place, entry in enumerate(old):

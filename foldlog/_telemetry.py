@@ -111,7 +111,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
 """The messages by the names of their loggers. ``docs/OBSERVING.md`` lists the messages."""
 
 _LONG_S: Final = 1.0
-"""A wait of more than this number of seconds is reported."""
+"""The number of seconds above which a wait is reported."""
 
 
 class Telemetry(Protocol):
@@ -121,7 +121,9 @@ class Telemetry(Protocol):
         """Receive a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
 
     def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
-        """Observe a piece of work. The block adds the results of the work to the yielded map."""
+        """Observe a piece of work. The ``with`` block adds the results of the work to the yielded
+        map.
+        """
 
     def store(self, *given: Any, **named: Any) -> Any:
         """Return a ``Store`` whose appends are observed. The arguments are the arguments of
@@ -130,7 +132,7 @@ class Telemetry(Protocol):
 
 
 telemetry: Telemetry | None = None
-"""The telemetry of this process. None if the process has no telemetry."""
+"""The telemetry of this process. The value is None if the process has no telemetry."""
 
 
 def tell(name: str, **values: Any) -> None:
@@ -151,22 +153,21 @@ def tell(name: str, **values: Any) -> None:
 
 
 def is_told(name: str) -> bool:
-    """Return whether a logger or a telemetry receives a message. If nothing receives the message,
-    its values need not be computed.
+    """Return whether a logger or a telemetry receives a message. If nothing receives a message, the
+    caller need not compute the message's values.
     """
     return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
 
 
 def measure(name: str, **values: Any) -> None:
-    """Pass values to the telemetry without a log message."""
     if telemetry is not None:
         telemetry.told(name, values)
 
 
 @contextmanager
 def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
-    """Let the telemetry observe a piece of work. The block adds the results of the work to the
-    yielded map.
+    """Let the telemetry observe a piece of work. The ``with`` block adds the results of the work to
+    the yielded map.
     """
     if telemetry is None:
         yield {}

@@ -25,16 +25,16 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""Any thread can use this function to make an event loop call another function. Raises
+"""A function with which any thread can make an event loop call another function. Raises
 ``RuntimeError`` if the loop has ended.
 """
 
 _PAUSE_S: Final = 0.005
-"""After a thread made calls together, it waits at most this number of seconds for their tasks to
-continue.
+"""The maximum number of seconds that a thread waits, after it made calls together, for their tasks
+to continue.
 """
 _TURNS: Final = 2
-"""A woken task has continued after this number of turns of its loop. Trio runs the tasks of one
+"""The number of turns of a loop after which a woken task has continued. Trio runs the tasks of one
 turn in any order.
 """
 
@@ -102,19 +102,18 @@ class ThreadPool:
     async def run(
         self, work: Callable[[], T], *, finish: bool = True, may_withdraw: bool = True
     ) -> T:
-        """Run ``work`` in a thread. Return its result, or raise its error.
+        """Run ``work`` in a thread. Return the result of ``work``, or raise its error.
 
         If the task is cancelled before the call begins, the call is withdrawn, unless
-        ``may_withdraw`` is false. If the task is cancelled later, the task waits for the call. Then
-        the cancellation is raised with the ``outcome`` of the call. If ``finish`` is false, the
-        task does not wait; use this for a call that only reads.
+        ``may_withdraw`` is false. If the task is cancelled later, the task waits for the call.
+        After the call, the cancellation is raised with the ``outcome`` of the call. If ``finish``
+        is false, the task does not wait. A call that only reads can set ``finish`` to false.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
         return (await run(self, call, finish)).unwrap()
 
     def submit(self, call: _Call[Any]) -> None:
-        """Run the call as soon as a thread is free."""
         with self._lock:
             if self._closed:
                 raise StoreUnusable("the store is closed; open the store again", kind="closed")
@@ -153,7 +152,6 @@ class ThreadPool:
 
     @property
     def is_open(self) -> bool:
-        """Whether the pool accepts further calls."""
         return not self._closed
 
     def _work(self) -> None:
@@ -196,8 +194,8 @@ def _run_together(
 ) -> None:
     """Make several calls, and wake the tasks of one event loop together.
 
-    Then wait until the woken tasks have continued, so that their next calls are made together too.
-    Without this wait, two groups of tasks would alternate for ever.
+    Afterwards wait until the woken tasks have continued, so that their next calls are made together
+    too. Without this wait, two groups of tasks would alternate for ever.
     """
     try:
         outcomes = together([call.work for call in calls])

@@ -17,7 +17,7 @@ def logged(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Logged | CorruptEvent]:
     """Yield the events of a conversation with ``start <= id < stop``, or the error of an event that
-    cannot be read. Raises all other errors of ``Store.log``.
+    cannot be read. Raises the other errors of ``Store.log``.
     """
     while stop is None or start < stop:
         try:
@@ -59,15 +59,15 @@ def _finding_of_series(first: CorruptEvent, last: CorruptEvent) -> str:
 
 
 def placeholder(error: CorruptEvent) -> UnknownEvent:
-    """Return the placeholder for an event that cannot be read. No View shows the placeholder."""
+    """Return an event for an event that cannot be read. No View shows the returned event."""
     return UnknownEvent(id=error.event_id, stored_kind=DAMAGED, stored_schema=0, body=b"")
 
 
 def problems_of(
     found: Iterable[Logged | CorruptEvent], problems: dict[int, str]
 ) -> Iterator[Event]:
-    """Yield the events of ``logged``, and a placeholder for an event that cannot be read.
-    ``problems`` gets the problems by event id.
+    """Yield the events of ``logged``, and a placeholder for an event that cannot be read. The
+    problems are added to ``problems`` by event id.
     """
     for entry in found:
         if isinstance(entry, CorruptEvent):
@@ -80,8 +80,8 @@ def problems_of(
 def sound_view(
     store: Store, conversation: str, version: int | None, problems: dict[int, str]
 ) -> View:
-    """Return the View of a version without the events that cannot be read. ``problems`` gets the
-    problems by event id. Cost: the events before ``version`` are read.
+    """Return the View of a version without the events that cannot be read. The problems are added
+    to ``problems`` by event id. Cost: the events before ``version`` are read.
     """
     stop = store.version(conversation) if version is None else version
     return View.from_events(problems_of(logged(store, conversation, 0, stop), problems))

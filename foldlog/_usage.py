@@ -1,5 +1,5 @@
-"""Read the tokens of a model's call. Servers, SDKs and logs have different forms of usage, and this
-module has one form.
+"""Read the tokens of a model's call. Servers, SDKs and logs have different forms of usage, and
+foldlog has one form.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The document with usage that a source stores outside its records; see ``Format.beside``."""
+"""The document with usage that a source stores outside its records. ``Format.beside`` reads this
+usage.
+"""
 OF_NO_MODEL: Final = "<synthetic>"
-"""Claude Code names this model in replies that Claude Code itself wrote."""
+"""The model name in replies that Claude Code itself wrote."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
-"""The annotation in which a condenser reports its own calls has this name. The map in the
-annotation's data has this name too.
+"""The name of the annotation in which a condenser reports its own calls, and of the map in the
+annotation's data.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
@@ -25,7 +27,7 @@ USAGE_NAMES: Final = ("condenser", "failure")
 COST: Final = "cost"
 
 COPIED: Final = "copied"
-"""The mark in ``meta`` of an imported event that is a copy from another history. Such an event
+"""The mark in ``meta`` of an imported event that is a copy from another history. A copied event
 counts neither as a call nor as a request.
 """
 
@@ -60,12 +62,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""The keys of objects with some of the counts end like this."""
+"""The endings of the keys of objects that have a part of the counts."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of a source's name and foldlog's name for a count. If a source has several counts for a
-name of foldlog, the last pair decides.
+"""Pairs of a source's name and foldlog's name for a count. If a source has several counts for one
+name of foldlog, the last matching pair decides.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
@@ -75,7 +77,7 @@ _MAY_BE_BESIDE = {
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
 """Parts that some sources do not include in the count of a prompt or a reply. The total of a source
-shows whether the source includes these parts.
+shows whether the source includes the parts.
 """
 _COUNT_MAX: Final = 2**40
 """The largest number of tokens of a call. Sums of millions of such counts fit in the 64 bits of a

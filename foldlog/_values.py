@@ -39,8 +39,8 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:
-    """Return the texts in a value that have at least ``length_min`` characters, in order. Keys are
-    left out.
+    """Return the texts in a value that have at least ``length_min`` characters, in order. Keys of
+    maps are left out.
     """
     return [
         text for _, text in values_in(value) if isinstance(text, str) and len(text) >= length_min
@@ -94,7 +94,7 @@ def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False
 
 
 def _copy_with_names(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a copy of a map with new keys. Return the parts of a list or tuple as a list."""
+    """Return a copy of a map with new keys, or a list of the parts of a list or tuple."""
     if type(value) is dict:
         return {names.get(name, name): part for name, part in value.items()}
     return [*value]

@@ -2,8 +2,8 @@
 
 Files that commands write contain the text of conversations. So a file has mode 0600 from the
 beginning, whatever the umask is. The file is first written under a random name in its folder, so
-that no other user can prepare a link with this name. Then the file is synced and renamed, and its
-folder is synced. A link under the final name is replaced, not followed.
+that no other user can prepare a link with this name. The written file is synced and renamed, and
+its folder is synced. A link under the final name is replaced, not followed.
 
 A database is never replaced, because a mistyped name must not destroy a store. A device or a pipe
 is written directly.
@@ -27,7 +27,7 @@ _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for a block. If the block ends without an exception, the file gets the name
-    ``path``. Otherwise the file is removed.
+    ``path``. If the block raises an exception, the file is removed.
 
     Raises ``InvalidOption`` before the block if ``path`` is a folder, a database, a database's log,
     or a name for an open file. Raises ``OSError``. After the block, the file is on disk under its

@@ -1,7 +1,7 @@
 """Files that may still contain an erased text: backups, exports, reports and comparisons that
 foldlog wrote, and imported files of erased conversations.
 
-The store notes a file under a name, like a read model at the position at which the file was
+The store notes a file like a read model that has reached the position at which the file was
 written. So a later erasure or redaction names the file in ``unconfirmed``. A file that was moved or
 deleted is named once more, and then forgotten.
 """
@@ -42,8 +42,8 @@ def noted(
     """Note a file that the block writes from a conversation or the whole store.
 
     The file is noted before it is written, so a crash leaves no unknown file. A read-only store
-    cannot note the file. The file that the new file replaces is forgotten. Earlier files of its
-    kind that no longer exist are forgotten too.
+    cannot note the file. The file that the new file replaces is forgotten. Earlier files of the
+    same kind that no longer exist are forgotten too.
     """
     position = store.database.last_position
     of_conversations = ""
@@ -121,7 +121,6 @@ def erased_sources(store: Store) -> dict[str, list[str]]:
 
 
 def source_name(path: str) -> str:
-    """Return the name under which an imported file or folder is noted."""
     return f"{_source_kind(path)} {path}"
 
 
@@ -167,7 +166,6 @@ def path_in(name: str) -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a name is the name of a copy that does not exist any more."""
     return is_a_copy(name) and not os.path.exists(path_in(name))
 
 

@@ -5,8 +5,9 @@ This module needs the extra ``otel``.
 
     foldlog.otel.instrument()     # before the program opens a store
 
-The providers of the program receive the traces and metrics. Traces and metrics do not contain the
-content of events, unless ``contents`` is set. ``docs/OBSERVING.md`` lists spans and metrics.
+The OpenTelemetry providers of the program receive the traces and metrics. Traces and metrics do not
+contain the content of events, unless ``contents`` is set. ``docs/OBSERVING.md`` lists spans and
+metrics.
 """
 
 from __future__ import annotations
@@ -174,8 +175,8 @@ class _Telemetry:
     def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Measure a model's call. Return its attributes by OpenTelemetry's conventions for
-        generative AI.
+        """Measure a call of a model. Return the call's attributes by OpenTelemetry's conventions
+        for generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")
         shared = {

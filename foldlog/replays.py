@@ -1,4 +1,4 @@
-"""Replay a recorded history with another condenser; see ``docs/how-to/choosing.md``."""
+"""Replay a recorded history with another condenser. ``docs/how-to/choosing.md`` has examples."""
 
 from foldlog._reports.replays import Replay, replay
 

@@ -41,7 +41,7 @@ AgentModelName = Annotated[
 
 
 def named_model(name: str | None) -> LLM | None:
-    """Return the model with this name. Return None without a name. If litellm does not know the
+    """Return the model with this name. Without a name, return None. If litellm does not know the
     model, print a note, because the name may be mistyped.
 
     Raises ``InvalidCondenser`` if litellm is not installed, because litellm counts tokens. Raises
@@ -78,9 +78,7 @@ def counter_beside(model: LLM | None) -> LLM | None:
 
 
 def counted_words(model: LLM) -> str:
-    """Return words about how tokens are counted, for the end of a sentence about a number of
-    tokens.
-    """
+    """Return the end of a sentence about a number of tokens: words about how tokens are counted."""
     name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"
@@ -88,8 +86,8 @@ def counted_words(model: LLM) -> str:
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file. A part of the condenser that needs a model and names no model
-    uses the agent's ``model``.
+    """Return the condenser of a file. If a part of the condenser needs a model and names no model,
+    it uses the agent's ``model``.
 
     Raises ``InvalidCondenser`` for an invalid file. Raises ``Refused`` if the file needs the
     agent's model and ``model`` is None.

@@ -39,14 +39,16 @@ _ABOUT = (
 _ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
-"""The base of typer's errors for a wrong command line. Before typer 0.27, this base is a class of
-Click.
+"""The base of typer's errors for a wrong command line. Before typer 0.27, the base of these errors
+is a class of Click.
 """
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
-"""If the reader of a pipe closes it early, as ``| head`` does, these commands end with status 0."""
+"""Commands that end with status 0 if the reader of their output closes the pipe early, as ``|
+head`` does.
+"""
 
 
 _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
@@ -55,18 +57,18 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""By type, the function that makes a value of this type from a typed text."""
+"""Functions by type. A function makes a value of its type from a text that the user typed."""
 
 
 class _ReaderLeft(Exception):
-    """The reader of stdout has closed the pipe. typer turns ``BrokenPipeError`` into exit status 1,
-    so this error replaces it.
+    """The reader of stdout has closed the pipe. This error replaces ``BrokenPipeError``, because
+    typer turns ``BrokenPipeError`` into exit status 1.
     """
 
 
 class _ValuesAsGiven:
     """Returns texts, paths and defaults unchanged. Without this class, typer imports pydantic to
-    convert values. That import takes as long as a whole short command.
+    convert values. The import of pydantic takes as long as a whole short command.
     """
 
     @staticmethod
@@ -116,7 +118,6 @@ class _Commands(TyperGroup):
         return _as_given(super().get_params(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands under their headings, then the options."""
         headings: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             headings.setdefault(getattr(command, "rich_help_panel", ""), []).append(
@@ -143,8 +144,8 @@ def build(only: str | None = None) -> typer.Typer:
     """Return the application with all its commands.
 
     With ``only``, the application has only this command, or no command if ``only`` is empty. If no
-    command has the name ``only``, all commands have a name and a help but no parameters. This is
-    enough for a list of commands, and imports no module of a command.
+    command has the name ``only``, all commands have a name and a help but no parameters. Names and
+    helps are enough for a list of commands, and no module of a command is imported.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
@@ -176,13 +177,12 @@ def build(only: str | None = None) -> typer.Typer:
 
 
 def _add(application: typer.Typer, name: str, heading: str, *, described: bool) -> None:
-    """Add a command. If ``described``, add only its name and its help."""
     module = None if described else importlib.import_module(module_of(name))
     run = _description_of(name) if module is None else module.run
     command = application.command(
         name.removeprefix(f"{GROUP} "),
         cls=_Command,
-        help=_unwrapped(inspect.getdoc(run) or ""),
+        help=_one_line_paragraphs(inspect.getdoc(run) or ""),
         rich_help_panel=heading,
         context_settings={**_SETTINGS, **getattr(module, "SETTINGS", {})},
     )
@@ -207,7 +207,7 @@ def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: 
     if described:
         about = f"A command of {from_package}."
     else:
-        about = _unwrapped(inspect.getdoc(run) or "")
+        about = _one_line_paragraphs(inspect.getdoc(run) or "")
     command_of = application.command(
         brought.name,
         cls=_Command,
@@ -243,9 +243,6 @@ def _foldlog(
         bool, typer.Option("--json", help="Without a command: print one JSON document.")
     ] = False,
 ) -> None:
-    """Handle the options before a command. Without a command, show an overview of the store and
-    what needs attention.
-    """
     if ctx.invoked_subcommand is None:
         from foldlog._cli.overview import show_overview
 
@@ -255,14 +252,12 @@ def _foldlog(
 
 
 def _show_help(ctx: typer.Context) -> None:
-    """Show the commands of the group if the command line names no command."""
     if ctx.invoked_subcommand is None:
         for line in ctx.get_help().splitlines():
             terminal.say(line)
 
 
-def _unwrapped(text: str) -> str:
-    """Return every paragraph as one line. A terminal of any width can wrap such a line."""
+def _one_line_paragraphs(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 

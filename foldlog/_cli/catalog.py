@@ -24,13 +24,15 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }
 """The commands by their heading in the help, in the order of the help."""
 FIRST_DAY = COMMANDS["Begin here"]
-"""The commands that a new user needs first. ``foldlog`` without a command shows these commands."""
+"""The commands that a new user needs first. ``foldlog`` shows them if it is called without a
+command.
+"""
 GROUP = "store"
 
 
 def module_of(name: str) -> str:
-    """Return the full name of a command's module. The name of a Python keyword gets an
-    underscore.
+    """Return the full name of a command's module. If the command is called like a Python keyword,
+    the module's name ends with an underscore.
     """
     path = name.replace(" ", ".")
     if keyword.iskeyword(name):

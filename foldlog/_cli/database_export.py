@@ -20,7 +20,6 @@ _DESCRIBED_EVERY_S = 2.0
 
 
 def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> None:
-    """Create or update a database of the named conversations, or of the whole store."""
     from foldlog._reports.audit_database import update as add_to
     from foldlog._reports.audit_file import check_target
 
@@ -63,7 +62,7 @@ def follow_with_database(db: str, file: Path) -> None:
 
 
 def _make_all_events(store: Store, names: Sequence[str] | None) -> None:
-    """Make the events of imported conversations that were not used yet."""
+    """Make the events of imported conversations that nothing has used yet."""
     for name in names or chosen(store, None):
         try:
             make_events(store, name)
@@ -79,7 +78,7 @@ def check_options(
     others: Sequence[str],
     conversations: Sequence[str],
 ) -> None:
-    """Raise ``Refused`` if the options exclude each other. ``others`` are the options of an export
+    """Raise ``Refused`` if the options exclude one another. ``others`` are the options of an export
     of one conversation.
     """
     if follow and (file is None or conversations or as_json):

@@ -29,8 +29,8 @@ _SUB_AGENT = "sub-agent "
 
 
 class Erasing(NamedTuple):
-    """Options of an erasure. With ``for_age``, conversations in use stay, and the exit status is 0
-    if no conversation is old.
+    """Options of an erasure. With ``for_age``, conversations in use are not erased, and the exit
+    status is 0 if no conversation is old.
     """
 
     reason: str
@@ -44,8 +44,8 @@ class Erasing(NamedTuple):
 class ErasedRows(NamedTuple):
     """The conversations that were erased or would be erased, and the conversations that stay.
 
-    ``is_pending`` tells whether a file still has erased bytes. ``remedy`` tells how to remove these
-    bytes.
+    ``is_pending`` tells whether a file still has erased bytes. ``remedy`` tells how to remove
+    erased bytes from files.
     """
 
     gone: Sequence[ConversationRow]
@@ -55,7 +55,6 @@ class ErasedRows(NamedTuple):
 
 
 def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> ErasedRows:
-    """Erase conversations, and vacuum the store."""
     work = iter_erased(
         store,
         rows,
@@ -76,7 +75,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
             if error is None:
                 gone.append(row)
             else:
-                stay.append(ProblemDocument(conversation=row.id, problem=_problem(error)))
+                stay.append(ProblemDocument(conversation=row.id, problem=_reason_to_stay(error)))
             update(advance=1)
     is_pending = False
     if gone and not how.dry_run:
@@ -144,7 +143,7 @@ def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) 
     )
 
 
-def _problem(error: EventStoreError) -> str:
+def _reason_to_stay(error: EventStoreError) -> str:
     """Return why a conversation stays, and which options of the command would erase it."""
     if isinstance(error, ConversationHasForks):
         return (

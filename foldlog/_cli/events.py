@@ -45,7 +45,7 @@ STYLES = {
     "summary": "bold magenta",
     "unknown": "red",
 }
-"""By label, the style for rich."""
+"""The style of a label, for the library rich."""
 
 DAMAGED_STYLE = "bold red"
 _ID = re.compile(r"(-?\d+)|[Ss](\d+)")
@@ -63,13 +63,12 @@ def event_id_in(text: str) -> int | None:
 
 
 def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the beginning of an event's line, for ``PrintedLines``: the id and the kind."""
+    """Return the id and the kind of an event: the beginning of its line, for ``PrintedLines``."""
     kind = label(event)
     return (f"{id_words(event.id):>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
 
 
 def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the beginning of the line for an event that cannot be read."""
     return (f"{event_id:>6}  ", "dim"), (f"{DAMAGED:<{LABEL_COLUMNS}}", DAMAGED_STYLE)
 
 
@@ -95,7 +94,7 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
     """Return the time of the event as ``time_words`` formats it. A time without a zone is returned
-    as its source wrote it. Return an empty text if the event has no time.
+    as the source wrote the time. Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
 
@@ -119,17 +118,16 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
         "repeated it"
     )
     back = (("not counted", why),) if is_uncounted else ()
-    for name, value in (*_facts(event, recorded_at), *back):
+    for name, value in (*_short_fields(event, recorded_at), *back):
         terminal.say((f"{name:>15}  ", "dim"), value, wraps=True)
-    for name, text in _parts(event):
+    for name, text in _long_fields(event):
         if name:
             terminal.say((f"{name:>15}:", "dim"))
         terminal.print_indented(8, text)
     terminal.say()
 
 
-def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
-    """Yield the short fields of an event. A short field is printed on one line."""
+def _short_fields(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     yield "source", event.source
     if event.timestamp != recorded_at:
         yield "recorded at", time_words(recorded_at)
@@ -161,8 +159,7 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
         yield "shown", "never to a model"
 
 
-def _parts(event: Event) -> Iterator[_Part]:
-    """Yield the long fields of an event."""
+def _long_fields(event: Event) -> Iterator[_Part]:
     if getattr(event, "thinking", ()):
         yield (
             "thinking",
@@ -197,7 +194,7 @@ def _condensation(event: Any) -> Iterator[_Part]:
 
 
 def _content(name: str, content: Content) -> Iterator[_Part]:
-    """Yield the parts of a content: texts unchanged, other parts as JSON."""
+    """Yield texts unchanged and any other part as JSON."""
     if isinstance(content, str):
         if content:
             yield name, content
@@ -211,8 +208,8 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield the arguments of a call. A text of several lines is a part of its own, and all other
-    arguments are JSON.
+    """Yield a text of several lines as a part of its own, and all other arguments of a call as
+    JSON.
     """
     given = parsed(arguments)
     if not isinstance(given, dict):

@@ -40,8 +40,8 @@ def existing_db(db: str) -> str:
 
 
 def use_store(db: str | None) -> str | None:
-    """Set the store that later messages name in their commands, or None if no store is known.
-    Return ``db``.
+    """Set the store that later messages name in their commands, and return ``db``. ``db`` is None
+    if no store is known.
     """
     global _store
     _store = db
@@ -49,7 +49,6 @@ def use_store(db: str | None) -> str | None:
 
 
 def prices_hint() -> str:
-    """Return an advice for models without a known price."""
     from foldlog.eventstore.inside import install_command
 
     has_table = find_spec("litellm") or find_spec("genai_prices")

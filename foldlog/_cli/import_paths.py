@@ -13,7 +13,6 @@ from foldlog._formats.registry import formats
 
 
 def formats_with_places() -> list[str]:
-    """Return the formats of programs whose histories are in a known folder."""
     return sorted(name for name, format in formats().items() if format.kept_in)
 
 

@@ -28,8 +28,7 @@ _LOOK_EVERY_S = 1.0
 """The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
 ten milliseconds.
 
-Notifications of the operating system would not do: they do not work for network disks and in
-containers, where many agents run.
+Notifications of the operating system do not work for network disks and in containers.
 """
 
 
@@ -77,9 +76,7 @@ class Importing:
             raise Refused(str(error)) from error
 
     def run(self, *, again: bool = False) -> None:
-        """Import all sources, and report them. With ``again``, report only sources with new
-        records.
-        """
+        """With ``again``, report only sources that have new records."""
         self._imported = []
         with terminal.working("importing", "sources") as update:
             for outcome in self._import:
@@ -93,10 +90,10 @@ class Importing:
         # A single finding without any import is the reason why nothing was imported. So the
         # finding is an error.
         if self._imported or len(findings) > 1:
-            self._warn([self._without_stdin(finding) for finding in findings], "these paths")
+            self._warn_once([self._without_stdin(finding) for finding in findings], "these paths")
 
     def sum_up(self, db: str) -> None:
-        """Report the sum of all imports. Raises ``Refused`` if the paths have nothing to import."""
+        """Report the sum of all imports. Raise ``Refused`` if the paths have nothing to import."""
         left_out = ((_LEFT_OUT, self._import.left_out), (_NOT_OPENED, self._import.not_opened))
         for what, paths in left_out:
             if paths:
@@ -145,7 +142,6 @@ class Importing:
         }
 
     def wait(self, before: dict[str, bytes]) -> dict[str, bytes]:
-        """Wait until the states of the files differ from ``before``. Return the new states."""
         while (present := self.states()) == before:
             time.sleep(_LOOK_EVERY_S)
         return present
@@ -186,7 +182,7 @@ class Importing:
             tell = terminal.warn
         else:
             tell = terminal.note
-        self._warn(document.findings, document.path, document.findings_count, tell)
+        self._warn_once(document.findings, document.path, document.findings_count, tell)
         if self._options.as_json or (again and not document.added):
             return
         if document.refused:
@@ -215,14 +211,13 @@ class Importing:
             (what, style),
         )
 
-    def _warn(
+    def _warn_once(
         self,
         findings: Sequence[str],
         where: str,
         total: int | None = None,
         tell: Callable[[str], object] = terminal.warn,
     ) -> None:
-        """Print findings that were not printed before."""
         new = [finding for finding in findings if finding not in self._reported]
         self._reported.update(new)
         for finding in new[:_FINDINGS_SHOWN]:

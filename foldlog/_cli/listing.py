@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""A list is long by default if its conversations have at most this number of events together."""
+"""The maximum number of events in all conversations of a list that is long by default."""
 _COUNTED = 10_000
-"""The maximum number of further conversations that are counted."""
+"""The maximum number of conversations that a list counts but does not show."""
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
@@ -42,10 +42,10 @@ _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 
 
 class Filters(NamedTuple):
-    """The conditions that a conversation must meet to be in a list."""
-
     words: Sequence[str] = ()
-    """Attributes such as ``team=blue``, and filters such as ``has:error`` and ``tool:Bash``."""
+    """The words of a filter: attributes such as ``team=blue``, and filters such as ``has:error``
+    and ``tool:Bash``.
+    """
     match: str | None = None
     here: bool = False
     after: datetime | None = None
@@ -62,8 +62,6 @@ class Filters(NamedTuple):
 
 
 class ListOptions(NamedTuple):
-    """The options for the order and the size of a list."""
-
     sort: str
     reverse: bool
     limit: int | None
@@ -72,7 +70,6 @@ class ListOptions(NamedTuple):
 
     @property
     def is_sorted(self) -> bool:
-        """Whether the list has an order other than the order of ids."""
         return self.sort != "id" or self.reverse
 
     @property
@@ -87,13 +84,12 @@ class ListOptions(NamedTuple):
 
 
 class Aside:
-    """What a list leaves out or does not know. Notes below the list report it.
+    """What a list leaves out or does not know. Notes below a list report what the list leaves out.
 
-    locked    conversations whose figures need a key, with the problem
-    unpriced  the models without a price, for a conversation of unknown cost
-    own       the number of conversations left out because runtimes use them internally
-    left      the number of conversations that are not shown, if SQL counted them
-    unsorted  the number of conversations without a value for the order of the list
+    locked conversations whose figures need a key, with the problem unpriced the models without a
+    price, for a conversation of unknown cost own the number of conversations left out because
+    runtimes use them internally left the number of conversations that are not shown, if SQL counted
+    them unsorted the number of conversations without a value for the order of the list
     """
 
     def __init__(self) -> None:
@@ -145,7 +141,6 @@ class Aside:
 
 
 def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[ConversationRow]:
-    """Yield the conversations that meet all conditions."""
     rows: Iterator[ConversationRow] = listed(store)
     if not filters.every:
         rows = aside.without_own(rows)
@@ -198,7 +193,7 @@ def _active_since(
     """Yield the conversations whose last event is not older than ``since``.
 
     An import whose source has no times is left out. Any other conversation without a last event
-    counts from the time of its storing.
+    counts from the time when it was stored.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -213,7 +208,7 @@ def _matching(
     store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside
 ) -> Iterator[ConversationRow]:
     """Yield the conversations whose id, title or format contains a text in lower case. The page of
-    conversations searches in the same way.
+    conversations searches in the same three fields.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -232,11 +227,11 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
 
 
 class ListResult(NamedTuple):
-    """The conversations of a list. They are read while they are printed.
+    """The conversations of a list. The conversations are read while they are printed.
 
-    documents  the first conversations, up to the limit of the list
-    rows       the conversations beyond the limit, to be read after the documents
-    is_long    whether lines show figures that need a read of events
+    documents the first conversations, up to the limit of the list rows the conversations beyond the
+    limit, to be read after the documents is_long whether lines show figures that need a read of
+    events
     """
 
     documents: Iterator[ConversationDocument]
@@ -247,7 +242,6 @@ class ListResult(NamedTuple):
 def read_list(
     store: Store, filters: Filters, options: ListOptions, table: Prices, aside: Aside
 ) -> ListResult:
-    """Return the conversations of a list in their order."""
     figures = FiguresOfStore(store, prices=table)
     rows, is_long = _choose_rows(store, figures, filters, options, aside)
     sizes = is_long or options.is_sorted
@@ -311,8 +305,8 @@ def _describe_rows(
 def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
-    """Yield conversations sorted by a figure. In either direction, conversations without this
-    figure come last, followed by erased conversations.
+    """Yield conversations sorted by a figure. In both directions of sorting, conversations without
+    this figure come last, followed by erased conversations.
 
     If the list has a limit and no filter, SQL selects the first rows.
     """

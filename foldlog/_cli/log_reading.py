@@ -22,11 +22,11 @@ _POLL_S = 0.2
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
 """The kinds that ``foldlog log`` shows by default.
 
-If a selection has exactly this object, the command also reports how many changes of documents were
-left out.
+If a selection has this very object, the command also reports the number of left out changes of
+documents.
 """
 _SPAN = 500
-"""A search for the last selected events reads this number of events at a time, from the end."""
+"""The number of events that a search for the last selected events reads at a time, from the end."""
 
 
 class LogReading:
@@ -52,8 +52,8 @@ class LogReading:
         """
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether figures leave out an event at the newest version; see ``counted_in``.
-        Return False if a damaged event makes the answer unknown.
+        """Return whether figures leave out an event at the newest version. ``counted_in`` decides
+        which events figures count. Return False if a damaged event makes the answer unknown.
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports it as a finding
@@ -80,8 +80,8 @@ class LogReading:
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` selected events. Cost: the events from the first returned
-        event on are read.
+        """Return the last ``number`` selected events. Cost: all events after the first returned
+        event are read.
         """
         found: list[Logged] = []
         end = self.end(stop)
@@ -92,9 +92,9 @@ class LogReading:
         return found[-number:] if number else []
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
-        """Return the selected events for which a model or a tool took longest, the slowest event
-        first. An event comes with the seconds since the event before. Cost: the events between
-        ``start`` and ``stop`` are read.
+        """Return the selected events that took a model or a tool longest, the slowest event first.
+        The number beside an event is the time in seconds since the event before. Cost: the events
+        between ``start`` and ``stop`` are read.
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None

@@ -51,7 +51,9 @@ ConversationId = Annotated[
     ),
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
-"""The id of a summary begins with a minus. This setting accepts such an id as an argument."""
+"""This setting accepts the id of a summary as an argument. The id of a summary begins with a
+minus.
+"""
 NoVacuum = Annotated[
     bool,
     typer.Option(
@@ -128,12 +130,13 @@ def output_option(*names: str, help: str, show_default: bool | str = True) -> An
     option ``Force``.
     """
     return typer.Option(
-        *names, metavar="FILE", help=help, show_default=show_default, callback=_output
+        *names, metavar="FILE", help=help, show_default=show_default, callback=_checked_output
     )
 
 
-def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Check the file that an option names before the command runs, and return it."""
+def _checked_output(
+    ctx: typer.Context, param: typer.CallbackParam, path: Path | None
+) -> Path | None:
     if path is not None and not ctx.resilient_parsing:
         new_file(param, path)
         check_output(path, force=ctx.params["force"])

@@ -25,7 +25,7 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
 _NEW = 20
-"""The maximum number of conversations whose figures are counted for this screen. A list counts all
+"""The maximum number of conversations whose figures are counted for the overview. A list counts all
 further conversations.
 """
 _RECENT = 5
@@ -33,7 +33,7 @@ _TITLE = 60
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
-    """Print what is in the store that commands use without ``--db``. If this store does not exist,
+    """Print what is in the store that commands use without ``--db``. If the store does not exist,
     print ``commands`` with the beginning of their help.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 
 
 class _Terminal(io.TextIOWrapper):
-    """The pager's input. Its lines end on a terminal."""
+    """The pager's input. The pager shows the lines of this input on a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -50,7 +50,6 @@ def paged() -> Iterator[None]:
 
 
 def _pager_command() -> list[str]:
-    """Return the pager's command line, or an empty list if there is no pager."""
     chosen = os.environ.get("PAGER")
     try:
         command = ["less"] if chosen is None else shlex.split(chosen)

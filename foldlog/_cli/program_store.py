@@ -14,7 +14,6 @@ from foldlog.eventstore import Store
 
 @contextmanager
 def program_store(db: str) -> Iterator[Store]:
-    """Open the store that a program uses, or create it."""
     named = program_db(db)
     use_store(named)
     if named == home_db():

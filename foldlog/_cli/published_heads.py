@@ -1,4 +1,4 @@
-"""Print the heads of conversations for a file outside the store, and read this file."""
+"""Print the heads of conversations for a file outside the store, and read such a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from foldlog._maintenance import Published
 
 
 class _Heads(msgspec.Struct):
-    """A file of heads, as ``--print-heads --json`` prints it. ``store`` is the id of the store."""
+    """A file of heads, as ``foldlog store verify --print-heads --json`` prints it. ``store`` is the
+    id of the store.
+    """
 
     heads: list[HeadDocument]
     store: str | None = None

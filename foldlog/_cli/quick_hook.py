@@ -19,13 +19,12 @@ _REDACT = "--redact-secrets"
 
 
 def is_hook(arguments: Sequence[str]) -> bool:
-    """Return whether a command line runs a hook and does not ask for help."""
     return [*arguments[:1]] == ["hook"] and not {"--help", "-h"}.intersection(arguments)
 
 
 def options_in(options: Sequence[str]) -> tuple[str, bool]:
     """Return the store of a hook, and whether the hook redacts secrets. Raises ``ValueError`` for
-    other options.
+    any other option.
     """
     left = [option for option in options if option != _REDACT]
     if not left:
@@ -80,7 +79,7 @@ def answer(options: Sequence[str]) -> None:
 
 def impatient(url: str) -> str:
     """Return the URL of a store with a short wait for other writers, because a program stops a slow
-    hook. A wait in the URL itself stays.
+    hook. If the URL already sets a wait, the URL is returned unchanged.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url

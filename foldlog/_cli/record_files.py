@@ -59,7 +59,7 @@ def choose_export(
 
 def _write_source(source: SourceBytes, file: BinaryIO) -> int:
     """Write the original bytes of a source, and return the number of records. On a terminal,
-    characters that would control it are escaped.
+    characters that would control the terminal are escaped.
     """
     for data in source.bytes:
         file.write(

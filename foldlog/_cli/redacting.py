@@ -58,7 +58,8 @@ def check_asked(
     by: str | None,
 ) -> None:
     """Raise ``Refused`` if the receipt would contain the text to redact. Raise ``Refused`` also if
-    the user both names and searches events, or does neither.
+    the user both names events and searches for events. Raise ``Refused`` if the user neither names
+    nor searches for events.
     """
     check_reason(reason, "receipt")
     matches = search.holds
@@ -91,7 +92,7 @@ def choose_events(
     redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
 ) -> tuple[Chosen, dict[str, Sequence[int]]]:
     """Return the events to redact: the named events of a conversation, or the events that a search
-    finds. Also return the ids of the named events, by their conversation.
+    finds. The second value maps a conversation to the ids of its named events.
     """
     with terminal.working("searching"):
         if not events:
@@ -128,8 +129,8 @@ def redact_chosen(
     with_summaries: bool,
     no_vacuum: bool,
 ) -> RedactionResult:
-    """Redact the chosen events, and vacuum the store. If a text was searched, search for it
-    again.
+    """Redact the chosen events, and vacuum the store. If a search for a text chose the events,
+    search for the text again.
     """
     total = sum(map(len, chosen.named.values()))
     try:
@@ -167,9 +168,6 @@ def _conversations_of(
 
 
 def what_words(events: int, sources: int) -> str:
-    """Return a text with the number of events, and the number of sources that had texts outside
-    their records.
-    """
     words = count(events, "event")
     if sources:
         words += f" and what {count(sources, 'source')} had beside the records"

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _PAGE = 500
 """The number of events between two updates of the progress bar."""
 _FEW_EVENTS = 80
-"""``foldlog demo`` condenses a View with more events than this limit."""
+"""The number of events of a View above which ``foldlog demo`` condenses the View."""
 
 
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by their shown names. A condenser is shown by the name of its file, or
-    by the path if several files have the same name. ``limit`` is the limit of the model that the
-    log names.
+    """Return the condensers by their shown names. The shown name of a condenser is the name of its
+    file. If several files have the same name, the shown name is the path of the file. ``limit`` is
+    the limit of the model that the log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 
@@ -96,7 +96,6 @@ def replays_of(
 def curve_of(
     store: Store, conversation: str, version: int, counter: AgentModel | None
 ) -> list[CurvePointDocument]:
-    """Replay the history with all strategies and sizes of the plot in one pass."""
     from foldlog._reports.recall_curve import RECORDED, points, strategies
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
@@ -124,7 +123,6 @@ def _has_condensations(structural: Sequence[Event], version: int) -> bool:
 def _standing_events(
     store: Store, conversation: str, version: int, structural: Sequence[Event], what: str
 ) -> Iterator[Event]:
-    """Yield the events that are not retracted, and show a progress bar."""
     kept = intervals_kept(structural, version)
     with terminal.working(what, "events", version) as update:
         for event in store.events(conversation, 0, version):

@@ -61,8 +61,6 @@ Until = Annotated[
 
 
 class Selection(NamedTuple):
-    """The conditions that an event must meet to be shown."""
-
     kinds: frozenset[str]
     since: datetime | None = None
     until: datetime | None = None

@@ -71,7 +71,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     path = path_of(db)
     is_new = path is not None and not os.path.exists(path)
     try:
-        with _opened(db) as store:
+        with _open(db) as store:
             yield store
             is_new = is_new and not may_be_empty
     finally:
@@ -82,7 +82,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
                 remove_empty(path)
 
 
-def _opened(url: str) -> Store:
+def _open(url: str) -> Store:
     """Open a store. Raise ``Refused`` if the store cannot be used, or if the file is a history that
     ``foldlog import`` can import.
     """
@@ -105,8 +105,8 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``. The store must exist, because a mistyped name must not create an
     empty store. ``remedy`` is the advice in the error.
 
-    A file without write permission is opened for reading. If this folder has no default store, the
-    store of the coding agents is opened.
+    A file without write permission is opened only for reading. If this folder has no default store,
+    the store of the coding agents is opened.
     """
     if (found := existing_db(db)) != db:
         db = found
@@ -128,12 +128,13 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
             mode = "ro"
     if location.scheme != "memory" and "mode" not in location.options:
         db = f"{db}{'&' if '?' in db else '?'}mode={mode}"
-    return _opened(db)
+    return _open(db)
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the id that the user means: ``given`` itself, or the only id that begins with it. Only
-    commands that only read use this function.
+    """Return the id that the user means, ``given`` itself or the only id that begins with
+    ``given``. Commands that change the store must not use this function, because the user may mean
+    another id.
 
     If a session and its sub-agents (``session/agent-1``) begin with ``given``, return the session.
     Raises ``Refused`` if no id, or more than one id, begins with ``given``.
@@ -153,8 +154,8 @@ class ShortIds:
     """Shortens ids that a program made for a terminal, such as
     ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``.
 
-    A shortened id has the first 8 characters of the id. It has more characters if another id begins
-    with these characters.
+    A shortened id has the first 8 characters of the id. If another id begins with these 8
+    characters, the shortened id has more characters.
     """
 
     def __init__(self, store: Store) -> None:
@@ -178,7 +179,9 @@ class ShortIds:
 
 
 def _noted(store: Store, conversation: str) -> str:
-    """Return the id. If the conversation lacks records of its source, print a note."""
+    """Return the id ``conversation``. If the conversation lacks records of its source, print a
+    note.
+    """
     with suppress(EventStoreError):  # the command itself says why it cannot be read
         if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
@@ -186,9 +189,7 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Return the mark of an incomplete conversation, or None. No events are made from the
-    conversation's records.
-    """
+    """Look for the mark of an incomplete conversation without making events from its records."""
     from foldlog._archive.stored import unread_in
     from foldlog._formats.forking import lacking
     from foldlog._formats.record import INCOMPLETE
@@ -203,8 +204,9 @@ def _mark_of(store: Store, conversation: str) -> Any:
 
 
 def whole(store: Store, given: str) -> str:
-    """Return ``given`` if a conversation has exactly this id. Otherwise raise ``Refused``. Commands
-    that change the store use this function.
+    """Return ``given`` if a conversation has exactly this id. If no conversation has this id, raise
+    ``Refused``. Commands that change the store look up ids with this function, because a beginning
+    may mean another id.
     """
     try:
         return store.conversation(given, pending=True).id
@@ -230,10 +232,10 @@ def _not_there(store: Store, given: str) -> str:
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     """Yield the ids of the named conversations without repetitions. Without names, yield all
-    conversations that are not erased. A name may be the beginning of an id.
+    conversations that are not erased. The beginning of an id is enough as a name.
 
-    Before the first id, raise ``Refused`` for an unknown name, and ``ConversationErased`` for an
-    erased conversation.
+    Before the first id is yielded, raise ``Refused`` for an unknown name and ``ConversationErased``
+    for an erased conversation.
     """
     if conversations:
         named = [resolved(store, name) for name in conversations]
@@ -249,7 +251,7 @@ def events_total(
     store: Store, conversations: Sequence[str] | None = None, start: str = ""
 ) -> int | None:
     """Return the number of events to read, for a progress bar. Return None if no bar is shown.
-    ``start`` is the first conversation, as in ``verify``.
+    ``start`` is the conversation with which the work begins, as in ``foldlog store verify``.
     """
     if not sys.stderr.isatty():
         return None

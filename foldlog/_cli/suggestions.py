@@ -12,7 +12,6 @@ _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
 
 def suggested(problem: str, arguments: Sequence[str]) -> str:
-    """Return a problem with a command line, the nearest command, and where to find help."""
     names = [name for names in COMMANDS.values() for name in names]
     if unknown := _NO_COMMAND.search(problem):
         by_word = {name.removeprefix(f"{GROUP} "): name for name in names}

@@ -1,4 +1,6 @@
-"""Print rows of cells as a table while the rows are read. There may be any number of rows."""
+"""Print rows of cells as a table. The rows are printed while they are read, so a table may have any
+number of rows.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together. In these rows, the widest cell of a column sets
-the column's width.
+"""The number of rows that are laid out together. In rows that are laid out together, the widest
+cell of a column sets the column's width.
 """
 
 
@@ -100,8 +102,8 @@ def print_rows(
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the indexes of the columns that fit at their least widths. Columns with ``may_go`` are
-    left out from the right until all other columns fit.
+    """Return the indexes of the columns that fit on the terminal at their least widths. Columns
+    with ``may_go`` are left out from the right until all other columns fit.
     """
     least = [
         width if column.least is None else min(column.least, width)
@@ -115,7 +117,6 @@ def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths, reduced for columns that may be cut if the terminal is too narrow."""
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)
     for place, column in enumerate(columns):

@@ -2,8 +2,8 @@
 stdout or stderr.
 
 Text and markup have different types. Every function here escapes its texts, because a text may come
-from a history, a model or a file. Only a style (``Span``) changes how a text looks, and such texts
-never become styles.
+from a history, a model or a file. Only a style (``Span``) changes how a text looks. A text from a
+history never becomes a style.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from foldlog._documents import Document
 
 Span = str | tuple[str, str]
-"""A text, or a text with a style of rich. The text is escaped where it is printed. So it cannot
-control a terminal, and cannot begin a second line.
+"""A text, or a text with a style of rich. The text is escaped where it is printed. So the text
+cannot control a terminal or begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
 """A valid value of ``COLUMNS``. Another value, such as 0, is ignored, because rich would print
@@ -58,8 +58,8 @@ class StdoutFailed(OSError):
 
 
 class _Stdout(io.FileIO):
-    """Stdout with its own class of errors. An ``OSError`` does not tell to which open file it
-    belongs.
+    """Stdout with its own class of errors. An ``OSError`` does not name the open file that it comes
+    from.
     """
 
     def write(self, data: Any, /) -> int:
@@ -72,7 +72,6 @@ class _Stdout(io.FileIO):
 
 
 def _checked(stdout: Any) -> io.TextIOWrapper:
-    """Return a stream on stdout that raises ``StdoutFailed``."""
     raw: Any = _Stdout(stdout.fileno(), "w", closefd=False)
     if isinstance(stdout.buffer, io.BufferedWriter):
         buffer = io.BufferedWriter(raw)
@@ -109,8 +108,8 @@ def prepare(*, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Return the console on stdout. The console is as wide as the terminal. In a pipe, its width is
-    ``COLUMNS``, or 120 by default.
+    """Return the console on stdout. The console is as wide as the terminal. In a pipe, the
+    console's width is ``COLUMNS``, or 120 by default.
     """
     from rich.console import Console
 
@@ -123,7 +122,6 @@ def _console() -> Console:
 
 
 def columns() -> int:
-    """Return the number of columns of the console."""
     return _console().width
 
 
@@ -138,8 +136,8 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
 
 
 def has_edge() -> bool:
-    """Return whether lines are cut or wrapped at a width. This is true if stdout is a terminal, or
-    if ``COLUMNS`` sets a width.
+    """Return whether lines are cut or wrapped at the width of stdout. Stdout has a width if it is a
+    terminal, or if ``COLUMNS`` sets a width.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
@@ -188,7 +186,7 @@ def print_indented(columns: int, *spans: Span) -> None:
 
 
 def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]]) -> None:
-    """Print pairs in two columns, wrapped at the width of the terminal."""
+    """Wrap the rows at the width of the terminal."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -199,13 +197,11 @@ def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]]) -> None:
 
 
 def print_heading(text: str) -> None:
-    """Print an empty line and a heading."""
     say()
     say((text, "bold"), wraps=True)
 
 
 def print_cells(cells: Iterable[str]) -> None:
-    """Print one line of cells with tabs between them."""
     sys.stdout.write("\t".join(printable(cell, one_line=True) for cell in cells) + "\n")
 
 
@@ -213,8 +209,8 @@ class PrintedLines:
     """Prints any number of lines for a person, and cuts them at the width of the terminal. A line
     is written to stdout at once.
 
-    ``width`` is the number of columns of a line, or ``UNLIMITED`` if lines are not cut. rich is not
-    used, because its layout takes 0.1 ms for a line.
+    ``width`` is the number of columns of a line, or ``UNLIMITED`` if lines are not cut. This class
+    does not use rich, because the layout of rich takes 0.1 ms for a line.
     """
 
     def __init__(self) -> None:
@@ -228,7 +224,6 @@ class PrintedLines:
             self._colours = COLOR_SYSTEMS[self._console.color_system]
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:
-        """Write one line. If ``is_cut`` is false, write the whole line."""
         from rich.style import Style
 
         parts = [(span, "") if isinstance(span, str) else span for span in spans]
@@ -249,7 +244,6 @@ class PrintedLines:
 
 
 def print_values(values: Mapping[str, str]) -> None:
-    """Print a line for every name and its value."""
     lines = PrintedLines()
     for name, value in values.items():
         lines.write((f"{name}  ", "bold"), value)
@@ -267,7 +261,6 @@ def cut(text: str, room: int) -> str:
 
 
 def _progress() -> Progress:
-    """Return a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -318,9 +311,9 @@ def _show_nothing(**progress: object) -> None:
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a terminal while work takes time, such as a call of a model.
 
-    The yielded function updates the bar: ``advance`` or ``completed``, and a new ``total``,
-    ``unit`` or ``description``. Lines that are written to stdout at the same time appear above the
-    bar.
+    The yielded function updates the bar by ``advance`` or ``completed``, and by a new ``total``,
+    ``unit`` or ``description``. Lines that are written to stdout while the bar is shown appear
+    above the bar.
     """
     if not sys.stderr.isatty():  # without rich, which takes as long to import as a short command
         yield _show_nothing
@@ -330,8 +323,8 @@ def working(what: str, unit: str = "", total: float | None = None) -> Iterator[C
 
 
 def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -> None:
-    """Show what a command is about to change. Raise ``Refused`` unless the user agrees in a
-    terminal.
+    """Show what a command is about to change. Unless the user agrees in a terminal, raise
+    ``Refused``.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
@@ -350,15 +343,14 @@ _ERROR_MAX = 500
 
 
 def complain(message: str) -> None:
-    """Print an error as one line on stderr. A long error, for example with the text of a file,
-    loses its middle.
+    """Print an error as one line on stderr. If an error is long, for example because it has the
+    text of a file, its middle is left out.
     """
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
 
 
 def print_traceback(error: Exception) -> None:
-    """Print the origin of an error on stderr."""
     sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 
@@ -401,7 +393,6 @@ def _say(level: str, message: str) -> None:
 
 
 def about(conversation: str, problem: str) -> str:
-    """Return a problem with the name of its conversation at the beginning."""
     named = f"conversation {conversation!r}"
     return problem if problem.startswith(named) else f"{named}: {problem}"
 
@@ -432,8 +423,8 @@ def emit_list(
     written while they are read.
 
     After the last item, ``tail`` is called for the fields after the items. If the first item cannot
-    be read, nothing is written. With ``exact``, lone surrogates stay, for a document that foldlog
-    reads again.
+    be read, nothing is written. With ``exact``, lone surrogates are printed unchanged, so that
+    foldlog can read the document again.
     """
     from msgspec import UNSET
     from msgspec.structs import asdict, replace

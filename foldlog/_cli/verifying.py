@@ -21,7 +21,7 @@ from foldlog.projections import Views, audit
 
 
 class Checks:
-    """The counts of the checks so far, and their findings.
+    """The counts and the findings of the checks so far.
 
     records    the number of sources' records whose events are not made yet
     unchecked  conversations whose keys are missing
@@ -70,8 +70,9 @@ class Checks:
     def check_views(
         self, store: Store, verdict: Verdict, *, repair: bool
     ) -> ViewsDocument | msgspec.UnsetType:
-        """Compare the stored revisions of an undamaged conversation with its events. The
-        differences become findings. With ``repair``, the revisions are made again first.
+        """Compare the stored revisions of an undamaged conversation with its events. Differences
+        between stored revisions and events become findings. With ``repair``, the revisions are made
+        again first.
         """
         name = verdict.conversation
         has_rows = verdict.erasure is None and verdict.version and not verdict.archived
@@ -102,7 +103,6 @@ class Checks:
 
 
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
-    """Return the document of a verdict about a conversation."""
     erasure = verdict.erasure
     erased_at: str | msgspec.UnsetType = msgspec.UNSET
     if erasure is not None:

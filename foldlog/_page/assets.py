@@ -1,6 +1,6 @@
 """Join the sources in ``app/`` into one script, one style sheet and one page.
 
-The modules of the script import each other by name, for people and tools. A browser gets all
+The modules of the script import one another by name, for people and tools. A browser gets all
 modules in one file without imports, so an exported name must be unique in the script.
 """
 

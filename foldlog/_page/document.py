@@ -56,9 +56,10 @@ from foldlog.projections.units import WaitingCalls
 class PageFold:
     """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
-    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens; without a model, tokens
+    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens. Without a model, tokens
     are estimated. ``redactions``, ``borders`` and ``key`` are the values of the conversation when
-    the fold begins. If one of these values changes, the columns have to be made again.
+    the fold begins. If ``redactions``, ``borders`` or ``key`` changes, the columns have to be made
+    again.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class PageFold:
         self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
         self.problems: dict[int, str] = {}
-        """By the id of an unreadable event, the reason why it cannot be read."""
+        """The reasons why events cannot be read, by the id of the event."""
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
         self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
@@ -96,8 +97,8 @@ class PageFold:
         return self._fold.version
 
     def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
-        """Add the next events. An error stands for an event that cannot be read. Raises the errors
-        of ``LifetimesFold.take``.
+        """Add the next events. In the place of an event that cannot be read, pass its error. Raises
+        the errors of ``LifetimesFold.take``.
         """
         self._fold.take(self._noted(found))
 
@@ -261,10 +262,10 @@ def _columns(
     """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and spans
     of special events.
 
-    ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was
-    never shown. ``sent`` is the first version at which a model is sent the event, or 0. The spans
-    are for events that were shown more than once, or that changed since the version ``since``.
-    Columns cannot represent these events.
+    ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
+    still shown, and -1 for an event that was never shown. ``sent`` is the first version at which a
+    model is sent the event, or 0. The spans are for events that columns cannot represent: events
+    that were shown more than once, or that changed since the version ``since``.
     """
     left = []
     by = []
@@ -303,8 +304,8 @@ def _spans(one: Lifetime) -> list[Any]:
 
 
 def _steps(times: list[int | None]) -> list[int | None]:
-    """Return the differences between consecutive times, because differences compress better. The
-    first difference is to 0.
+    """Return the differences between consecutive times, because differences compress better than
+    times. The first time is returned as the difference to 0.
     """
     steps: list[int | None] = []
     before = 0

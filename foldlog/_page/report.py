@@ -55,13 +55,13 @@ def write_report(
     """Write the page of a conversation to ``path``, and return the size of the page in bytes.
 
     The page draws ``limit`` as a limit of tokens. ``model``, such as a ``foldlog.LLM``, counts
-    tokens; without a model, tokens are estimated. ``notes`` are shown beside the events. ``prices``
-    are for calls that record no cost; the default is an installed table.
+    tokens. Without a model, tokens are estimated. ``notes`` are shown beside the events. ``prices``
+    are for calls that record no cost. By default, an installed table has the prices.
 
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises
     ``ConversationNotFound`` and ``OSError``. Raises ``TokensUnknown`` if the tokenizer of the model
-    is missing. Cost: all events are read once, and their columns are held in memory.
+    is missing. Cost: all events are read once, and the columns of the page are held in memory.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
@@ -99,8 +99,8 @@ def _spooled(
 
 
 def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
-    """Write an element that a browser does not run, with a compressed text. Base64 contains no
-    character that could end the element.
+    """Write an element that a browser does not run, with a compressed text. The text is base64,
+    because base64 contains no character that could end the element.
     """
     packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
@@ -127,7 +127,7 @@ def _write(
             f' content="{policy}">\n<style>{style}</style>'
         ),
         script=f"<script>{script}</script>",
-        fallback=_fallback(document),
+        fallback=_table_of_condensations(document),
         data=_SPLIT,
     )
     before, after = whole.split(_SPLIT)
@@ -140,8 +140,8 @@ def _write(
     file.write(after)
 
 
-def _fallback(document: HistoryDocument) -> str:
-    """Return the condensations as a table, for readers without script."""
+def _table_of_condensations(document: HistoryDocument) -> str:
+    """Return a table of the condensations for readers whose browser runs no script."""
     rows = "".join(
         f"<tr><td>{change.id}</td><td>{escape(printable(change.reason))}</td></tr>"
         for change in document.changes

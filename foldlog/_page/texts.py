@@ -11,8 +11,8 @@ from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
-"""A value without spaces under a key such as ``data`` is replaced by its size, if it has at least
-this number of characters.
+"""The number of characters of the shortest long value. A long value without spaces, for example
+under the key ``data``, is replaced by its size.
 """
 
 _LEFT_OUT = ("origin", "extra")

@@ -1,5 +1,5 @@
-"""The five tools of ``foldlog mcp``. They answer what compaction dropped, why an agent does not
-know something, and which events a conversation has.
+"""The five tools of ``foldlog mcp``. The tools answer what a compaction dropped, why an agent does
+not know something, and which events a conversation has.
 
 An answer is a text of at most 2,000 estimated tokens, with ids for further questions. Texts of
 conversations are quoted or indented, so that they cannot be mistaken for lines of foldlog.
@@ -38,9 +38,9 @@ _SHORT = 100
 _LONG = 240
 _ERROR_MAX = 300
 _NEWEST = 3
-"""If the caller names no compaction, this number of compactions is described in full."""
+"""The number of compactions that are described in full if the caller names no compaction."""
 _NAMES = 12
-"""For every compaction, at most this number of names and of user messages is shown."""
+"""The maximum number of names, and also of user messages, that are shown for a compaction."""
 _HITS = 50
 _LISTED = 10
 _SEARCH_S = 5.0
@@ -59,7 +59,9 @@ class Answers:
         self._views = Views(store)
 
     def dropped(self, conversation: str = "", compaction: int | None = None) -> str:
-        """Return what a compaction dropped. Without an id, describe the newest compactions."""
+        """Return what a compaction dropped. Without the id of a compaction, describe the newest
+        compactions.
+        """
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
@@ -83,7 +85,6 @@ class Answers:
         return _answer(self._answer_about(conversation, partial(self._recall, query, ids, path)))
 
     def knew(self, at: int, conversation: str = "") -> str:
-        """Return what the agent was sent when the conversation had ``at`` events."""
         return _answer(self._answer_about(conversation, partial(self._knew, at)))
 
     def sessions(
@@ -286,7 +287,7 @@ def _quoted(text: str, length: int) -> str:
 
 
 def _answer(lines: Iterable[str]) -> str:
-    """Return the first lines that fit into an answer."""
+    """Return the first lines that fit into an answer of the tool."""
     answer = list[str]()
     room = TOKENS_MAX - 60
     left_out = 0

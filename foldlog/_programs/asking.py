@@ -21,12 +21,12 @@ from foldlog.eventstore import EventStoreError, Store
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 _CHOICES = 10
 _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
-"""An id that can be a file name: it contains no separator of folders and no pattern."""
+"""An id that can be a file name, because the id contains no separator of folders and no pattern."""
 
 
 class Unclear(EventStoreError):
-    """It is not clear which conversation the caller means. The conversation is one of ``choices``,
-    or any conversation if ``choices`` is None.
+    """The caller may mean several conversations. ``choices`` are the possible conversations, or
+    None if the caller may mean any conversation.
     """
 
     def __init__(self, problem: str, choices: Collection[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""Find the status of a program: its transcripts that are not in the store, its transcripts that it
+"""Find the status of a program: the transcripts that are not in the store, the transcripts that it
 will delete soon, and whether its hooks fire.
 """
 

@@ -16,8 +16,8 @@ from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder with a file for every format. A hook that fires writes the name of its event to this
-file.
+"""The folder with a file for every format. A hook that fires writes the name of its event to the
+file of its format.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
@@ -31,8 +31,8 @@ def answer_hook(
 ) -> dict[str, Any]:
     """Import the transcript that a hook names in its JSON, and return what the hook prints.
 
-    After a compaction, the hook prints a text of at most 120 tokens for the model. Otherwise it
-    prints nothing. In the folder ``fired``, the hook notes the time. Records for which
+    After a compaction, the hook prints a text of at most 120 tokens for the model. A hook for any
+    other event prints nothing. The hook notes the time in the folder ``fired``. Records for which
     ``is_secret`` is true are imported blank. OpenCode's plugin names only its program, so
     OpenCode's database is imported. Raises the errors of the import.
     """

@@ -21,7 +21,8 @@ _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 class Target(NamedTuple):
     """A file of settings, and the file in ``plugins/`` with the content for it. If ``is_ours``, the
-    whole file belongs to foldlog. Otherwise the values are added to the values in the file.
+    whole file belongs to foldlog. If not ``is_ours``, foldlog's values are added to the values in
+    the file.
     """
 
     plugin: str
@@ -81,8 +82,8 @@ def place_at(place: str) -> Path | None:
 
 
 def settings_at(place: str) -> Path:
-    """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable.
-    The default stands for a variable that is not set or is empty.
+    """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable. If
+    the environment variable is not set or is empty, its default is used.
     """
     return (
         Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))
@@ -92,16 +93,14 @@ def settings_at(place: str) -> Path:
 
 
 def text_at(path: Path) -> str | None:
-    """Return the text of a file. Return None if the file is missing. Raises ``ValueError`` if its
-    bytes are not text.
+    """Read a file. Return None if the file is missing. Raises ``ValueError`` if the bytes of the
+    file are not text.
     """
     return path.read_text("utf-8") if path.is_file() else None
 
 
 def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
-    """Return the settings in the text of a JSON or TOML file. Raises ``ValueError`` if the text
-    cannot be read.
-    """
+    """Read the JSON or TOML in ``text``. Raises ``ValueError`` if the text cannot be read."""
     try:
         if path.suffix == ".toml":
             import tomlkit

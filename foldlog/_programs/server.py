@@ -1,5 +1,5 @@
-"""The MCP server of the five tools in ``answers.py``. A program uses it over stdio, or ``foldlog
-serve`` mounts it.
+"""The MCP server of the five tools in ``answers.py``. A program uses the server over stdio, or
+``foldlog serve`` mounts the server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MountedTools(NamedTuple):
 
 
 def mounted(answers: Answers) -> MountedTools:
-    """Return the MCP server for the path ``/mcp`` of another server. The other server checks
+    """Return the MCP server for the path ``/mcp`` of another server. The mounting server checks
     tokens, hosts and origins.
     """
     made = server(answers)

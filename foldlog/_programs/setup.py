@@ -20,13 +20,15 @@ from foldlog._programs.programs import Program, settings_at, settings_in, text_a
 from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
-"""The file with the record: by the path of a settings file, foldlog's part of this file."""
+"""The file with the record. The record maps the path of a settings file to foldlog's part of this
+file.
+"""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """The sections of a plugin that are written into settings. All other parts of a plugin, such as its
 name, are left out.
 """
 _WHOLE_FILE = ""
-"""A record lists the sections and names that setup made. This entry stands for the file itself."""
+"""The entry for the file itself in a record's list of sections and names that setup made."""
 
 
 class Written(NamedTuple):
@@ -70,8 +72,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings files that have foldlog's hooks or server, without these hooks and this
-    server. Raises the errors of ``settings_with``.
+    """Yield the settings files that have foldlog's hooks or server, as they are after the removal
+    of foldlog's parts. Raises the errors of ``settings_with``.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -95,7 +97,8 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 def write(written: Written, folder: Path) -> None:
     """Write a file of settings, and store foldlog's part of it in the record in ``folder``. The
-    mode of the file and links to it stay. Raises ``OSError``.
+    mode of the settings file does not change, and a link to the file stays a link. Raises
+    ``OSError``.
     """
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()
@@ -148,8 +151,8 @@ def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> 
 
 
 def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
-    """Insert foldlog's values into the sections of settings. Return the new sections, and the new
-    names in these sections.
+    """Insert foldlog's values into the sections of settings. Return the names of new sections, and
+    the names that are new in their sections.
     """
     new_names = []
     for section, values in ours.items():
@@ -173,8 +176,8 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
 def _remove_ours(
     settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
 ) -> bool:
-    """Remove foldlog's values from settings, and return whether values were removed. A section that
-    setup made is removed if it is empty without foldlog's values.
+    """Remove foldlog's values from settings, and return whether values were removed. If setup made
+    a section, and the section is empty without foldlog's values, the section is removed.
     """
     removed_any = False
     for section, values in ours.items():

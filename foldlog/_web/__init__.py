@@ -1,5 +1,5 @@
-"""The server of ``foldlog serve`` for the pages of a store in use. The server appends no events. It
-stores notes beside the events.
+"""The server of ``foldlog serve`` for the pages of a store in use. The server appends no events,
+and stores notes beside the events.
 
     app.py             the paths of the server; ``docs/PAGE.md`` describes them
     access.py          which requests are answered

@@ -71,11 +71,10 @@ class Access:
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
-        response = self._answered(Request(scope))
+        response = self._refused_response(Request(scope))
         await (self._app if response is None else response)(scope, receive, with_headers)
 
-    def _answered(self, request: Request) -> Response | None:
-        """Return the response to a refused request, or None if the request is allowed."""
+    def _refused_response(self, request: Request) -> Response | None:
         refusal = self._refusal(request)
         if refusal is not None:
             status, reason = refusal
@@ -147,8 +146,8 @@ class Access:
 def _is_of_another_page(headers: Headers) -> bool:
     """Return whether a browser sent this request from a page of another origin.
 
-    Another port is another origin too, although the browser sends the same cookie to all ports of a
-    host.
+    A page at another port has another origin, although the browser sends the same cookie to all
+    ports of a host.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

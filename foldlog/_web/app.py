@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.3
 _BEAT_S = 15.0
 _SEARCH_S = 5.0
-"""A search ends after this number of seconds, and reports how much it read."""
+"""The number of seconds after which a search ends. The search then reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
 """The maximum number of bytes of a request with a note. The longest note as JSON is shorter."""
@@ -193,7 +193,9 @@ def _no_such_path(request: Request, error: Exception) -> Response:
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    """Answer a request after an unexpected error. The server's log has the traceback."""
+    """Answer a request after an unexpected error. The server's log has the traceback of the
+    error.
+    """
     return _refused(f"the server failed: {type(error).__name__}", 500)
 
 
@@ -209,7 +211,7 @@ def _standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced,
     for example by a restore.
 
-    Without the check, the server would go on reading the former file.
+    Without this check, the server would go on to read the former file.
     """
     first = store.path and identity(store.path)
 
@@ -225,7 +227,9 @@ def _standing(store: Store) -> Callable[[], object]:
 
 
 def _page(store: Store, request: Request) -> Response:
-    """Return the page. A prefix of an id is enough if only one conversation's id begins with it."""
+    """Return the page of a conversation. A prefix of an id is enough if only one conversation's id
+    begins with the prefix.
+    """
     given = request.query_params.get("id", "")
     meant = _whole_id(store, given)
     if meant != given:
@@ -333,9 +337,7 @@ def _events(pages: Pages, request: Request) -> documents.EventsDocument:
 
 
 async def _answered(check: Callable[[], object], made: Callable[[], Response]) -> Response:
-    """Return a response that is made in a thread. If an error is raised, return a response for the
-    error.
-    """
+    """Make a response in a thread. If an error is raised, the response describes the error."""
 
     def checked() -> Response:
         check()
@@ -350,7 +352,7 @@ async def _answered(check: Callable[[], object], made: Callable[[], Response]) -
 
 
 async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
-    """Return the notes of a conversation. A POST request first changes a note."""
+    """Change a note if the request is a POST, and return the notes of the conversation."""
     if request.method != "POST":
         return await _answered(check, lambda: _json(notes.of(_id(request))))
     body = b""
@@ -366,7 +368,6 @@ async def _notes(check: Callable[[], object], notes: Notes, request: Request) ->
 async def _report(
     check: Callable[[], object], written: Callable[[str], bytes], request: Request
 ) -> Response:
-    """Return the page of a conversation as one file."""
     headers = {"content-disposition": 'attachment; filename="foldlog.html"'}
     return await _answered(
         check, lambda: Response(written(_id(request)), media_type="text/html", headers=headers)
@@ -436,7 +437,7 @@ def _present(reading: ReadTransaction) -> documents.FollowedDocument:
     """Return a value that changes whenever a page of the conversation has to change.
 
     For a fork, the value includes redactions of its parents and the borders of the fork. The
-    borders change when the parent is erased.
+    borders of a fork change when its parent is erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

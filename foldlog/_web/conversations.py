@@ -35,8 +35,8 @@ from foldlog.eventstore import EventStoreError, Store
 LIMIT_MAX = 10_000
 """The maximum number of conversations in an answer."""
 _AT_ONCE = 20
-"""At most this number of conversations are counted before an answer. A thread counts all further
-conversations.
+"""The maximum number of conversations that are counted before an answer. A thread counts all
+further conversations.
 """
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
@@ -64,7 +64,9 @@ class ServedConversations:
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
         """The state of the store at the last read of notes, and the conversations with a note."""
         self._totals: tuple[int, Stats] = -1, Stats()
-        """The state of the store for the last totals of all conversations, and these totals."""
+        """The last totals of all conversations, and the state of the store for which they were
+        computed.
+        """
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -130,7 +132,6 @@ class ServedConversations:
         return self.figures.count(where._replace(only=ids)) if ids else 0
 
     def _ids_with(self, words: str) -> Iterator[str]:
-        """Yield the ids that contain all words. Case does not matter."""
         wanted = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
         for row in self._store.iter_conversations():
             name = row.id.lower()
@@ -139,7 +140,7 @@ class ServedConversations:
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
         """Return the sums, facets and days of the conversations that a search line selects. The
-        days also include days outside of the selected span of time.
+        result also has days outside of the selected span of time.
         """
         left = self.refresh()
         where = self.where(line)
@@ -173,7 +174,7 @@ class ServedConversations:
         )
 
     def _everything(self, left: int) -> Stats:
-        """Return the totals of all conversations. If the store has not changed, these are the last
+        """Return the totals of all conversations. If the store has not changed, return the last
         totals.
         """
         version = self._store.database.data_version()
@@ -182,7 +183,6 @@ class ServedConversations:
         return self._totals[1]
 
     def fleet(self, import_command: str) -> FleetDocument:
-        """Return the totals of all conversations that are counted."""
         left = self.refresh()
         stats = self.figures.totals(LISTED)
         reasons = self.figures.reasons(LISTED)

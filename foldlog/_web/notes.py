@@ -45,7 +45,7 @@ class Notes:
         self._lock = threading.Lock()
 
     def of(self, conversation: str) -> NotesDocument:
-        """Return the notes of a conversation. Raises ``ConversationNotFound`` and
+        """Return the notes of a conversation. Raises ``ConversationNotFound`` or
         ``ConversationErased``.
         """
         with self._lock:

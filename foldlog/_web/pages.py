@@ -43,11 +43,11 @@ _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
-"""An answer ends after this number of characters of events."""
+"""The number of characters after which an answer with events ends."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
-"""If a conversation has at least this number of events, the documents of its page are cached beside
-it.
+"""The number of events from which on the documents of a conversation's page are cached beside the
+conversation.
 """
 _CODE = 3
 """A higher number discards cached documents."""
@@ -77,11 +77,11 @@ class Pages:
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
-        """Return the document of a conversation; see ``PageFold.document``. Raises the errors of
-        ``Store.log``, except errors about damaged events.
+        """Return the document of a conversation, as ``PageFold.document`` describes it. Raises the
+        errors of ``Store.log``, except errors about damaged events.
 
-        Cost: the first call reads all events, and later calls read only the new events. For a long
-        conversation whose page was opened at this version before, only the cached document is read.
+        Cost: the first call reads all events, and later calls read only the new events. If the page
+        of a long conversation was opened at this version before, only the cached document is read.
         """
         row = self._store.conversation(conversation)
         if since == 0:
@@ -102,12 +102,10 @@ class Pages:
         return document
 
     def models(self, conversation: str) -> ModelsDocument:
-        """Return the calls of a conversation by model. ``models_of`` has the cost."""
         models = models_of(self._store, conversation, self._prices)
         return ModelsDocument(conversation=conversation, models=models)
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
-        """Return an event in full, or None if no event has this id."""
         if event_id >= 0:
             found = list(logged(self._store, conversation, event_id, event_id + 1))
         else:
@@ -117,8 +115,8 @@ class Pages:
         return None
 
     def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
-        """Return the events ``start`` to ``stop`` in full. If the events are long, return fewer
-        events, but at least one event.
+        """Return the requested events in full. If the events are long, return fewer events, but at
+        least one event.
         """
         documents: list[dict[str, Any]] = []
         size = 0
@@ -131,10 +129,10 @@ class Pages:
         return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
 
     def dropped(self, conversation: str) -> NeededListDocument:
-        """Return the dropped terms that were needed again, by condensation.
+        """Return the terms that condensations dropped and that were needed again.
 
-        Cost: see ``needed_again``. For a long conversation, this cost arises once for every
-        version.
+        ``needed_again`` describes the cost. For a long conversation, the cost arises only once for
+        every version.
         """
         row = self._store.conversation(conversation)
         document = self._kept(row, "needed again", NeededListDocument)
@@ -145,7 +143,6 @@ class Pages:
         return document
 
     def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
-        """Return a cached document of a long conversation at the version of ``row``."""
         if row.version < _LONG:
             return None
         document: D | None = self._beside(name).load([row], kind).get(row.id)
@@ -165,9 +162,6 @@ class Pages:
         return KeptBeside(self._store, f"{name}{of_model}", _CODE)
 
     def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
-        """Write the page of a conversation into one file; see
-        ``foldlog._page.report.write_report``.
-        """
         write_report(
             self._store,
             conversation,
@@ -179,7 +173,6 @@ class Pages:
         )
 
     def progress(self, conversation: str) -> ProgressDocument:
-        """Return the progress of a page that is being opened. Cost: one row is read."""
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
         if row.pending:
@@ -265,7 +258,9 @@ _HIDDEN = frozenset(
 
 
 def matches(document: dict[str, Any], words: list[str]) -> str | None:
-    """Return the text around the words if an event contains all of them. Otherwise return None."""
+    """Return the text around the words if an event contains all words. Return None if the event
+    lacks a word.
+    """
     text = " · ".join(
         text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value)
     )

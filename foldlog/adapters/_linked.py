@@ -31,9 +31,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The key in a condensation's metadata for a version: the condensation restores the View of this
-version.
-"""
+"""The key in a condensation's metadata for the version whose View the condensation restores."""
 
 UNKNOWN = ""
 """Stands for an unknown last entry of a View. No entry has the empty id."""
@@ -61,8 +59,6 @@ class StoredEntry(NamedTuple):
 
 
 class LinkedEntries:
-    """Finds the entries of a format in a store by their ids."""
-
     def __init__(self, histories: Histories, format: str) -> None:
         self._histories = histories
         self.format = format
@@ -139,7 +135,6 @@ class LinkedEntries:
         return version
 
     def read(self, history: History, event_id: int) -> tuple[Entry, int]:
-        """Return the entry that begins with an event, and the version after the entry."""
         encoder = Encoder(self.format, stored=history._stored_records())
         for event in _from(history, event_id):
             for entry in encoder.records(event):
@@ -160,8 +155,8 @@ class LinkedEntries:
         yield from map(self._linked, stored.before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with its parent's id. A redacted entry has lost this id, so the log is
-        searched for the parent.
+        """Return an entry with its parent's id. A redacted entry has lost its parent's id, so the
+        log is searched for the parent.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -238,8 +233,8 @@ class Moves:
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:
-        """Make an entry the last entry of the View; add a retraction if the View ends with another
-        entry. Raises ``LookupError`` if the conversation does not have the entry.
+        """Make an entry the last entry of the View. If the View ends with another entry, add a
+        retraction. Raises ``LookupError`` if the conversation does not have the entry.
         """
         if entry_id == self._tip:
             return
@@ -259,7 +254,6 @@ class Moves:
         self._tip = entry_id
 
     def _return_to(self, version: int) -> Event:
-        """Return the event that restores the View of a version."""
         retraction = Retraction(
             version=version, reason="the conversation went on from an earlier message"
         )

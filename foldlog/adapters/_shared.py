@@ -72,7 +72,9 @@ _KEPT_CODE = 1
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """Open histories, sync or async, or a URL such as ``sqlite:///history.db``."""
 Attributes = Mapping[str, Any] | None
-"""Attributes that an adapter stores with each new conversation; see ``Histories.create``."""
+"""Attributes that an adapter stores with a new conversation, as ``Histories.create`` describes
+them.
+"""
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
@@ -122,9 +124,10 @@ class _Given:
     ) -> tuple[History, T]:
         """Append to a history, and begin the conversation first if the history has no events.
 
-        If the conversation was erased before ``history`` used it, a new conversation begins with
-        the same id. The returned history is the history that has the appended events. Raises
-        ``ConversationErased`` if the conversation was erased after ``history`` read or wrote it.
+        If the conversation was erased before ``history`` used it, a new conversation with this id
+        begins. Return the history that has the appended events, and the result of ``append``.
+        Raises ``ConversationErased`` if the conversation was erased after ``history`` read or wrote
+        it.
         """
         try:
             if self._attributes and history._generation.key is None and not history.version():
@@ -239,7 +242,6 @@ def quoted(name: str) -> str:
 
 
 def unquoted(part: str) -> str:
-    """Return the id that ``quoted`` turned into ``part``."""
     return unquote(part, errors="surrogatepass")
 
 
@@ -249,8 +251,8 @@ def recent(
     """Yield the conversations that have these attributes, the last active conversation first.
     Conversations are read from the store page by page.
 
-    A store that is open only for reading has no index of attributes. In such a store, all
-    conversations are read and yielded.
+    A store that is open only for reading has no index of attributes. From a store that is open only
+    for reading, all conversations are read and yielded.
     """
     if not histories.store.database.recorder.writable:
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
@@ -326,11 +328,11 @@ def kept(
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
-    """Return a history's version and one document at the same moment. Return 0 and None before the
-    first event.
+    """Return a history's version and one of its documents, both read at one moment. Return 0 and
+    None before the first event.
 
-    After this read, an append to another conversation with the same id raises
-    ``ConversationErased``. This read also raises ``ConversationErased`` if the conversation is
+    If another conversation gets the id after this read, an append to the history raises
+    ``ConversationErased``. The function also raises ``ConversationErased`` if the conversation is
     erased.
     """
     try:
@@ -353,7 +355,7 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return the newest value of a document that is not redacted; return ``default`` if all values
+    """Return the newest value of a document that is not redacted. Return ``default`` if all values
     are redacted.
     """
     value = history.document(name, default, version=version)
@@ -387,7 +389,7 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
     """Yield the records before the event ``stop``, the newest record first. Events in other formats
     are left out.
 
-    Each record of the format must be readable without its neighbours. Only the yielded records are
+    A record of the format must be readable without its neighbours. Only the yielded records are
     read.
     """
     group = list[Event]()
@@ -405,12 +407,12 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records if a model gets all records of the conversation unchanged. This
-    test builds no View.
+    """Return the stored records if a model gets all records of the conversation unchanged. The
+    function builds no View.
 
     Return None if a record was condensed, retracted, hidden, masked or redacted, or if the View
-    shows an event without a record. The cost is some bytes for each record, and the events that
-    foldlog added.
+    shows an event without a record. Cost: some bytes of every record, and the events that foldlog
+    added, are read.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -471,7 +473,7 @@ def empty_session(
     histories: Histories, conversation: str, how: Literal["retract", "erase"]
 ) -> History:
     """Retract or erase all messages of a conversation. Return the history for further messages
-    under the same id.
+    under this id.
     """
     history = histories[conversation]
     if how == "erase":
@@ -490,8 +492,9 @@ def shown_records(
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
     """Yield each record that a model gets, with the shown events of the record.
 
-    A stored record is used if all its events are shown unchanged. Otherwise the format writes a new
-    record. A changed event differs from the event with the same id in ``log``.
+    A stored record is used if all its events are shown unchanged. If an event is missing or
+    changed, the format writes a new record. An event is changed if it differs from the event with
+    the same id in ``log``.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -544,7 +547,6 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
 def _stored_events(
     group: list[Event], history: History, stored: Records, log: Mapping[int, Event]
 ) -> list[Event]:
-    """Return all events of a record, also the events that are not in ``group``."""
     ids = stored.ids(group[0])
     if group[0].origin is None or [*ids] == [event.id for event in group]:
         return [log.get(event.id, event) for event in group]
@@ -557,7 +559,8 @@ def _stored_events(
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
     """Return a Python value as JSON. If ``unknown`` is true, an object that pydantic does not know
-    becomes a text. Otherwise such an object raises pydantic's error.
+    becomes a text. If ``unknown`` is false, an object that pydantic does not know raises pydantic's
+    error.
     """
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
@@ -592,7 +595,6 @@ def as_in_sdk(held: Any, key: str) -> None:
 
 
 def from_plain(plain: Any) -> Any:
-    """Return the Python value that ``to_plain`` turned into ``plain``."""
     kind = type(plain)
     if kind is list:
         return [from_plain(each) if type(each) in _HOLDERS else each for each in plain]

@@ -218,7 +218,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     @property
     def effects(self) -> FunctionMiddleware:
         """The middleware for ``Agent(middleware=[…])`` that makes a tool run at most once for each
-        call. ``foldlog.effect`` marks such tools.
+        call. ``foldlog.effect`` marks the tools that run at most once.
         """
         return _Effects(self)
 
@@ -229,8 +229,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
-        session in ``other`` does not begin with the messages of this session. This happens if this
-        session was condensed or has messages of its own.
+        session in ``other`` does not begin with the messages of this session. A session that was
+        condensed, or that has messages of its own, cannot get a copy.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -411,8 +411,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
-    """Return the log's newest messages with the calls ``waiting``. The events after the first such
-    message are read.
+    """Return the log's newest messages with the calls ``waiting``. All events after the first
+    returned message are read.
     """
     called = list[Event]()
     message = list[Event]()

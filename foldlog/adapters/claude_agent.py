@@ -58,8 +58,8 @@ _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 
 
 class ImportedSessions(NamedTuple):
-    """The outcome of an import: the number of sessions, the number of new entries, and a text about
-    each line that was left out.
+    """The outcome of an import: the number of sessions, the number of new entries, and texts about
+    lines that were left out.
     """
 
     sessions: int
@@ -86,7 +86,7 @@ class FoldlogSessionStore(OpenHistories):
         self._prefix = prefix
         self._written: dict[str, History] = {}
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """By the name of a tool, the calls that a hook announced and that have not begun yet."""
+        """The calls that a hook announced and that have not begun yet, by the name of the tool."""
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
@@ -167,7 +167,7 @@ class FoldlogSessionStore(OpenHistories):
 
     @to_its_end
     def delete(self, key: SessionKey) -> None:
-        """Erase a session with its sub-agents, or a single sub-agent. Then ``maintenance.vacuum``
+        """Erase a session with its sub-agents, or a single sub-agent. ``maintenance.vacuum`` then
         removes the erased bytes from a SQLite file.
         """
         conversation = self.conversation(key)

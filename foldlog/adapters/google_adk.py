@@ -99,7 +99,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                     such as ``{"tenant": "acme"}``
 
     Many tasks, processes and services may use the same store. ``delete_session`` erases a session,
-    and a new session may use its id. Then ``maintenance.vacuum`` removes the erased bytes from a
+    and a new session may use its id. ``maintenance.vacuum`` then removes the erased bytes from a
     SQLite file. In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+``
     may precede any URL.
     """
@@ -216,8 +216,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
         Raises ``SessionNotFoundError`` if the store does not have the session. Raises
         ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``,
-        the method raises ``NoCondensationAvailable`` if a required condensation is impossible. The
-        event is stored before this last error.
+        the method raises ``NoCondensationAvailable`` if a required condensation is impossible. If
+        ``NoCondensationAvailable`` is raised, the event is already stored.
         """
         if event.partial:
             return event
@@ -345,7 +345,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
         """Return the history, the version and the JSON of a state that several sessions share.
 
-        If the conversation with the state was erased, an append at version 0 begins it again.
+        If the conversation with the state was erased, an append at version 0 begins the
+        conversation again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
@@ -375,8 +376,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        Without a compaction, return the changed records by their ids. The value of an id is the
-        record that a model is sent, or None if the model is not sent the record.
+        If the condenser makes no compaction, return the changed records by their ids. The value of
+        an id is the record in the form for the model, or None if the model does not get the record.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]

@@ -106,7 +106,9 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:
-        """Retract or erase all messages; the argument ``clear`` of the class decides."""
+        """Retract or erase all messages. The argument ``clear`` of the class decides between a
+        retraction and an erasure.
+        """
         self.history = empty_session(self._sync, self.history.id, self._clear)
 
     aget_messages = in_thread(_read)
@@ -118,8 +120,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if
-        ``other`` does not begin with the messages of this session. This happens if this session was
-        condensed or has messages of its own.
+        ``other`` does not begin with the messages of this session. A session that was condensed, or
+        that has messages of its own, cannot get a copy.
         """
         new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)

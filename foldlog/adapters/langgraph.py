@@ -107,7 +107,7 @@ _PASTS_IN_MEMORY = 8
 """The number of threads for which the past of the newest checkpoint stays in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-"""The times in LangGraph's ids count from this date."""
+"""The date from which the times in LangGraph's ids count."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
@@ -290,8 +290,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._checkpoints.note(self._thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread with all its namespaces; see ``Histories.erase``. A new thread may use the
-        id.
+        """Erase a thread with all its namespaces, as ``Histories.erase`` does. A new thread may use
+        the id.
         """
         erase_all(
             self._sync,
@@ -321,7 +321,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Copy all threads of another open saver, with their writes. Return the number of new
         checkpoints.
 
-        A second copy adds only new checkpoints, and reads all checkpoints of the other saver again.
+        A second copy adds only new checkpoints, but reads all checkpoints of the other saver.
         """
         return self._copy(other.list(None))
 
@@ -407,8 +407,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return history
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return the past of a checkpoint. The past ``known`` of an earlier checkpoint saves
-        reads.
+        """Return the past of a checkpoint. ``known`` is the past of an earlier checkpoint and is
+        not read again.
         """
         if target.id == known.id:
             return known
@@ -601,7 +601,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active namespace first.
 
-        A namespace comes with an id that is above all ids from before its last activity.
+        An id beside a namespace is above all ids from before the namespace's last activity.
         Conversations are read only as far as the caller iterates.
         """
         seen = set[_Names]()
@@ -644,8 +644,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        A namespace comes with an upper bound for the ids of its checkpoints and of all later
-        namespaces. So checkpoints above the bound are yielded before the namespace is read.
+        The text beside a namespace is above the ids of its checkpoints and of the checkpoints of
+        all later namespaces. So checkpoints with higher ids are yielded before the namespace is
+        read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 

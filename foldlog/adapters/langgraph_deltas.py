@@ -1,5 +1,5 @@
 """Compute the messages of a ``DeltaChannel`` of LangGraph. A checkpoint of a ``DeltaChannel`` has
-no list of messages; the parent checkpoint has the writes that change the list.
+no list of messages. The parent checkpoint has the writes that change the list.
 
 The writes are applied as by LangGraph's ``_messages_delta_reducer``, the reducer of ``deepagents``.
 A message replaces the message with the same id. A ``RemoveMessage`` removes the message with its

@@ -4,8 +4,8 @@
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
 The messages of a key are a conversation in the format ``llama-index``. Foldlog forgets or retracts
-the messages that ``delete_message`` deletes or ``set_messages`` replaces. These messages stay in
-the log.
+the messages that ``delete_message`` deletes or ``set_messages`` replaces. Deleted and replaced
+messages stay in the log.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace the messages of a key, in one transaction.
 
-        Old messages stay if ``messages`` begins with them. Other old messages are retracted at the
-        end of the View, and forgotten elsewhere. New messages are appended.
+        Old messages stay if ``messages`` begins with them. An old message that does not stay is
+        retracted if it is at the end of the View. Elsewhere in the View, it is forgotten. New
+        messages are appended.
         """
         records = list(map(_record, messages))
 
@@ -139,8 +140,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Retract or erase all messages of a key; the setting ``clear`` of the store decides.
-        Return the messages, or None if the key has no messages.
+        """Retract or erase all messages of a key. The setting ``clear`` of the store decides
+        between a retraction and an erasure. Return the messages, or None if the key has no
+        messages.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)
@@ -193,8 +195,8 @@ def _change(
 ) -> None:
     """Change the messages that a View shows.
 
-    ``decide`` gets the shown messages. It returns the indices of the messages that stay, and the
-    records of new messages after them.
+    ``decide`` gets the shown messages. ``decide`` returns the indices of the messages that stay,
+    and the records of new messages after them.
     """
     while True:
         view = history.view()

@@ -102,7 +102,7 @@ class FoldlogSession(OpenHistories):
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest ``limit`` items that a model is shown, the oldest item first. Without
-        ``limit``, return all these items.
+        ``limit``, return all items that a model is shown.
 
         If the session was made with ``condense``, a condensation that is due is made first. A
         message of the user with the summary replaces condensed items. ``history.events()`` still
@@ -134,7 +134,8 @@ class FoldlogSession(OpenHistories):
         method returns.
 
         The SDK's own compaction calls ``clear_session`` and then adds fewer items. Foldlog stores
-        such a compaction as a condensation: it forgets the cleared items that were not added again.
+        the SDK's compaction as a condensation that forgets the cleared items that were not added
+        again.
 
         If the session was erased before this object used the session, a new session begins. Raises
         ``ConversationErased`` if other code erased the session after this object read or wrote it.
@@ -163,7 +164,9 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def clear_session(self) -> None:
-        """Retract or erase all items; the argument ``clear`` of the class decides."""
+        """Retract or erase all items. The argument ``clear`` of the class decides between a
+        retraction and an erasure.
+        """
         empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
@@ -189,8 +192,8 @@ class FoldlogSession(OpenHistories):
         added items.
 
         A second copy adds only items that are new in ``other``. Raises ``ValueError`` if ``other``
-        does not begin with the items of this session. This happens if this session was condensed or
-        has items of its own.
+        does not begin with the items of this session. A session that was condensed, or that has
+        items of its own, cannot get a copy.
         """
         new = not_here_yet(
             self.session_id, await self.get_items(), await other.get_items(), "items"
@@ -241,7 +244,8 @@ class FoldlogSession(OpenHistories):
             await Runner.run(agent, "hello", **session.run_options())
 
         ``config`` has the other settings of the run. Raises ``ValueError`` if ``config`` has a
-        ``call_model_input_filter``. In this case, call ``input_filter`` in your own filter.
+        ``call_model_input_filter``. If you have a filter of your own, call ``input_filter`` in your
+        filter.
         """
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:

@@ -102,8 +102,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._listed_files: int | None = None
-        """The number of event files in the list that the SDK read last. The SDK uses this number
-        for the next event file.
+        """The number of event files in the list that the SDK read last. The SDK gives this number
+        to the next event file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
@@ -236,8 +236,8 @@ class FoldlogFileStore(WithHistories, FileStore):
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return an absolute name for a file of the store. This name is not the path of a file on
-        disk.
+        """Return an absolute name for a file of the store. The returned name is not the path of a
+        file on disk.
         """
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
@@ -327,7 +327,7 @@ class FoldlogCondenser(CondenserBase):
 
     ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``.
     Without ``config``, the condenser is foldlog's default condenser, and it needs no model. The SDK
-    stores ``config`` in ``base_state.json``. So ``config`` must not contain keys; a model's key
+    stores ``config`` in ``base_state.json``. So ``config`` must not contain keys. A model's key
     comes from the environment. The prompt also stays below the limit of the agent's model, by an
     estimate of tokens.
     """
@@ -379,7 +379,7 @@ class FoldlogCondenser(CondenserBase):
 
 
 class _Model:
-    """The agent's model with its limits. Its token counts are estimates."""
+    """The agent's model with its limits. The token counts of this class are estimates."""
 
     def __init__(self, llm: LLM) -> None:
         self.model = str(llm.model)
@@ -389,8 +389,8 @@ class _Model:
 
 
 def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation with the SDK's ids. Its offset counts the events that stay in the SDK's
-    view.
+    """Return a condensation with the SDK's ids. The offset of the condensation counts the events
+    that stay in the SDK's view.
     """
     action = result.action
     intervals, summaries = action.forgotten

@@ -81,7 +81,9 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
-"""With this number of records in memory, most saves need not read the stored record."""
+"""The number of records in memory. With these records, most saves need not read the stored
+record.
+"""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -95,7 +97,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     The SDK's conversation ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many
     tasks, processes and stores may use the same conversation. ``delete`` erases a conversation, and
-    its forks get copies of shared messages. Then ``maintenance.vacuum`` removes the erased bytes
+    its forks get copies of shared messages. ``maintenance.vacuum`` then removes the erased bytes
     from a SQLite file.
     """
 
@@ -110,8 +112,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
-        """By conversation, the history, the record that this object wrote last, in its stored form,
-        and the version after this record.
+        """By conversation: its history, the stored form of the record that this object wrote last,
+        and the version after that record.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -346,8 +348,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries was read before a redaction. Such an entry has the time
-        of a redacted part, but the part's text from before the redaction.
+        """Return whether one of the entries was read before a redaction. An entry that was read
+        before a redaction has the old text of a redacted part.
         """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
@@ -458,9 +460,10 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     replaces forgotten messages. The messages of the run and of the stored conversation stay
     complete.
 
-    A run fails with ``ConversationConflict`` if another run saves to its conversation at the same
-    time. A run also fails with ``ConversationConflict`` if it does not begin with the newest stored
-    message. After a conflict, load the conversation again, or ``branch`` it to leave messages out.
+    If two runs save to the same conversation at the same time, one of the runs fails with
+    ``ConversationConflict``. A run also fails with ``ConversationConflict`` if it does not begin
+    with the newest stored message. After a conflict, load the conversation again, or ``branch`` it
+    to leave messages out.
     """
 
     def __init__(
@@ -573,7 +576,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     def _results_without_hook(self, ended: Conversation) -> list[ModelRequest]:
         """Return the request with the results of the last response's calls.
 
-        ``run_stream`` does not pass these results to a capability.
+        ``run_stream`` does not pass the results of the last response's calls to a capability.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -653,8 +656,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         """Return how many of the last stored messages the run begins with. Return None if the run
         begins with another message, such as a summary.
 
-        After None, the caller compares all messages. Stored messages that the run does not have
-        then become a branch.
+        If the result is None, the caller compares all messages. In this comparison, stored messages
+        that the run does not have become a branch.
         """
         if given is None:
             return None
@@ -665,8 +668,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return None
 
     async def _retries_newest(self, conversation_id: str) -> bool:
-        """Return whether the run begins with all stored messages except the newest message. Such a
-        run takes back only the newest message.
+        """Return whether the run begins with all stored messages except the newest message. A run
+        that begins with all other messages takes back only the newest message.
         """
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]

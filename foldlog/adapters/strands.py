@@ -136,8 +136,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return None if session is None else Session.from_dict(session)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Erase a session and its agents; only their tombstones stay. Raises ``SessionException``
-        if the session does not exist.
+        """Erase a session and its agents. Only the tombstones of the session and its agents stay.
+        Raises ``SessionException`` if the session does not exist.
         """
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
@@ -344,8 +344,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _read_document(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document. Return None if the document does not exist, and ``redacted`` if all its
-    values were redacted.
+    """Return a document. Return None if the document does not exist. Return ``redacted`` if all
+    values of the document were redacted.
     """
     try:
         value = history.document(name)
@@ -355,7 +355,7 @@ def _read_document(history: History, name: str, redacted: Any = None) -> Any:
 
 
 def _agent_state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent. A condensation has the summary in this state."""
+    """Return the state of an agent. The summary in the state comes from a condensation."""
     manager = SlidingWindowConversationManager().get_state()
     kept = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
@@ -397,7 +397,8 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
     manager left.
 
     The manager removes the first messages that are not pinned. If the agent read content before its
-    redaction, the manager's new summary may contain this content. Such a summary is not stored.
+    redaction, the manager's new summary may contain this content. A summary that may contain
+    redacted content is not stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")

@@ -70,15 +70,15 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a conversation with several condensers. Show which condenser costs least, and what
+    """Replay a conversation with several condensers. Show the condenser that costs least, and what
     every condenser drops.
 
     The replay leaves out the recorded condensations, except in the column "as recorded". A
     condenser that uses a model calls the model. No history is changed. The cost includes all
-    prompts to the agent's model and to the condenser's model. Tokens at the beginning of a prompt
-    that equal the previous prompt are repeated tokens. A repeated token costs what the provider
-    charges for a cached token. --agent-model names the model whose price is used, from --prices or
-    litellm's table. By default a new token costs ten times as much as a repeated token.
+    prompts to the agent's model and to the condenser's model. Repeated tokens are the tokens at the
+    beginning of a prompt that the previous prompt begins with too. A repeated token costs what the
+    provider charges for a cached token. --agent-model names the model whose price is used, from
+    --prices or litellm's table. By default a new token costs ten times as much as a repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """

@@ -50,9 +50,10 @@ def run(
     Without versions, show what the newest condensation dropped.
 
     With two conversations, show both runs side by side: calls of their tools, tokens, cost, last
-    answers. Then show the events of both runs after their shared events, and the first event that
-    differs. If the runs share no events, show the first difference, what each model was shown at
-    that point, and the later requests and calls of only one run.
+    answers. Below the figures, show the events of both runs after their shared events, and the
+    first event that differs. If the runs share no events, show the first difference, and what each
+    model was shown at that point. For such runs, also show the later requests and calls that only
+    one run has.
 
     Example: foldlog diff tidewatch 90 100
     """

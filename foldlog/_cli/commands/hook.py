@@ -10,8 +10,8 @@ def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
     """Import the transcript that a program names in JSON on stdin. After a compaction, print what
     the program's model can ask foldlog.
 
-    A program runs this command: see 'foldlog setup'. Its exit status is always 0, so it never stops
-    the program. Errors are on stderr.
+    A program runs this command: see 'foldlog setup'. The exit status of this command is always 0,
+    so the hook never stops the program. Errors are on stderr.
 
     Example: foldlog hook --db agents.db
     """

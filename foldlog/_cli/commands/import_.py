@@ -91,8 +91,8 @@ def run(
     The source is stored unchanged, and its events are made at the first use of the conversation. A
     rewritten source becomes a fork at the first record that differs. If a record cannot be read, it
     is reported, and all other records are imported. A history without a name gets the name of its
-    file (kite). If you import the folder, or if the name is common, the folder's name comes first
-    (FOLDER/chat1). Unchanged files are skipped.
+    file, such as kite. If you import a folder, or if a file has a common name, the folder's name
+    comes first (FOLDER/chat1). Unchanged files are skipped.
 
     Example: foldlog import --from claude-code
     """

@@ -109,11 +109,11 @@ def run(
     format and title. For an import that was not used yet, the list shows the number of records, and
     the size of the next prompt is unknown.
 
-    Times are in UTC, or without a zone. sent+sum. and ≈ tokens count the events and summaries that
-    the model would be sent now. Errors are results that their source marks as errors. The tokens
-    and the cost are the sums that model calls reported. If a call reported no cost, its cost is the
-    price of its tokens. For a fork, only its own events count. A terminal shows forks below their
-    parents. In a pipe, rows are sorted by id and columns are separated by tabs.
+    Times are in UTC, or without a zone. The columns sent+sum. and ≈ tokens count the events and
+    summaries that the model would be sent now. Errors are results that a source marks as errors.
+    The tokens and the cost are the sums that model calls reported. Without a reported cost, the
+    cost of a call is the price of its tokens. A fork's figures count only its own events. A
+    terminal shows forks below their parents. In a pipe, rows are sorted by id and have tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

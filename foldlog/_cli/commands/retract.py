@@ -29,11 +29,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Take back the events of a conversation after a version. The View is again the View of that
-    version.
+    """Take back the events of a conversation after a version. After the retraction, the View is the
+    View of that version.
 
     The events stay in the log, and attributes do not change. To reverse a retraction, retract to
-    its own id.
+    the id of the retraction itself.
 
     Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """

@@ -18,7 +18,7 @@ from foldlog._words.gist import count, id_words
 from foldlog._words.times import time_words
 
 _SECONDS = 5.0
-"""Without ``--all``, a search ends after this number of seconds."""
+"""The number of seconds after which a search without ``--all`` ends."""
 
 
 def run(
@@ -50,16 +50,17 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Search the texts of all conversations. The conversation with the newest event comes first,
-    and in a conversation the newest event. Imports whose source has no times come last.
+    """Search the texts of all conversations. The conversation with the newest event comes first.
+    Within a conversation, the newest event comes first. An import whose source has no times comes
+    last.
 
     A word matches the beginning of words in an event, and case does not matter: 'run' finds 'runs',
     not 'prune'. The search on a conversation's page also finds other parts of words. Without words,
     --kind error finds all errors, and --tool Bash finds all calls of a tool and their results. Exit
     status 1 if no event is found.
 
-    There is no index. The search reads stored records and events, about 400 MB a second, until
-    there are enough hits. Without --all, the search ends after some seconds.
+    The search has no index. The search reads stored records and events, about 400 MB a second,
+    until it has enough hits. Without --all, the search ends after some seconds.
 
     Example: foldlog search "No such file" --kind error --tool Bash
     """

@@ -16,8 +16,8 @@ def run(
     """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or
     Slack. The command prints the ids of the events and the kinds of secrets, never their values.
 
-    'foldlog store redact --secrets' redacts these events; 'foldlog import --redact-secrets' imports
-    sources without secrets. Exit status 1 if there is a secret. Needs the extra 'secrets'.
+    'foldlog store redact --secrets' redacts events with secrets. 'foldlog import --redact-secrets'
+    imports sources without secrets. Exit status 1 if there is a secret. Needs the extra 'secrets'.
 
     Example: foldlog secrets tidewatch
     """

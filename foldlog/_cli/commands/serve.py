@@ -64,7 +64,7 @@ def run(
     db: Db = DEFAULT_DB,
 ) -> None:
     """Serve the pages of all conversations, and show new events when they are appended. The server
-    writes nothing, except the events of an import at its first use.
+    writes only the events of an import, at the import's first use.
 
     Open the printed address in a browser. The address contains the token. Needs the extra 'web'.
     With the extra 'mcp', a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token

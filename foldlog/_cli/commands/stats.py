@@ -45,14 +45,15 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by
-    strategy.
+    """Count events by kind and by tool, errors, tokens and cost by model and by day, and
+    condensations by strategy.
 
     For one conversation, draw the size of its View. Days are in UTC, or without a zone. A total is
-    the sum of the known figures, and shows how many conversations have no figure. A reply with the
-    same ids counts once. For a fork, only its own events count. For an import that was not used
-    yet, records are counted as events, and the savings of its condensations are not known. If a
-    call reported no cost, foldlog shows the price of its tokens (≈).
+    the sum of the known figures. Beside a total is the number of conversations that do not have the
+    figure. A reply that is stored twice with the same ids counts once. A fork's figures count only
+    the fork's own events. For an import that was not used yet, records are counted as events. The
+    savings of its condensations are not known. If a model call reported no cost, foldlog shows the
+    price of its tokens, marked with ≈.
 
     Example: foldlog stats --by model --since 7d
     """

@@ -60,9 +60,9 @@ def run(
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces it.
 
-    For words, the command shows whether the agent still knows them: which event or summary with
-    these words is sent to the model, or which condensation forgot them. S260 is the summary of
-    condensation 260; in JSON its id is -262, which is minus (2 + 260).
+    For words, the command shows whether the agent still knows them. The command shows the event or
+    summary with these words that the model is sent, or the condensation that forgot the words. S260
+    is the summary of condensation 260. In JSON, the id of this summary is -262: minus (2 + 260).
 
     Example: foldlog why tidewatch 17
     """
@@ -90,7 +90,7 @@ def run(
 
 def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
     """Import the file of a conversation again, if the file exists and has grown. Return the
-    conversation, and the time of a compaction that its program has not written yet.
+    conversation, and the time of a compaction that the agent's program has not written yet.
     """
     conversation, problem = refreshed(store, conversation)
     if problem:
@@ -115,8 +115,9 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
 
 
 def _telling(found: Fact) -> int:
-    """Return the event that explains a fact best: the first event from which the model knows the
-    fact. If the model does not know it, return the last event with the fact.
+    """Return the event that explains a fact best. If the model knows the fact, return the first
+    event from which it knows the fact. If the model does not know the fact, return the last event
+    with the fact.
     """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 
@@ -124,7 +125,9 @@ def _telling(found: Fact) -> int:
 def _dropped(
     store: Store, views: Views, conversation: str, answer: Why
 ) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms of a forgotten event that no other event of the View had at that time."""
+    """Return the terms of a forgotten event that no other event of the View had when the event was
+    forgotten.
+    """
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
         return ()
     of_event = event_terms(answer.event)

@@ -29,7 +29,7 @@ _TITLE_MAX = 160
 """The maximum number of characters of a format and a title. ``--json`` shows the whole title."""
 _PAGE = 1_000
 """A list with fewer conversations shows forks under their parents. A longer list is printed while
-it is being read.
+the conversations are being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
 """The attributes of imports that a list for people does not show."""
@@ -71,7 +71,9 @@ def print_conversations(
 
 
 def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
-    """Return the lines of the list. A fork is under its parent if the list has the parent."""
+    """Return the lines of the list. If the list has the parent of a fork, the fork is under its
+    parent.
+    """
     created = {conversation.conversation: conversation.created_at for conversation in conversations}
     forks: dict[str | None, list[ConversationDocument]] = {}
     # Forks are collected and taken from the end of lists, so they are read in reverse.
@@ -105,7 +107,6 @@ def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str
 
 
 def _title(short: ShortIds, conversation: ConversationDocument) -> str:
-    """Return the format and the title of a conversation, and the problem if it cannot be read."""
     if conversation.erased_at is not None:
         return f"erased {time_words(conversation.erased_at)}"
     from foldlog._formats.record import INCOMPLETE
@@ -235,7 +236,6 @@ def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> Non
 
 
 def _attributes_of_none(store: Store, attributes: Iterable[str]) -> set[str]:
-    """Return the attributes in the filter that no conversation has."""
     from foldlog._figures.stored import FiguresOfStore
 
     missing = {*attributes}

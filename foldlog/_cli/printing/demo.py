@@ -24,11 +24,10 @@ IMPORTED = "tidewatch"
 
 
 LIVE = "tidewatch-live"
-"""In this conversation, foldlog condenses the same work while events are appended."""
+"""The conversation in which foldlog condenses the demo's work while events are appended."""
 
 
 def _rounded(estimate: int) -> str:
-    """Return an estimated number, rounded to the digits that are meaningful."""
     return f"{float(f'{estimate:.2g}'):,.0f}"
 
 

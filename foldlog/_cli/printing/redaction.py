@@ -56,7 +56,6 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
 
 
 def show_found(chosen: Chosen) -> None:
-    """List the events to redact, without their texts."""
     for name, events in chosen.goes.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
@@ -139,8 +138,8 @@ def show_receipts(
     taken: Mapping[tuple[str, int], RedactionReceipt],
 ) -> None:
     """Print who redacted the events, when, and which documents lost their values. An event that was
-    redacted before keeps its first receipt. Then name every summary that may quote an event, and
-    every fork.
+    redacted before keeps its first receipt. After the events, print the summaries that may quote an
+    event, and the forks.
     """
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
@@ -188,7 +187,6 @@ def tell_result(
 
 
 def _unsearched(redacting: Redacting) -> list[Problem]:
-    """Return the problems of conversations that could not be searched."""
     return [
         Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
     ]

@@ -26,7 +26,6 @@ _NAME_MAX = 36
 
 
 def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
-    """Print where two conversations diverge, and their later events."""
     first = divergence.first_divergent_event
     names = (divergence.conversation, divergence.other)
     id_text, other_id_text = map(terminal.typed_id, names)
@@ -63,8 +62,8 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 
 def show_runs(runs: RunsDocument) -> None:
-    """Print the first difference between two runs, and the figures of both runs side by side. Then
-    print the events that the models were shown at the difference, and the later steps.
+    """Print the first difference between two runs, and the figures of both runs side by side. After
+    the figures, print the events that the models were shown at the difference, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))
@@ -96,7 +95,7 @@ def _reply_words(runs: RunsDocument) -> str:
 
 
 def _system_heading(difference: DifferingDocument) -> str:
-    """Return a heading with the number of lines in which two system prompts differ."""
+    """Return a heading with the number of lines that differ between two system prompts."""
     if None in difference.events:
         return "only one run has a system prompt"
     apart, other_apart = difference.lines_apart
@@ -135,7 +134,7 @@ def _write_difference(heading: str, difference: DifferingDocument, names: tuple[
 
 
 def _write_steps(runs: RunsDocument, difference: DifferingDocument) -> None:
-    """Print the requests and calls of both runs from the first difference on."""
+    """Print the requests and calls of both runs after the first difference."""
     lines = terminal.PrintedLines()
     terminal.print_heading(f"requests and {_reply_words(runs)} from there on")
     firsts = [
@@ -180,7 +179,6 @@ def _write_shown(runs: RunsDocument) -> None:
 
 
 def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) -> None:
-    """Print the figures of two runs side by side, and the answers to their last requests."""
     rows = [
         (name, *(number_words(getattr(run, name)) for run in runs))
         for name in ("requests", "replies", "calls", "errors")
@@ -207,9 +205,9 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 
 def _beginning_words(runs: RunsDocument) -> str:
-    """Return a text about the beginning of two runs. The text tells whether their system prompts
-    differ, how many of their first requests and calls are equal, and how many of these are
-    redacted.
+    """Return a text about the beginning of two runs: whether their system prompts differ, and how
+    many first requests and calls are equal. The text also has the number of redacted steps among
+    the equal steps.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first
@@ -239,7 +237,6 @@ def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocu
 
 
 def _column_name(conversation: str) -> str:
-    """Return an id for a column of a table. Of a long id, return only the end."""
     name = terminal.typed_id(conversation)
     return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 

@@ -25,8 +25,6 @@ _TOOLS = _DAYS = 15
 
 
 class By(StrEnum):
-    """The values of ``--by``."""
-
     DAY = "day"
     MODEL = "model"
     TOOL = "tool"
@@ -85,7 +83,6 @@ def _show_unknown(stats: Stats) -> None:
 
 
 def _errors(one: Stats | ToolDocument) -> str:
-    """Return a text such as ``2 errors``, or an empty text if the number of errors is 0."""
     if one.errors is None:
         return "errors unknown"
     return count(one.errors, "error") if one.errors else ""
@@ -94,7 +91,6 @@ def _errors(one: Stats | ToolDocument) -> str:
 def _show_bars(
     heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0
 ) -> None:
-    """Print the rows, each with its name, its number, a bar, and the row's further cells."""
     if not rows:
         return
     terminal.say()
@@ -139,9 +135,6 @@ def _largest_prompt(stats: Stats, tokens: int) -> str:
 def _show_calls(
     groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]
 ) -> None:
-    """Print the calls of models with their tokens and cost: a line for every group, and the
-    total.
-    """
     rows = [
         (
             *names,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) -> None:
-    """Print the View from ``start`` on: one line for an event, and summaries in full. ``problems``
-    maps the ids of damaged events to their problems.
+    """Print the View from the index ``start`` on. An event has one line, and a summary is printed
+    in full. ``problems`` maps the ids of damaged events to their problems.
     """
     view = prompt.view
     states = states_of(prompt)

@@ -2,7 +2,7 @@
 checkpoint by its id.
 
 A *thread* has the id of its first conversation. All other branches of a thread are forks with the
-id ``THREAD/@CHECKPOINT``: the id of a fork ends with its first own checkpoint. A checkpoint is a
+id ``THREAD/@CHECKPOINT``. ``CHECKPOINT`` is the fork's first own checkpoint. A checkpoint is a
 version of a branch. The events of a checkpoint are found by an idempotency key, made of the
 checkpoint's id and a number.
 """
@@ -38,10 +38,10 @@ from foldlog.eventstore.inside import (
 from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
-"""The document with this name marks a version of a branch as a checkpoint."""
+"""The name of the document that marks a version of a branch as a checkpoint."""
 
 HIDDEN = "hidden"
-"""The document with this name tells which checkpoints of a branch's thread are hidden."""
+"""The name of the document that lists the hidden checkpoints of a branch's thread."""
 
 _FORKS = "/@"
 KEPT = 64
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of the checkpoint. The id is empty if the branch has no checkpoint yet."""
+        """The id of the checkpoint, or an empty text if the branch has no checkpoint yet."""
         return "" if self.value is None else str(self.value["id"])
 
     @property
@@ -75,15 +75,15 @@ class Checkpoint(NamedTuple):
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the events of the checkpoint's records. None if the checkpoint has no list of
-        records.
+        """The ids of the events of the checkpoint's records. The value is None if the checkpoint
+        has no list of records.
         """
         return None if self.value is None else self.value["records"]
 
     @property
     def delta(self) -> str:
-        """``WRITES`` if the checkpoint has only writes, ``SNAPSHOT`` if it has the whole list.
-        Empty if the list is not stored as differences.
+        """``WRITES`` if the checkpoint has only writes, ``SNAPSHOT`` if it has the whole list. The
+        value is empty if the list is not stored as differences.
         """
         return "" if self.value is None else self.value.get("delta", "")
 
@@ -94,7 +94,7 @@ class Checkpoint(NamedTuple):
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
         """Return whether this checkpoint can come directly before ``checkpoint_id`` in a branch.
-        This checkpoint must be ``parent`` and have a smaller id.
+        The id of this checkpoint must be ``parent`` and must be smaller than ``checkpoint_id``.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -114,7 +114,6 @@ class ThreadBranch(NamedTuple):
 
     @property
     def has_own(self) -> bool:
-        """Whether the branch has a checkpoint that its parent does not have."""
         return self.tip.value is not None and self.tip.version > self.begins
 
 
@@ -136,7 +135,6 @@ class ThreadBranches:
         return query_all(self._store.database, partial(self.at_moment, thread))
 
     def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
-        """Return the branches of a thread. The transaction ``moment`` reads them."""
         branches: list[ThreadBranch] = []
         with suppress(ConversationErased, ConversationNotFound):
             first = moment.conversation(thread)
@@ -148,14 +146,13 @@ class ThreadBranches:
         return branches
 
     def at(self, branch: str, version: int) -> Checkpoint:
-        """Return the newest checkpoint of a branch at a version."""
         if not version:
             return Checkpoint(branch, 0, None)
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
         """Return at most ``limit`` ancestors of a checkpoint in its branch, the nearest ancestor
-        first. One transaction reads them.
+        first. One transaction reads the ancestors.
 
         The list ends at a checkpoint whose parent is not in the branch.
         """
@@ -185,8 +182,9 @@ class ThreadBranches:
         """Return the checkpoint with an id. Return None if the thread does not have the checkpoint.
 
         If the checkpoint is redacted, return the last earlier checkpoint that is not redacted,
-        without its channels, or None. The newest checkpoint of a branch needs no read. Any other
-        checkpoint needs a read of all newer branches.
+        without its channels. Return None if all earlier checkpoints are redacted too. The newest
+        checkpoint of a branch needs no read. Any other checkpoint needs a read of all newer
+        branches.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -212,7 +210,6 @@ class ThreadBranches:
         )
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
-        """Return the events that were appended to a conversation for a checkpoint, in order."""
         return query_all(
             self._store.database, lambda moment: appended_for(moment, branch, checkpoint_id)
         )
@@ -220,10 +217,10 @@ class ThreadBranches:
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the newest checkpoint of the branch that gets a new checkpoint.
 
-        The branch ends in ``parent``, already has the new checkpoint, or was begun for it. Without
-        such a branch, a fork begins at the parent, if the parent is an earlier checkpoint. If the
-        parent does not exist, the thread itself begins. If the thread already has a checkpoint, a
-        branch without a past begins instead.
+        A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
+        new checkpoint. If no branch fits and the parent is an earlier checkpoint, a fork begins at
+        the parent. If the parent does not exist, the thread itself begins. If the parent does not
+        exist but the thread has a checkpoint, a branch without a past begins.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -253,8 +250,8 @@ class ThreadBranches:
                 self.begin(conversation)
 
     def _newest_or_begin(self, branch: str) -> Checkpoint:
-        """Return the newest checkpoint of a branch. If the branch was erased, begin a new
-        conversation with its id.
+        """Return the newest checkpoint of a branch. If the branch was erased, a new conversation
+        begins with the branch's id.
         """
         self.begin_new(branch)
         try:
@@ -319,9 +316,7 @@ def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:
-    """Return the events that were appended to a conversation for a checkpoint, in order. The
-    transaction ``moment`` reads them.
-    """
+    """Return the events that were appended for a checkpoint, in order."""
     appended: list[RecalledKey] = []
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)

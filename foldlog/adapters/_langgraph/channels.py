@@ -19,11 +19,11 @@ _SHORT = 64
 
 
 class ChannelValues:
-    """Converts values into JSON and back. The types that LangGraph's serializer preserves are
-    preserved.
+    """Converts values into JSON and back. The conversion preserves every type that LangGraph's
+    serializer preserves.
 
-    If ``readable`` is true, a value that JSON can represent is stored as JSON. Otherwise every
-    value is stored as the serializer writes it, for example encrypted.
+    If ``readable`` is true, a value that JSON can represent is stored as JSON. If ``readable`` is
+    false, every value is stored as the serializer writes it, for example encrypted.
     """
 
     def __init__(self, serde: Any, *, readable: bool) -> None:
@@ -54,7 +54,6 @@ class ChannelValues:
         return {}
 
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a checkpoint's channels from the checkpoint's documents."""
         value = documents["checkpoint"]
         small = value["small"]
         kept = {name: documents[_CHANNEL + name] for name in value["channels"] if name not in small}
@@ -75,8 +74,8 @@ class ChannelValues:
         """Return the fields about channels for a checkpoint's document, and the documents of
         changed channels.
 
-        A channel is unchanged since the checkpoint ``before`` if both checkpoints have the same
-        version and the channel is not in ``new``.
+        A channel is unchanged if it is not in ``new`` and has the same version as in the checkpoint
+        ``before``.
         """
         old = before.value or {"channels": (), "small": {}}
         if before.value:
@@ -114,8 +113,8 @@ def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, A
     """Return the writes of a checkpoint in LangGraph's order: for a write its task, its channel and
     its packed value.
 
-    If a task has several writes with the same index, the first write counts. Below index 0, as for
-    an error, the last write counts.
+    If a task has several writes with the same index, the first write counts. For an index below 0,
+    such as the index of an error, the last write counts.
     """
     writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
     for note in notes:

@@ -85,8 +85,8 @@ class _Newest:
     """The newest checkpoint of a branch with its records.
 
     ``history`` remembers which conversation has the id of the branch. ``history`` is None if the
-    branch was only read. As far as this process knows, no shown event with an id below ``alone``
-    follows the records.
+    branch was only read. ``alone`` is an event id. As far as this process knows, no shown event
+    below this id follows the records.
     """
 
     checkpoint: Checkpoint
@@ -183,7 +183,7 @@ class Checkpoints:
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
-        """Return a checkpoint with its documents, records and notes, read at one moment."""
+        """Read a checkpoint with its documents, records and notes at one moment."""
         return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
     def _whole(
@@ -243,8 +243,8 @@ class Checkpoints:
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
-        """Return a value that a redaction or an erasure changes. Redactions and erasures of the
-        branch and of its notes count.
+        """Return a value that changes with a redaction or an erasure. A redaction or an erasure of
+        the branch or of its notes changes the value.
         """
 
         def read(moment: Moment) -> list[tuple[int, int]]:
@@ -273,7 +273,7 @@ class Checkpoints:
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
         """Return the data of the notes on the checkpoints ``ids``, in the order of their appends.
-        All notes since the first of these notes are read.
+        All notes since the first note on one of these checkpoints are read.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -304,8 +304,8 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of the records of a thread's newest checkpoint, as far
-        as a branch has them at a version.
+        """Return the event ids and the keys of records of a thread's newest checkpoint. Only
+        records that the branch has at a version are returned.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint in memory
         is not read again.
@@ -321,7 +321,6 @@ class Checkpoints:
         ]
 
     def remember(self, thread: str, whole: WholeCheckpoint) -> None:
-        """Keep the newest checkpoint in memory for the next call."""
         newest = self._newest.get(thread)
         found = whole.checkpoint
         if newest is None or newest.checkpoint != found:
@@ -344,10 +343,10 @@ class Checkpoints:
         """Write a checkpoint after its parent, in one transaction: its document ``body``, its
         changed documents, and its records.
 
-        ``channels`` gets the checkpoint before the new checkpoint. It returns further fields of
-        ``body``, and the changed documents. ``listed`` gets the checkpoint before the new
-        checkpoint, and the records of that earlier checkpoint. It returns the records of the new
-        checkpoint, or None for a checkpoint without a list.
+        ``channels`` gets the checkpoint before the new checkpoint. ``channels`` returns further
+        fields of ``body``, and the changed documents. ``listed`` gets the checkpoint before the new
+        checkpoint, and the records of that earlier checkpoint. ``listed`` returns the records of
+        the new checkpoint, or None for a checkpoint without a list.
 
         The checkpoint is on disk when the method returns.
         """
@@ -483,7 +482,7 @@ class Checkpoints:
         """Return the events that turn the records of a checkpoint into new records, the list of new
         records, and the recorder.
 
-        The recorder decoded the new records; it is None if no record is new. Raises
+        The recorder decoded the new records. The recorder is None if no record is new. Raises
         ``VersionConflict``.
         """
         before = newest.checkpoint
@@ -516,8 +515,8 @@ class Checkpoints:
         )
 
     def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of the new records. The runtime may still have a record that was redacted
-        since. Such a record gets the key of the redacted record with the same id.
+        """Return the keys of the new records. If the runtime still has a record that was redacted
+        since, this record gets the key of the redacted record with the same id.
         """
         old = newest.records
         instead = dict[Any, bytes]()
@@ -543,8 +542,8 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. Records are read from the log unless ``known`` is
-        the same checkpoint.
+        """Return a checkpoint with its records. If ``known`` is the same checkpoint, no record is
+        read from the log.
         """
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
@@ -558,14 +557,13 @@ class Checkpoints:
         )
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
-        """Return the record at an index of a checkpoint. All records of the checkpoint are read."""
+        """Return a record by its index. All records of the checkpoint are read."""
         return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[
             1
         ][place]
 
 
 def _shown_events(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
-    """Return the events of inclusive intervals that a View may show."""
     some = [interval for interval in intervals if interval[0] <= interval[1]]
     return moment.conversation(branch).shown_events(some) if some else []
 

@@ -57,8 +57,8 @@ def changes(
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
-    """Return the events that turn one list of records into another list, and the ids of the events
-    of the new list's records.
+    """Return the events that turn one list of records into another list, and the event ids of the
+    new list's records.
 
     ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
     of the next event. ``removed`` is the id of the last event that forgot records before the end of
@@ -94,7 +94,7 @@ def changes(
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
     """Return ranges of ids that contain exactly the records of ``spans``: start, stop, start, stop,
-    … ``joins(start, stop)`` returns whether there are no other records between the end of the old
+    and so on. ``joins(start, stop)`` returns whether no other record is between the end of the old
     list and the new records.
     """
     known = {*old.spans}
@@ -118,6 +118,5 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
 
 
 def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:
-    """Return all spans except the spans at the indices ``places``."""
     left_out = set(places)
     return [span for place, span in enumerate(spans) if place not in left_out]

@@ -21,8 +21,9 @@ A part of an event's content becomes one event of foldlog, as in ``parts.py``:
                                           and of all later events
 
 The SDK's server writes the names of fields in camel case (``functionCall``). Foldlog reads both
-spellings. As in the SDK, a compaction within the times of an earlier compaction changes nothing,
-and becomes an Annotation. An adapter writes the bytes of a tool as ``{"$bytes": base64}``.
+camel case and snake case. As in the SDK, a compaction within the times of an earlier compaction
+changes nothing, and becomes an Annotation. An adapter writes the bytes of a tool as ``{"$bytes":
+base64}``.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class _Span(NamedTuple):
 
 class _Decoder(PartsDecoder):
     """Makes events from parts, condensations from compactions, and retractions from rewinds. The
-    tag of a shown event has its times.
+    tag of a shown event has the event's times.
     """
 
     keeps_shown = True
@@ -151,7 +152,7 @@ class _Decoder(PartsDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._invocations: dict[str, int] = {}
-        """By invocation, the version before its first event."""
+        """The version before the first event of an invocation, by invocation."""
 
     def events(self, record: Any) -> list[Event]:
         return super().events(_snake_case(record))
@@ -258,8 +259,8 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return a signature of Anthropic's server. Such a signature is text, and a signature of
-    Google's server is not.
+    """Return a signature of Anthropic's server. Only signatures of this server are text in
+    base64.
     """
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")

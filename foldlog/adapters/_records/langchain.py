@@ -11,7 +11,7 @@
 
 LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
 comes from the environment: its author is neither the user nor the agent. An export to another
-format gives such a message the role of the user.
+format gives a message with an unknown role the role of the user.
 
 A message is read and written without other messages, so any part of a history can be written. A
 message may have other keys besides ``data``, and foldlog stores them.

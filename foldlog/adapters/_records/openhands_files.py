@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EVENTS_OF_A_TRANSACTION = 500
-"""A copy writes this number of events in a transaction."""
+"""The number of events that a copy writes in a transaction."""
 _ASIDE = 2
 """A step to another branch has at most two events: a condensation that declines a request, and the
 retraction.
 """
 _AHEAD = 64
 _ROOT = "__root__"
-"""The SDK gives this parent to an event that begins another tree."""
+"""The SDK's name of the parent of an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
-"""Events of this kind do not move the SDK's head."""
+"""The kind of events that do not move the SDK's head."""
 
 
 class EventFiles:
@@ -103,8 +103,8 @@ class EventFiles:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Add the events of this object's append, unless events of other writers came before
-        them.
+        """Add the events that this object appended. Do nothing if events of other writers came
+        before them.
         """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:

@@ -131,7 +131,7 @@ class PartsFormat(Format):
         usage      the ``meta`` with a record's usage
         again      the parts for an annotation from ``kept``; the annotation may be redacted
 
-    All calls of a record have the same response.
+    All calls of a record get the same response id.
     """
 
     decoder: Callable[[Options], RecordDecoder] = PartsDecoder
@@ -162,8 +162,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. The content is a text, or a value as JSON. If one of ``parts``
-    is a file, the content is ``parts``.
+    """Return the result of a call. The content of the result is a text, or a value as JSON. If one
+    of ``parts`` is a file, the content is ``parts``.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
@@ -216,10 +216,11 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a content part with the file in ``held``, from the file's type and bytes. Return None
-    for other values.
+    """Return a content part with the file in ``held``, from the file's type and bytes. If ``held``
+    has no file, return None.
 
-    The bytes are base64, base64 for URLs, or marked by an adapter (``{"$bytes": base64}``).
+    The bytes of the file are base64, base64 for URLs, or marked by an adapter as ``{"$bytes":
+    base64}``.
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind = text_or_empty(kinds[0] or kinds[1])

@@ -101,7 +101,7 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
 }
 """The fields of a message after its parts, with their most frequent values, in the SDK's order."""
 _REDACTED = ("redacted_thinking", "redacted_content")
-"""The ids of redacted thinking, from Anthropic's server and from Bedrock."""
+"""The ids that Anthropic's server and Bedrock give to redacted thinking."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 

@@ -61,7 +61,7 @@ def run(
 
     Events keep their ids, times and heads. Every head is computed again during the copy. The source
     stays in use. Run the command again to resume after an interruption, or to copy newer events. At
-    the end the heads of both stores are compared: exit status 1 if a head differs, or if a
+    the end the heads of both stores are compared. Exit status 1 if a head differs, or if a
     conversation is damaged. A damaged conversation is copied only with --damaged.
 
     Example: foldlog store copy history.db postgresql://agent@db/foldlog

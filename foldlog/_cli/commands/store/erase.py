@@ -45,13 +45,14 @@ def run(
     logs.
 
     In a terminal the command shows the conversations and asks first. As soon as the command begins,
-    no reader sees the conversations. At the end the store is vacuumed: a SQLite file is rewritten
-    as a whole, and other writers wait. Exit status 1 if no conversation has the attributes.
+    no reader sees the conversations any more. At the end the store is vacuumed: a SQLite file is
+    rewritten as a whole, and other writers wait. Exit status 1 if no conversation has the
+    attributes.
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use
     the erased id again. Earlier copies and backups still contain the conversations; later copies
     contain the tombstones. The command names backups, exports, reports, read models and imported
-    files that may still contain the conversations. Run the command again to check these files
+    files that may still contain the conversations. To check the named files again, run the command
     again.
 
     Example: foldlog store erase tidewatch --reason "asked to"

@@ -102,16 +102,16 @@ def run(
     """Erase the whole content of events for good, from tables, derived data, free pages and logs.
 
     In a terminal the command shows the events and asks first. The event's id, kind, place, times
-    and size stay, and the model, tokens and cost of a reply. Published heads still verify. The
-    model sees the word "redacted". A new event is the receipt: who, when, why, and a hash of the
-    erased content. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and
-    other writers wait. Earlier copies still contain the content.
+    and size stay, and the model, tokens and cost of a reply. Published heads still match. The model
+    sees the word "redacted". A new event is the receipt: who, when, why, and a hash of the erased
+    content. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and other
+    writers wait. Earlier copies still contain the content.
 
-    --older-than does not redact system prompts and documents unless they match. --matching finds a
-    text in events, summaries, documents, attributes and records of imports. If the text is between
-    the records of an imported file, all text between the records is erased. Encoded or compressed
-    text and other files are not searched, but the command names the files that it knows. Exit
-    status 1 if nothing is found, or if the store still contains the text.
+    --older-than redacts system prompts and documents only if they match. --matching finds a text in
+    events, summaries, documents, attributes and records of imports. If the text is between the
+    records of an imported file, all text between the records is erased. Encoded or compressed text
+    and other files are not searched, but the command names the files that it knows. Exit status 1
+    if nothing is found, or if the store still contains the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """

@@ -29,13 +29,13 @@ def run(
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
     FOLDLOG_KEY contains the keys, or FOLDLOG_KEY_FILE names a file with the keys. The first key
-    encrypts; all keys decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change
-    the key: put the new key before the old key, run this command, then remove the old key.
+    encrypts, and all keys decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To
+    change the key: put the new key before the old key, run this command, then remove the old key.
 
-    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted;
-    --decrypt stores them as plain text. If no compression is chosen, the compression of stored
-    events does not change. Heads do not change. The old bytes stay in a SQLite file until 'foldlog
-    store vacuum' removes them.
+    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted.
+    --decrypt stores encrypted events as plain text. If no compression is chosen, the compression of
+    stored events does not change. Heads do not change. The old bytes stay in a SQLite file until
+    'foldlog store vacuum' removes them.
 
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """

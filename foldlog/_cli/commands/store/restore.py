@@ -40,11 +40,11 @@ def run(
     """Verify a backup and replace a store by a copy of the backup. The store may be in use,
     damaged, or missing.
 
-    If the store exists, the command asks first in a terminal. The old file gets another name, and
-    the command prints this name. Programs that have the store open cannot append to the old file:
-    their next append fails with an error, and they must open the store again. Conversations and
-    events that were erased or redacted after the backup exist again. The command names every such
-    conversation, with exit status 1. A damaged backup is refused, and nothing is replaced.
+    If the store exists, the command asks first in a terminal. The command prints the new name of
+    the old file. If a program has the store open, its next append fails with an error. A program
+    that has the store open must open it again. Conversations and events that were erased or
+    redacted after the backup exist again. The command names every such conversation, with exit
+    status 1. A damaged backup is refused, and nothing is replaced.
 
     Example: foldlog store restore monday.db --yes
     """
@@ -112,8 +112,8 @@ def run(
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """Return the events that are redacted in the former file but not in the restored store, by
-    their conversation in the restored store.
+    """By conversation of the restored store, return the events that are redacted only in the former
+    file.
 
     The receipts of the redactions cannot be used. A receipt may be erased with the conversation
     from which a fork was detached.

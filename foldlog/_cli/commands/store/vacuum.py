@@ -14,10 +14,10 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
     imports.
 
-    Events keep their ids and positions. Readers continue; writers wait. The command needs as much
-    free disk space as the store. While a reader is open, the files do not shrink, and the command
-    prints a note. For a PostgreSQL store, run it as the owner of the tables; for another role the
-    exit status is 1.
+    Events keep their ids and positions. During the command, readers continue and writers wait. The
+    command needs as much free disk space as the store. While a reader is open, the files do not
+    shrink, and the command prints a note. For a PostgreSQL store, run the command as the owner of
+    the tables. For another role, the exit status is 1.
 
     Example: foldlog store vacuum
     """

@@ -59,7 +59,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Check every event: its checksum, its place in the hash chain, and that no event is missing.
+    """Check every event's checksum and its place in the hash chain, and check that no event is
+    missing.
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id, with
     exit status 1. A head is a hash of all events up to a version. Heads that you published before
