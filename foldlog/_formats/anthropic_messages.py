@@ -129,8 +129,8 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 def _marks(path: Path) -> dict[int, list[Located]]:
     """Return the marks of deletions. The key of a mark is the number of the message before the
-    mark. Raises ``NotAHistory`` if the file is damaged, because the history would show deleted
-    messages.
+    mark. Raises ``NotAHistory`` if the file is damaged: without its marks, the history would show
+    deleted messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -313,9 +313,6 @@ def _only_thinking(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has blocks that only Anthropic's messages have, or fields of Cline
-    or Roo Code.
-    """
     if (
         not _accepts(record)
         or type(record["content"]) is not list

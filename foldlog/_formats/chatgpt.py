@@ -36,8 +36,8 @@ _CONTEXT = {
 }
 """Maps a kind of content that describes the user to the fields with its texts."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""The fields that can hold the text of a content whose kind has no special rule. The first field
-with a text is used.
+"""If a kind of content has no rule of its own, the first of these fields with a text holds its
+text.
 """
 
 

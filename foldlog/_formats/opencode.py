@@ -180,7 +180,7 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _told(parts: list[_Part]) -> list[_Part]:
-    """Return the parts that a model gets of a content."""
+    """Return the parts of a content in the form that a model gets."""
     return said_in(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )

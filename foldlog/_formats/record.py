@@ -134,7 +134,7 @@ def has(**types: type) -> Callable[[Any], bool]:
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return None if a name is missing."""
+    """Return None if a name of the path is missing."""
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record

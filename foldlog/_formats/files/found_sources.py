@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file of a folder that is not imported. If ``is_read`` is true, the file is intact but
+    """A file that an import of a folder leaves out. If ``is_read`` is true, the file is intact but
     contains no history of a known format. If ``is_read`` is false, the file was not opened, because
     no history has a name of this kind.
     """

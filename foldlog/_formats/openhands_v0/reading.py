@@ -49,7 +49,7 @@ _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself that no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""V0 sends these observations to the model even if the observation follows no action."""
+"""V0 sends these observations to the model even without an action before the observation."""
 
 _CAUSES_MAX = 10_000
 """An action waits for its result during this number of events. A later result is not paired with
