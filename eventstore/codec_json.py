@@ -5,9 +5,9 @@
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
 An event's ``bytes`` are stored beside its JSON text. The JSON text contains the place and the
-SHA-256 of the bytes. The hash chain covers the text, and therefore covers the bytes. A plain body
-begins with the field ``kind``, so a field ``$exact`` of a user is never mistaken for the exact
-form.
+SHA-256 of the bytes. The hash chain covers the JSON text, and thereby the attachments that the text
+names. A plain body begins with the field ``kind``, so a field ``$exact`` of a user is never
+mistaken for the exact form.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Append(Struct, frozen=True):
 
 
 def evolve(state: State, event: Event) -> State:
-    """Return the state after a recorded event. The function accepts every event that the log holds,
+    """Return the state after a recorded event. ``evolve`` accepts every event that the log holds,
     because it checks no rules.
     """
     version = state.version

@@ -667,8 +667,8 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types that a structural event can have. A caller first tests whether ``map(type, events)``
-has none of these types, because the test runs no Python code for each event.
+"""The types that a structural event can have. If ``MAY_BE_STRUCTURAL`` and the types of some events
+are disjoint, no event of them is structural, and no Python code runs for each event.
 """
 
 _COMMON_FIELDS = """

@@ -111,8 +111,8 @@ class Store:
         append raises ``ConversationErased``, even if a new conversation uses the id. ``together``
         contains appends to other conversations, from ``Documents.prepare``. Either all appends of
         ``together`` happen, or no append happens. If the idempotency key or ``dedupe`` leaves
-        nothing to append, no append happens. ``also`` is called in the transaction of the events,
-        and may write further data.
+        nothing to append, no append of ``together`` happens either. ``also`` is called in the
+        transaction of the events, and may write further data.
 
         Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
         ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises

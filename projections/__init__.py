@@ -7,8 +7,8 @@ log.
 events, and loads it again. ``views.py`` makes the Views of stored conversations. ``explain.py``
 explains why an event is shown or not, and what changed between two Views. ``lifetimes/`` computes
 for all events and all versions, in one pass over the log, whether the event is shown. ``audit.py``
-compares stored revisions with the log. ``tool_results.py`` is the only module here that appends
-events.
+compares stored revisions with the log. ``tool_results.py`` is the only module of
+``foldlog.projections`` that appends events.
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as
                                            intervals

@@ -32,7 +32,7 @@ class Items(Sequence[Event]):
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events with their masks or sizes, by condenser and id. The next step need not compute the
+        """Events with their masks or sizes, by condenser and id. A condenser need not compute the
         remembered masks and sizes again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}

@@ -26,8 +26,8 @@ If a condensation forgot one event of a unit, the remaining events were *left be
 behind belong to no unit any more.
 
 Units are computed from a View's events in their order, and from the ids of events left behind.
-Positions are indices into the View's events. Cost: one pass over the View's events. The length of
-the log does not matter.
+Positions are indices into the View's events. Cost: one pass over the View's events, whatever the
+length of the log.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def begins_reply(event: Event, before: Event | None = None) -> bool:
 
 
 class ParallelCalls(Struct, gc=False):
-    """The actions of one response and their observations. ``members`` contains the positions of
-    both in ascending order. The first position belongs to an action. ``unanswered`` is the number
-    of actions without an observation.
+    """The actions of one response and their observations. ``members`` contains the positions of the
+    actions and the observations in ascending order. The first member is an action. ``unanswered``
+    is the number of actions without an observation.
     """
 
     members: list[int]
@@ -407,12 +407,13 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     """Return every index, from 0 to ``count``, at which ``count`` events with the units
     ``view_units`` may be cut. If the events between two returned indices are forgotten, all other
     events can still be sent. ``docs/internals/decisions/0031-joined-loops.md`` describes the only
-    exception.
+    cuts after which another event can no longer be sent.
 
     No returned index is inside answered parallel calls, from the first action to the last
-    observation, or inside a loop or a bond. If the last event stays with the next event, the end is
-    not returned. No index after the start of *pending* parallel calls is returned, so that an
-    action is never forgotten before it has an observation. Abandoned calls exclude no index.
+    observation, or inside a loop or a bond. If the last event stays with the next event, the index
+    after the last event is not returned. No index after the start of *pending* parallel calls is
+    returned, so that an action is never forgotten before it has an observation. Abandoned calls
+    exclude no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

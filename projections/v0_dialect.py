@@ -4,7 +4,8 @@ V0.
 A condensation from V0 contains ids of the *source*. A condensation from V0 forgets every event with
 one of its source ids, anywhere in the log, even a later event. A condensation from V0 also forgets
 condensations, requests and itself by their source ids. If a source id occurs twice, a condensation
-forgets both events. Only the newest summary is shown, and every reading applies its offset again.
+forgets both events. Every reading of a View shows only the newest summary, and applies the
+summary's offset again.
 
 An import cannot translate a condensation of V0 into a native condensation. 59 of 440 recorded
 histories would show another View, because the summary moves with new events, and later events are

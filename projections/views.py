@@ -132,7 +132,7 @@ class Views:
         at the version ``at``.
 
         Raises ``NoSuchEvent``, and the errors of ``at``. Cost: loading the View. For a forgotten
-        event, also reading the structural events after it.
+        event, the cost includes reading the later structural events.
         """
         if at is None:
             view = self.current(conversation)

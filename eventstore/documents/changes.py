@@ -5,7 +5,7 @@ events beside it. No View shows an event of the kind ``DocumentChanges``. The st
 and erases documents like events, and the hash chain covers documents. A ``DocumentChanges``
 contains the changed documents, as whole values or as differences from earlier values. For each
 unchanged document, a ``DocumentChanges`` has the id of the event with the newest value. The last
-``DocumentChanges`` before a version leads to all documents of that version.
+``DocumentChanges`` before a version contains or names all documents of the version.
 """
 
 from __future__ import annotations

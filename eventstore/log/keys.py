@@ -45,7 +45,8 @@ _HOW_TO_MAKE_ONE = (
 
 class KeyRing:
     """Wrapping keys for encrypted conversations. ``secrets`` are the keys as texts or ``SecretStr``
-    objects. The first key encrypts. The ``repr`` of a ring shows only the names of the keys.
+    objects. The first key of the ring encrypts new data keys. The ``repr`` of a ring shows only the
+    names of the keys.
 
     Raises ``KeyUnavailable`` if a key or a key file is missing, if a text is not a key, or if the
     package ``cryptography`` is missing. Raises ``InvalidArgument`` if a value has another type.
@@ -68,8 +69,8 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:
-        """Read keys from a file with one key a line. The first key encrypts. Lines that begin with
-        ``#`` are comments.
+        """Read keys from a file with one key a line. The first key in the file encrypts new data
+        keys. Lines that begin with ``#`` are comments.
         """
         try:
             with open(path, encoding="utf-8") as file:

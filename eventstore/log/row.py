@@ -7,9 +7,10 @@ reveal damaged bytes.
     commitment = SHA-256(salt of the event || body)
 
 Each event has its own salt, which is stored after the event's head (``Row.proof``) or before an
-encrypted body. A redaction replaces the body, and replaces the salt by the commitment. A redaction
-does not change the head, and no reader can check a guess of the erased body. A fork has the salt of
-its parent, and the fork's first own event continues the parent's chain of heads.
+encrypted body. A redaction replaces the body by a body without content, and the salt by the
+commitment. A redaction does not change the head, and no reader can check a guess of the erased
+body. A fork has the salt of its parent, and the fork's first own event continues the parent's chain
+of heads.
 
 A head proves its event and all earlier events of the conversation. A head is computed from the
 plain text as it was first written. Encryption, compression, copies and upgrades of old schema
@@ -194,9 +195,9 @@ def chained(
     decrease.
 
     Each event has its own salt. The salt is random, or computed from ``secret`` and the event's id.
-    Cost: one hash and one checksum of each body. ``link`` and ``with_checksums`` compute the same
-    values for existing rows. One loop that computes both values takes two thirds of the time of two
-    loops (``benchmarks/append.py``).
+    Cost: one hash and one checksum of each body. For existing rows, ``link`` computes equal heads,
+    and ``with_checksums`` computes equal checksums. A single loop for heads and checksums takes two
+    thirds of the time of two loops (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:
@@ -346,8 +347,8 @@ def not_erased(
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation. Raises ``CorruptEvent`` if the conversation has lost its events,
-    because a damaged conversation must not look like an empty conversation.
+    """Return ``conversation`` unchanged. Raises ``CorruptEvent`` if the conversation has lost its
+    events, because a damaged conversation must not look like an empty conversation.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

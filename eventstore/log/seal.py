@@ -1,10 +1,11 @@
 """Convert a plain row to the stored row and back: compress and encrypt the body, and add the
 checksum.
 
-The encoding of a row is a number: 0 means JSON text, 1 means zlib, 2 means zstd. If 8 is added, the
-body is encrypted with AES-256-GCM under the conversation's data key. The encryption also protects
-the other columns of the row against changes. If 16 is added, the body has attachments
-(``foldlog.eventstore.codec_json``). Each attachment is compressed and encrypted separately.
+The encoding of a row is a number: 0 means JSON text, 1 means zlib, 2 means zstd. The encoding of a
+row is 8 higher if its body is encrypted with AES-256-GCM under the conversation's data key. The
+encryption also protects the other columns of the row against changes. The encoding of a row is 16
+higher if its body has attachments (``foldlog.eventstore.codec_json``). Each attachment is
+compressed and encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and with the reason as its body.
 """
@@ -483,8 +484,8 @@ def decompressed(number: int, stored: bytes) -> bytes:
 
 
 class _Contexts(threading.local):
-    """The zstd contexts of one thread. A context is expensive to make, and two threads must not
-    share a context.
+    """The zstd contexts of one thread. A zstd context is expensive to make, and two threads must
+    not share a context.
     """
 
     @cached_property

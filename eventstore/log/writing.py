@@ -35,7 +35,7 @@ _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
 """The maximal number of newest rows that stay in memory, and the maximal size of their bodies in
-bytes. The number is small, because each append copies the list of rows.
+bytes. The maximum is small, because each append copies the list of rows.
 """
 
 
@@ -61,7 +61,7 @@ class WriteTransaction(ReadTransaction):
     _reader: Transaction
     _changed = False
     _newest_rows: _NewestRows | None = None
-    """The appended rows that stay in memory. None before the first append."""
+    """The appended rows that stay in memory, or None before the first append."""
     _before: Conversation | None = None
     is_begun = True
 
@@ -241,9 +241,10 @@ class WriteTransaction(ReadTransaction):
         return self._codec_to_write().encoded(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
-        """Return the codec. If the store has a key, a plain conversation first gets a data key.
-        ``has_nothing`` is true if nothing plain is stored under the conversation's key. A fork
-        without own events may still have plain idempotency keys and plain rows of its past.
+        """Return the codec with which this transaction writes rows. If the store has a key, a plain
+        conversation first gets a data key. ``has_nothing`` is true if nothing plain is stored under
+        the conversation's key. A fork without own events may still have plain idempotency keys and
+        plain rows of its past.
         """
         codec = self._codec()
         keys = self.database.settings.keys

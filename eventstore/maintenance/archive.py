@@ -57,11 +57,11 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     do all data beside the events. After an interruption, call ``archive`` again.
 
     A conversation is not archived if it is damaged, has forks, or has only one event. A
-    conversation is not archived either if its source has records without events, or if the
-    conversation changes during the call. Raises ``ConversationNotFound``, and ``InvalidArgument``
-    if ``to`` is not a URL. Raises ``StoreUnavailable`` if the object store does not answer, and
-    ``StoreUnusable`` if the object store refuses. Cost: reading and writing the events once, and
-    memory for three copies of the conversation's events.
+    conversation is not archived if its source has records without events, or if it changes during
+    the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL.
+    Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreUnusable`` if the
+    object store refuses. Cost: reading and writing the events once, and memory for three copies of
+    the conversation's events.
     """
     database = store.database
     recorder = database.recorder

@@ -7,8 +7,8 @@ write of the conversation restores its events first: ``ReadTransaction`` raises 
 and the opener of the store calls ``restore``.
 
 A row of ``unfinished`` contains the address of an object. The row is written before the object is
-made, and stays until the object is deleted, so even an interruption leaves no unknown object. The
-operation of the row means:
+made, and stays until the object is deleted, so even an interruption leaves no unknown object. Each
+operation of a row in ``unfinished`` has a meaning:
 
     archive    archiving has begun, and the object may exist: a vacuum deletes the object
     archived   only the object has the events

@@ -57,7 +57,7 @@ killed import still runs, the import fails and has to be run again.
 
 class BackedUp(NamedTuple):
     """A backup that was made and verified. ``findings`` are the verdicts that found damage. The
-    source of the backup has the damage of ``findings`` too.
+    store from which the backup was made has the damage of ``findings`` too.
     """
 
     path: str
@@ -101,8 +101,8 @@ class Vacuumed(NamedTuple):
 def back_up(
     store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> BackedUp:
-    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers of
-    the store continue.
+    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers can
+    use the store during the backup.
 
     The new file has mode 0600. The new file appears under its name when it is complete and synced
     to disk. ``on_progress(done, of)`` gets the number of copied pages and the number of all pages.
@@ -296,9 +296,9 @@ def vacuum(
     and return the space of deleted rows to the file system. After a vacuum, the file and its log
     contain no bytes of erased, redacted or re-encrypted events.
 
-    Events keep their positions. Readers continue, but writers wait until the vacuum ends. If bytes
-    of an erasure are pending, the call waits at most one minute for older readers, then raises
-    ``StoreUnavailable``. Cost: rewriting the whole store.
+    A vacuum keeps the positions of events. Readers continue, but writers wait until the vacuum
+    ends. If bytes of an erasure are pending, the call waits at most one minute for older readers,
+    then raises ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database
     recorder = database.recorder

@@ -556,8 +556,8 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Add the tombstones of one id that the target lacks, from the oldest to the newest. Copy also
-    the fingerprints that a tombstone refuses.
+    """Add to the target the tombstones of one id that it lacks, from the oldest to the newest. Copy
+    also the fingerprints that a tombstone refuses.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

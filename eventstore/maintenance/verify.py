@@ -1,7 +1,7 @@
 """Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
 The store alone cannot reveal that the end of a history was cut off, or that a whole history was
-rewritten. Heads that were published earlier reveal a cut or rewritten history.
+rewritten. If a head was published earlier, it reveals that the history was cut off or rewritten.
 """
 
 from __future__ import annotations

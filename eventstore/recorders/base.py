@@ -497,8 +497,8 @@ class Transaction(Reader):
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or erased conversation. For any other
-        conversation, delete the rows that an incomplete detachment has copied to it
+        """Delete at most ``limit`` rows of a staged or erased conversation. For a conversation that
+        is neither staged nor erased, delete the rows that an incomplete detachment has copied to it
         (``insert_past``). Return True if no row remains. If no row remains, all data beside the
         rows is deleted, and the unfinished operation is removed. A staged conversation without
         remaining rows is deleted completely.

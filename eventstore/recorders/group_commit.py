@@ -134,7 +134,7 @@ class Writing(Protocol):
 
 
 class CommitQueue:
-    """Run jobs in groups.
+    """Runs the waiting jobs of threads in groups, one group in each transaction.
 
     A signal handler may raise an exception between any two steps of a thread. ``_leave`` continues
     from any state in which an exception left the queue. A thread leads if, and only if, ``_leader``
@@ -332,9 +332,9 @@ class CommitQueue:
             self._waiting = waiting[end:]
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
-        """Run jobs in the transaction. If a job fails before it writes, only this job fails. If a
-        job fails after it has written, return this job. The caller has to roll back, and to run the
-        remaining jobs again.
+        """Run the jobs of a group in the leader's transaction. If a job fails before it writes,
+        only this job fails. If a job fails after it has written, return this job. The caller has to
+        roll back, and to run the remaining jobs again.
         """
         for job in jobs:
             job.error = None

@@ -29,9 +29,9 @@ _new: Final = tuple.__new__
 
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
-"""Unpacks a ``meta``. The fields are: the checksum of the body, the id, the numbers of shown and of
-structural events before it, the time of recording, the schema, ``shown``, ``structural``, the
-encoding, and the size of the proof.
+"""Unpacks the ``meta`` of a row. The fields are: the checksum of the body, the id, the numbers of
+shown and of structural events before it, the time of recording, the schema, ``shown``,
+``structural``, the encoding, and the size of the proof.
 """
 packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
@@ -349,8 +349,8 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head. For an erased conversation, both come from the
-        tombstone.
+        """The version and the last head. For an erased conversation, the version and the head come
+        from the tombstone.
         """
         if self.erasure is None:
             return (self.version, self.head)

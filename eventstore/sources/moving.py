@@ -357,9 +357,9 @@ def made_of(source: Database, conversation: Conversation) -> Made:
 def split_at_records(
     chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
 ) -> Iterator[list[Row]]:
-    """Group rows so that all events of a record are in one group. ``is_whole`` is called at the
-    end. If rows are missing, the last record may lack events. If ``is_whole`` returns False, the
-    events of the last record are left out.
+    """Group rows so that all events of a record are in one group. ``is_whole`` is called after the
+    last row. If rows are missing, the last record may lack events. If ``is_whole`` returns False,
+    the events of the last record are left out.
     """
     first_of_later = {
         event_id: first

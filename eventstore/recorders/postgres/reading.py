@@ -146,7 +146,7 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Wait until a standby has confirmed all visible commits, and send the first queries of a read
     transaction. All statements are sent together, so even behind a pooler, the confirming server is
-    also the server that is read. A hot standby cannot confirm. On a hot standby, each read
+    also the server that is read. A hot standby cannot confirm commits. On a hot standby, each read
     transaction instead checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed

@@ -244,8 +244,9 @@ def _begin_epoch(wire: Wire) -> None:
     that its predecessor gave.
 
     No other process is writing, because each new connection for writing first checks the epoch. The
-    commit does not wait for a standby, because none may exist right after a failover. Every later
-    confirmation by a standby includes the commit of the epoch. ``0001_first.sql`` describes epochs.
+    commit does not wait for a standby, because no standby may exist right after a failover. Every
+    later confirmation by a standby includes the commit of the epoch. ``0001_first.sql`` describes
+    epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)

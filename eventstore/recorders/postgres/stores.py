@@ -68,7 +68,9 @@ entry in ``_KEYS_AT`` has the key at index 0.
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
-"""The snapshots of the servers. While the snapshots stay equal, nothing was committed."""
+"""The snapshots of the servers, which change with every commit. While the snapshots stay equal,
+nothing was committed.
+"""
 
 
 class _Joined(NamedTuple):
@@ -707,8 +709,8 @@ class Server(PostgresRecorder):
 
 class Stores(Recorder):
     """The recorder that joins several stores. The option ``moved`` names the stores on other
-    servers, such as ``17@host:port,18@host``. A moved store has an equal database, schema and user
-    on its server.
+    servers, such as ``17@host:port,18@host``. A moved store has the same names of database, schema
+    and user on its new server.
     """
 
     on_server = True

@@ -34,7 +34,7 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""A mark in the list of sent statements. The mark precedes the name of a prepared statement."""
+"""The mark before the name of a prepared statement in the list of sent statements."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -66,8 +66,8 @@ _REFUSALS: Final = re.compile(
     r" number"
 )
 """PostgreSQL refuses a new connection with a message only, and without a state code. If waiting
-cannot end an error, the error is raised immediately. If the message has another language, the
-server counts as unreachable.
+cannot end an error, the error is raised immediately. If the server's message is in an unknown
+language, the server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
 """The state code of a foldlog statement whose check failed. If a check in a statement fails, the
@@ -76,11 +76,13 @@ statement converts a text to a number, and the server answers with this code.
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
-"""Broken connections, a server that shuts down, starts or became a standby, and a session that the
-server ended.
+"""The state codes of broken connections, of a server that shuts down, starts or became a standby,
+and of sessions that the server ended.
 """
 _AGAIN: Final = ("40", "55P03", "53300")
-"""Deadlock, serialization failure, lock timeout, and at present too many clients."""
+"""The state codes of deadlocks, serialization failures, lock timeouts, and too many clients at
+present.
+"""
 
 
 def of_result(result: PGresult, server: str, statement: str) -> Failure:
@@ -368,7 +370,9 @@ class Pool:
         self._idle: list[Wire] = []
         """Connections that are not in use. Some unused connections may be closed."""
         self._places: list[_Place] = []
-        """The first ``size`` places have or make a connection, and all later places wait."""
+        """The threads in the first ``size`` places have or make a connection, and the threads in
+        later places wait.
+        """
         self.closed = False
 
     @contextlib.contextmanager

@@ -1,11 +1,11 @@
 """Write the log back into the file at the same time as commits, and not within commits.
 
-By default, SQLite writes the log back in the commit that makes it long. The caller of that commit
-waits, for large batches a third of the time. foldlog writes the log back in a thread with a short
-life. Most of the writing back needs no lock: SQLite writes committed pages back while other
-connections commit and read (``PASSIVE``). The log would never end if commits continued without a
-pause. The last pages of the log are written back under the write lock, and the next commit begins
-the log again (``RESTART``). The thread waits briefly for readers of the log.
+By default, SQLite writes the log back in the commit that makes it long. The caller of a commit that
+writes the log back waits: with large batches, a third of the time. foldlog writes the log back in a
+thread with a short life. Most of the writing back needs no lock: SQLite writes committed pages back
+while other connections commit and read (``PASSIVE``). The log would never end if commits continued
+without a pause. The last pages of the log are written back under the write lock, and the next
+commit begins the log again (``RESTART``). The thread waits briefly for readers of the log.
 
 Commits do not depend on the thread. Everything in the log is committed, even if the thread is
 killed or fails. If the thread is too slow, SQLite writes the log back in a commit, as it does
@@ -47,11 +47,11 @@ class LogCheckpoints:
         self._next_at = AT
         self._stopped = False
         self._turn = threading.Lock()
-        """Held by the one thread that writes the log back."""
+        """A lock of the one thread that writes the log back."""
         self.beside_commits = threading.Lock()
-        """Held while the log is written back without the write lock. If the holder of the write
-        lock takes ``beside_commits`` too, it waits for the end of a running checkpoint, and no
-        other checkpoint begins.
+        """A lock that is held while the log is written back without the write lock. If the holder
+        of the write lock takes ``beside_commits`` too, it waits for the end of a running
+        checkpoint, and no other checkpoint begins.
         """
 
     def look(self, pages: int) -> None:

@@ -116,8 +116,8 @@ def is_ours(error: BaseException) -> bool:
     SQLite call may also come from code that foldlog called, such as a guard, or from a signal
     handler that interrupted foldlog.
 
-    The traceback decides: its last frame outside of Python's standard library called SQLite or the
-    system.
+    The last frame of the traceback outside of Python's standard library shows which code called
+    SQLite or the system.
     """
     if not isinstance(error, sqlite3.Error | OSError | Failure | UnicodeDecodeError):
         return False

@@ -28,8 +28,8 @@ class Forkable(Protocol):
     def resume(self) -> None: ...
 
     def renew_in_child(self, *, inherited: bool) -> None:
-        """Begin again in the child. If ``inherited`` is true, connections were in use at the fork,
-        so the child must not use the file.
+        """In a forked child, forget the parent's connections. If ``inherited`` is true, connections
+        were in use at the fork, so the child must not use the file.
         """
 
 

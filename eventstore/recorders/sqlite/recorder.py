@@ -298,7 +298,8 @@ class SQLiteRecorder(Recorder):
                 time.sleep(_RETRY_S)
 
     def close(self) -> None:
-        """Wait for a running transaction, then close every connection. Later calls are refused.
+        """Wait for a running transaction, then close every connection. After ``close``, every call
+        raises ``StoreUnusable``.
 
         Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
         another thread's write does not end within the patience. If ``close`` raises

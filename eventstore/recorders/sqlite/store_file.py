@@ -8,9 +8,10 @@ Every write transaction compares the file under the absolute name with the opene
 the inode, and the number of names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
-locks. Another process then believes that it is the last process with the file, and removes the log
-when it ends. On Linux, each connection to a file with a log therefore holds a second lock, which
-belongs to one opening of the file and not to the process. No other code of foldlog opens the file.
+locks. After the loss of the locks, another process would believe that it is the only process with
+the file, and would remove the log when it ends. On Linux, each connection to a file with a log
+therefore holds a second lock, which belongs to one opening of the file and not to the process. No
+other code of foldlog opens the file.
 """
 
 from __future__ import annotations

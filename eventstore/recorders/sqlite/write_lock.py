@@ -38,8 +38,8 @@ class WriteLock:
     process at a time, the leader, may use the lock.
 
     The kernel gives the lock to processes nearly in the order in which they began to wait, but the
-    kernel's wait has no time limit. A separate thread waits for the kernel, and the leader waits
-    for the thread for a limited time.
+    kernel's wait has no time limit. A separate thread waits until the kernel grants the lock, and
+    the leader waits for the thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
@@ -51,8 +51,8 @@ class WriteLock:
         lock file.
         """
         self._pending: _Pending | None = None
-        """The thread that waits for the kernel. The present leader or an earlier leader started the
-        thread.
+        """The thread that waits until the kernel grants the lock. The present leader or an earlier
+        leader started the thread.
         """
 
     def open(self) -> None:
