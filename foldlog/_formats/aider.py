@@ -174,8 +174,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the text of the blocks of a session, in order. When a session grows, all
     blocks except the last stay unchanged.
 
-    A blank line after a model's text, or after the first line of the session, belongs to the block
-    before it. Otherwise the blank line belongs to the block after it.
+    A blank line after a model's text, or after the first line of the session, belongs to the
+    previous block. Any other blank line belongs to the next block.
     """
     kind = "start"
     block = ""

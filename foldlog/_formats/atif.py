@@ -312,7 +312,7 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events
         role = role_of(event)
-        # readers take a system step for a prompt only if it is the first step
+        # readers take only the first step for a system prompt
         if role == "assistant":
             source = "agent"
         elif not self.last:

@@ -182,7 +182,7 @@ class CopilotDecoder(FollowingDecoder):
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
-        # A result without a call comes from a tool that the user ran. The model does not see it.
+        # a result without a call comes from a tool of the user, and the model does not see it
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
@@ -275,7 +275,7 @@ _COUNTS = {
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls of models. The last record of a session counts the calls and tokens of each
-    model. Replies after this record are counted by their own tokens.
+    model. Replies after the last record of a session are counted by their own tokens.
     """
     replies: list[Event] = []
     for event in events:

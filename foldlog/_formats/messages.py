@@ -177,8 +177,8 @@ def spoken(role: str, content: Content) -> Event:
 
 class MessageReader:
     """Reads messages for an import. The reader never raises an error: it reads malformed values as
-    far as possible. In an import, a block of an unknown type may come from any program. The reader
-    therefore never sends the block back to Anthropic's server.
+    far as possible. In an import, a block of an unknown type may come from any program. Blocks of
+    unknown types are therefore never sent back to Anthropic's server.
     """
 
     of_replies = False

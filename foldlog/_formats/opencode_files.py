@@ -235,7 +235,7 @@ def revert_record(info: Any) -> _Part | None:
 
 
 def _without_summary(info: Any) -> _Part:
-    """Return a message without the list of files that changed in its turn. OpenCode adds this list
+    """Return a message without the list of changed files. OpenCode adds the list of changed files
     to a user's message when the turn ends.
     """
     fields = dict_or_empty(info)

@@ -63,13 +63,13 @@ _OF_ADAPTERS: Final = (
     "pydantic-ai",
     "strands",
 )
-"""foldlog's formats for records that an adapter writes. The files of these formats are next to the
-adapters. ``llama-index`` is not in ``OURS``, because its records are read only if the user names
-the format.
+"""foldlog's formats for records that an adapter writes. The files of adapters' formats are next to
+the adapters. ``llama-index`` is not in ``OURS``, because its records are read only if the user
+names the format.
 """
 REGISTERED: dict[str, Format] = {}
-"""Maps a name to a format that the program registered. After a load of the installed packages,
-their formats are here too.
+"""Maps a name to a format that the program registered. After the installed packages are loaded,
+``REGISTERED`` also has their formats.
 """
 
 

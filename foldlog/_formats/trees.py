@@ -155,9 +155,10 @@ _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """If a record does not follow the last record, a retraction first takes back the abandoned
-    branch. If the parent of a message is missing, the message follows the last message. But if the
-    parent of the first message is missing too and has this id, the message begins a new tree.
+    """Makes events of messages. If a record does not follow the last record, a retraction first
+    takes back the abandoned branch. If the parent of a message is missing, the message follows the
+    last message. If the first message has the same missing parent, the message begins a new tree
+    instead.
     """
 
     keeps_shown = False

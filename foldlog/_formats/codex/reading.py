@@ -194,7 +194,8 @@ class CodexDecoder(FollowingDecoder):
         the turns if no retraction is possible.
 
         A retraction cannot return to a version before the newest compaction, or before a line that
-        names the session again. It also cannot take back events that did not come from the rollout.
+        names the session again. A retraction also cannot take back events that did not come from
+        the rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
