@@ -1,9 +1,9 @@
 """The interface of condensers. A condenser reads a View. A condenser then returns the View that the
 agent uses next, or a condensation to append.
 
-The method ``step`` of a condenser is the functional core: it returns a ``Step`` and never changes
-the View. The method ``condense`` calls ``step`` and leaves out the reports. A condenser uses models
-through two small protocols: a ``Summarizer`` writes a text, and an ``AgentModel`` counts tokens.
+The method ``step`` of a condenser returns a ``Step`` and never changes the View. The method
+``condense`` calls ``step`` and leaves out the reports. A condenser uses models through two small
+protocols: a ``Summarizer`` writes a text, and an ``AgentModel`` counts tokens.
 ``condensers/models/client.py`` implements both protocols.
 """
 
@@ -62,7 +62,7 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Condensation:
-    """A condenser's decision to forget events. ``action`` is the event that the caller appends. If
+    """A condenser's decision to forget events. ``action`` is the event to append. If
     ``CondenseHandler`` returned the condensation, ``action`` is already in the log.
 
     ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action from these
@@ -177,7 +177,7 @@ class Summarizer(Protocol):
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """The methods of the agent's model that a token budget needs.
+    """The methods of the agent's model that a token budget calls.
 
     The model may also have an attribute ``dialect``, the name of the message format that the
     model's server accepts: see ``foldlog.projections.View.to_messages``.
@@ -198,10 +198,10 @@ class AgentModel(Protocol):
         """Return the token counts of the prompts of ``view[:0]``, ``view[:1]``, …,
         ``view[:len(view)]``.
 
-        The counts ascend. The first count covers the parts of a prompt that are not events, such as
-        the tools. The last count is the tokenizer's own count of the whole prompt. A repeated call
-        tokenizes only the messages that are new since the last call. Raises ``TokensUnknown`` if
-        the tokens of this model cannot be counted.
+        The token counts are in ascending order. The first count covers the parts of a prompt that
+        are not events, such as the tools. The last count is the tokenizer's own count of the whole
+        prompt. A repeated call tokenizes only the messages that are new since the last call. Raises
+        ``TokensUnknown`` if the tokens of this model cannot be counted.
         """
         ...
 
@@ -215,10 +215,10 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many of the newest events may stay if the first ``head`` events stay too. All
-        these events together have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if
-        the first ``head`` events alone have too many tokens. The cost grows with the logarithm of
-        the View's length.
+        """Return how many of the newest events may stay together with the first ``head`` events.
+        The newest events that stay and the first ``head`` events together have fewer tokens than
+        ``part`` (0 to 1) of the limit. Returns 0 if the first ``head`` events alone have too many
+        tokens. The cost grows with the logarithm of the View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -248,8 +248,9 @@ _BOUNDS = {
 
 
 class _Batches(threading.local):
-    """The metadata from ``add_metadata`` in this thread, by the ``id`` of the condenser. An
-    attribute of the condenser would be copied and pickled with the condenser.
+    """The metadata from ``add_metadata`` in this thread, by the ``id`` of the condenser. The
+    metadata is not an attribute of the condenser, because an attribute would be copied and pickled
+    with the condenser.
     """
 
     def __init__(self) -> None:
@@ -294,8 +295,8 @@ class _NameOfClass:
 class Condenser:
     """A condenser reads a View and decides which View the agent uses next.
 
-    A subclass defines ``condense``, or ``step`` if it also makes reports. Neither method may change
-    the View. A condenser has no state. Many threads may use a condenser for many
+    A subclass defines ``condense``, or ``step`` if it also makes reports. ``condense`` and ``step``
+    may not change the View. A condenser has no state. Many threads may use a condenser for many
     conversations. A subclass may define its methods without the argument ``agent_llm``.
     """
 
@@ -369,9 +370,9 @@ class Condenser:
         ``condenser_from_config``, you get a condenser with an equal configuration.
 
         API keys are of the type ``SecretStr``, so printing the configuration does not print an API
-        key. Raises ``InvalidCondenser`` if the class is not registered. The same error is raised if
-        the condenser contains an object that a configuration cannot name, such as a model class of
-        your own.
+        key. Raises ``InvalidCondenser`` if the class is not registered. Also raises
+        ``InvalidCondenser`` if the condenser contains an object that a configuration cannot name,
+        such as a model class of your own.
         """
         config_type = vars(builtins.type(self)).get("config_type")
         if config_type is None:
@@ -396,8 +397,8 @@ class Condenser:
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether this condenser can fulfil a ``CondensationRequest``. The agent asks this
-        before it appends a request for a prompt that is too long.
+        """Return whether this condenser can fulfil a ``CondensationRequest``. The agent calls this
+        method before it requests a condensation because of a prompt that is too long.
         """
         return False
 
@@ -433,7 +434,7 @@ class Condenser:
         The method does not append a condensation that it returns: the caller appends the ``action``
         of the condensation. The method writes the reports and the metadata from ``add_metadata`` to
         ``state``, also if it raises an error. Raises the errors of ``condense``. Cost: the method
-        reads the View, and a list is read from its start. The cost of the condenser is added.
+        reads the View (or the whole list of events) and runs the condenser.
         """
         with self.metadata_batch(state):
             try:
@@ -475,8 +476,7 @@ class Condenser:
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         """Condense as ``condense`` does, and return the result with its reports. If the method
-        raises ``NoCondensationAvailable``, the reports are in the attribute ``reports`` of the
-        error.
+        raises ``NoCondensationAvailable``, the attribute ``reports`` of the error has the reports.
         """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
@@ -490,11 +490,11 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     """Return the step of a condenser, with the condenser's metadata as a report.
 
     If the condenser returns a View with other events without reporting a rule, the step gets a
-    report with the rule ``None``. Without a rule, foldlog cannot make the View of a condenser
-    again. The condensation of the step never forgets an event that ``view`` must keep. If the
-    condensation then forgets no event, the step returns the View unchanged. Raises
-    ``NoCondensationAvailable`` if the condensation cannot wait. Raises ``TypeError`` if the
-    condenser returned neither a condensation nor a View that was made from ``view``.
+    report with the rule ``None``. Without a rule, foldlog cannot make the View of this condenser
+    again. The condensation of the step never forgets an event that ``view`` must keep. If no event
+    is left to forget, the step returns the View unchanged. Raises ``NoCondensationAvailable`` if a
+    condensation is required and no event may be forgotten. Raises ``TypeError`` if the condenser
+    returned neither a condensation nor a View that was made from ``view``.
     """
     condenser.take_metadata()  # The metadata may come from an earlier step that failed.
     try:

@@ -61,7 +61,7 @@ events long, and each failure doubles the wait.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
-"""``Store.append`` for a fixed conversation."""
+"""A function that appends events to a fixed conversation, like ``Store.append``."""
 
 
 class CondenseHandler:
@@ -114,10 +114,10 @@ class CondenseHandler:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before it
         raises this error, the handler appends a condensation with the outcome ``declined``. The
         declined condensation closes the request, so the next step can go on. If the prompt is still
-        too long after a declined condensation, the next step raises the error again. It then
-        appends only reports on calls that cost something. Raises the errors of the store, too.
-        ``generation`` is an argument of ``Store.append``. When the method returns, the appended
-        events are on disk. Cost: a step reads the View and runs the condenser.
+        too long after a declined condensation, the next step raises the error again. This repeated
+        error appends only the reports on calls that cost something. Also raises the errors of the
+        store. ``generation`` is an argument of ``Store.append``. When the method returns, the
+        appended events are on disk. Cost: a step reads the View and runs the condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -454,8 +454,8 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Cost: a call reads the events since the last call. If the View shows all these events,
-        the call reads no event.
+        """Cost: a call reads the events since the last call, unless the View shows all of these
+        events.
         """
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:

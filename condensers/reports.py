@@ -49,8 +49,8 @@ def newest_rules(
 
     An annotation without reports counts too, because it says that the former rules no longer apply.
     Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events, or the events
-    from ``since`` on, have no such annotation. Cost: the function reads at most ``RULES_COUNT_FOR``
-    events.
+    from ``since`` on, have no annotation with rules. Cost: the function reads at most
+    ``RULES_COUNT_FOR`` events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True

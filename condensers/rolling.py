@@ -1,5 +1,5 @@
-"""A rolling condenser lets a View grow to a limit, forgets a part of the View, and lets it grow
-again.
+"""A rolling condenser lets a View grow to a limit, forgets a part of the View, and lets the View
+grow again.
 
 no reason                   the View, as it is
 soft (too many events)      a condensation; if none is available the View, and the next step tries
@@ -99,9 +99,9 @@ class RollingCondenser(Condenser, ABC):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Return a condensation that forgets as many events as possible. The caller uses it if a
-        hard condensation is impossible in any other way. Returns None if the strategy has no such
-        condensation.
+        """Return a condensation that forgets as many events as possible. The caller uses this
+        condensation if no other condensation is possible and the View cannot stay as it is. Returns
+        None if the strategy has no hard reset.
         """
         return None
 
@@ -251,8 +251,8 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
     """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. Half of ``max_size``
-    must have room for the first ``keep_first`` events, for ``beside`` events and for a further
-    event.
+    must have room for the first ``keep_first`` events, for ``beside`` further events, and for one
+    more event.
     """
     half = max_size // 2
     if keep_first + beside >= half:

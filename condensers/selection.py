@@ -60,8 +60,8 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
 
     The end of the head and the beginning of the tail move to the next cut point. So the head may
     grow to the end of a unit, and the tail may shrink to the beginning of a unit. The tail always
-    contains the events that must stay. The tail also contains calls without a result, because no
-    cut point follows such a call.
+    contains the events that must stay. The tail also contains every call without a result, because
+    no cut point follows such a call.
     """
     if keep_last < 0:
         return None
@@ -82,8 +82,8 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 
     If a strategy keeps an event of a unit, the whole unit stays. Calls without a result and the
     events from ``first_kept_index`` on stay too. Summaries of forgotten events belong to no unit.
-    If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If it is false, all
-    summaries stay.
+    If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If ``summaries`` is
+    false, all summaries stay.
     """
     events: list[Event] = []
     points = view.cut_points
@@ -104,9 +104,10 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     """Return ``action`` without the events that must stay.
 
-    The events from ``first_kept_index`` on, calls without a result, and calls that may have run
-    must stay. If an event of a unit must stay and the unit is sent to a model, the whole unit
-    stays. A summary then stands in the place of the first event that is still forgotten.
+    These events must stay: the events from ``first_kept_index`` on, calls without a result, and
+    calls that may have run. If an event of a unit must stay and the unit is sent to a model, the
+    whole unit stays. The summary of ``action`` then stands in the place of the first event that is
+    still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -161,13 +162,14 @@ def _has_message(view: View) -> bool:
 
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """Return ``forgotten`` without the events that must stay between tool loops. Call this if no
-    summary takes the place of the forgotten events.
+    """Return ``forgotten`` without the events that must stay between tool loops. Call this function
+    if no summary takes the place of the forgotten events.
 
-    A tool loop ends at the next event that is neither an action nor an observation. If this next
-    event is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
-    abandoned call together with the next calls (docs/internals/decisions/0031-joined-loops.md). If
-    joined loops would make the prompt lose an event, the event after every loop stays.
+    A tool loop ends at the next event that is neither an action nor an observation. If the event
+    after a tool loop is forgotten, the loop continues into the next calls. The prompt then drops a
+    loop with an abandoned call together with the next calls
+    (docs/internals/decisions/0031-joined-loops.md). If joined loops would make the prompt lose an
+    event, the event after every loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)

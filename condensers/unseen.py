@@ -40,7 +40,8 @@ from foldlog.projections import View, begins_reply, with_texts
 
 _LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
 """The lengths, in characters, to which texts are shortened. Because there are few lengths, a
-shortened text rarely changes from step to step. A provider's prompt cache then stays valid.
+shortened text rarely changes from step to step. A provider's prompt cache stays valid as long as
+the text does not change.
 """
 
 LENGTH = "length"
@@ -185,7 +186,7 @@ def _shorten(
 
 
 def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """If ``ids`` is not None, only texts of events with these ids are cut."""
+    """If ``ids`` is not None, only the texts of the events with these ids are cut."""
     candidates = (
         (index, event)
         for index, event in enumerate(view.events)

@@ -1,10 +1,10 @@
-"""A companion of a conversation is a conversation ``ID/+NAME`` in which a runtime stores more about
-it, such as the writes of a thread. Companions are erased, copied, redacted and rekeyed together
+"""A companion is a conversation ``ID/+NAME`` in which a runtime stores more about the conversation
+``ID``, such as the writes of a thread. Companions are erased, copied, redacted and rekeyed together
 with their conversation.
 
 ``ID`` may also be a path above several conversations. A companion of such a path, for example the
-state of a user, belongs to all conversations below the path. The companion of a path is not erased
-with one of these conversations.
+state of a user, belongs to all conversations below the path. Erasing a conversation below the path
+does not erase the companion of the path.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Derived(ABC, Generic[R]):
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
         """Return None if the tables are not complete up to ``after``, because another process
-        changed them or because they were emptied. Call ``catch_up`` then.
+        changed them or because they were emptied. Call ``catch_up`` if the result is None.
         """
         if self.position != after:
             return None

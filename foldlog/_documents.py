@@ -44,13 +44,13 @@ class OfVersion(OfConversation, frozen=True, kw_only=True):
 
 
 class ConversationDocument(OfVersion, frozen=True, kw_only=True):
-    """A conversation in a list. For ``foldlog fork``, it is the new conversation.
+    """A conversation in a list. For ``foldlog fork``, the document is about the new conversation.
 
     An erased conversation is a tombstone, and its ``version`` is the number of erased events. The
     fields from ``attributes`` on need the events of the conversation. The list of the server leaves
-    these fields out for conversations that are not counted yet. A short list leaves out the figures
-    of the View and of calls. An unknown figure is null. The figures of a fork count only its own
-    events.
+    out the fields from ``attributes`` on for conversations that are not counted yet. A short list
+    leaves out the figures of the View and of calls. An unknown figure is null. The figures of a
+    fork count only its own events.
 
     ``events``              the number of events that figures count, without events that an import
                             took back
@@ -181,8 +181,8 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures of all conversations. ``counted`` is how many conversations are
-    counted up to their last event. ``needs_key`` is how many conversations are in no figure,
+    """``/api/fleet``: the figures of all conversations. ``counted`` is how many conversations have
+    figures up to their last event. ``needs_key`` is how many conversations are in no figure,
     because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
     ``without_cost``.
     """
@@ -258,8 +258,8 @@ class OverviewDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """The reason why a request to the server failed. In ``/api/follow``, it is the reason why the
-    stream ends, with the ``status``.
+    """The reason why a request to the server failed. In ``/api/follow``, the document is the reason
+    why the stream ends, with the ``status``.
     """
 
     error: str
@@ -267,8 +267,8 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
-    """``/api/follow``: a value that changes whenever the page of a conversation must change. For a
-    whole store, this value is the ``version`` alone.
+    """``/api/follow``: a value that changes whenever the page of a conversation must be loaded
+    again. For a whole store, the value is only the ``version``.
     """
 
     version: int
@@ -359,7 +359,7 @@ class AppendedDocument(OfVersion, frozen=True, kw_only=True):
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog retract``: ``event`` is the id of the retraction. ``shown`` is the number of events
-    in the View after it.
+    in the View after the retraction.
     """
 
     event: int
@@ -445,8 +445,8 @@ class DroppedTermDocument(Document, frozen=True):
 
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
-    """What a condensation took out of the View: the ids of the ``events``, their estimated
-    ``tokens``, and the terms that no shown event has after the condensation.
+    """What a condensation took out of the View. ``events`` are ids, ``tokens`` is an estimate, and
+    the terms are the terms that no shown event has after the condensation.
     """
 
     condensation: int
@@ -812,8 +812,8 @@ class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
     ``occurred`` are at most three events before ``used`` that had the term, with the newest event
-    first. ``named`` is true if a line of a digest in the prompt ends with the id of such an event,
-    so that the agent could recall it.
+    first. ``named`` is true if a line of a digest in the prompt names one of these events, so that
+    the agent could recall the event.
     """
 
     term: str
@@ -951,7 +951,7 @@ class BorderDocument(Document, frozen=True, kw_only=True):
 
 
 class ColumnsDocument(Document, frozen=True, kw_only=True):
-    """The events of a page as columns. ``docs/PAGE.md`` explains their numbers."""
+    """The events of a page as columns. ``docs/PAGE.md`` explains the numbers in the columns."""
 
     kind: list[int]
     tokens: list[int]
@@ -1078,10 +1078,10 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events. An event has the ``role`` of its
-    message and its ``state``, which is "sent" (to the model in full), "masked", "shortened",
-    "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the
-    numbers of sent events and summaries. Both are null if it is unknown which events are sent. The
-    View is made without the ``damaged`` events.
+    message and a ``state``: "sent" (to the model in full), "masked", "shortened", "hidden",
+    "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the numbers of sent
+    events and summaries. Both numbers are null if it is unknown which events are sent. The View is
+    made without the ``damaged`` events.
     """
 
     ids: tuple[int, ...]
@@ -1194,8 +1194,8 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
     """``foldlog store erase``: the tombstones of the erased conversations, and the conversations
-    that stay, with the reasons. With ``--dry-run``, it lists the conversations that would be
-    erased.
+    that stay, with the reasons. With ``--dry-run``, the document lists the conversations that would
+    be erased.
 
     ``holders`` lists everything known to the store that may still contain the content.
     """
@@ -1225,8 +1225,8 @@ class ArchivedDocument(Document, frozen=True, kw_only=True):
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):
-    """The events of a conversation that ``foldlog store redact`` found. If requested, they include
-    the summaries that are redacted too.
+    """The events of a conversation that ``foldlog store redact`` found. If requested, the events
+    include the summaries that are redacted too.
     """
 
     event_ids: tuple[int, ...]
@@ -1253,7 +1253,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
     """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
-    redacted. The document ``attributes`` may be among them.
+    redacted. ``attributes`` may be one of these documents.
     """
 
     event_ids: tuple[int, ...]
@@ -1340,7 +1340,7 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     if no condensation has known numbers, for example in imports that were not used yet.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
-    them. The tokens are estimated event by event, and null if no condensation has known tokens.
+    them. These tokens are estimated event by event, and null if no condensation has known tokens.
     ``cost`` is null if no condensation recorded a cost.
     """
 
@@ -1356,12 +1356,13 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 class StatsDocument(Document, frozen=True, kw_only=True):
     """``foldlog stats``, for a single ``conversation`` or for several conversations. ``events`` are
     counted by kind, with their ``total``. A total is the sum of the known figures. ``unmarked`` is
-    how many of the ``conversations`` do not mark errors. ``without_usage`` is how many have no call
-    with its tokens. ``without_cost`` is how many have calls of the ``unpriced`` models, whose price
-    is unknown. For a single conversation, ``peak_prompt_tokens`` are the tokens of the largest
-    prompt, at the version ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an import
-    that was not used yet. ``max_input_tokens`` is the limit that the source or a condensation
-    recorded, or else the window of the model ``window_of``.
+    how many of the ``conversations`` do not mark errors. ``without_usage`` is how many
+    conversations have no call with its tokens. ``without_cost`` is how many conversations have
+    calls of the ``unpriced`` models, whose price is unknown. For a single conversation,
+    ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
+    ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an import that was not used yet.
+    ``max_input_tokens`` is the limit that the source or a condensation recorded, or else the window
+    of the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1402,8 +1403,8 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return an iterator as the value of a list field. ``terminal.emit_list`` writes its items one
-    by one.
+    """Return an iterator as the value of a list field. ``terminal.emit_list`` writes the items of
+    this field one by one.
     """
     return iter(items)
 

@@ -277,8 +277,8 @@ class Maintenance:
         the places that were searched, and the places that were not searched, such as other files
         and encoded text. See ``History.redact`` for the events that are redacted with an event, and
         for ``with_summaries``. In a SQLite file, the bytes stay until ``vacuum``. Raises
-        ``InvalidArgument`` for an empty text. The same error is raised if the reason or ``by``
-        contains the text, because the receipt stores them.
+        ``InvalidArgument`` for an empty text. Also raises ``InvalidArgument`` if the reason or
+        ``by`` contains the text, because the receipt stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
@@ -312,9 +312,9 @@ class Maintenance:
         A history with a ``problem`` was not copied, or only in part. See
         ``maintenance.copy.copy_store``.
 
-        ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
+        ``damaged`` is the path of a file. With this argument, a damaged history is copied up to its
         first damaged event. The later readable events of a damaged history become lines of JSON in
-        this file. Only the owner of this file can read it.
+        the file ``damaged``. Only the owner of the file ``damaged`` can read the file.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -330,7 +330,7 @@ class Maintenance:
         on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
     ) -> tuple[UnequalConversation, ...]:
         """Return the histories of another store whose heads differ from the heads in this store. If
-        you name histories, only they and their companions are compared. See
+        you name histories, only the named histories and their companions are compared. See
         ``maintenance.copy.compare_stores``.
         """
         store = _store_of(source)
@@ -397,7 +397,7 @@ def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Without ``on_stay``, raise the last error after all conversations."""
+    """Without ``on_stay``, raise the last error after all conversations are erased."""
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
     for row, error in work:
@@ -420,7 +420,8 @@ def conversations_with(
     and_shared: bool = False,
 ) -> list[ConversationRow]:
     """With ``before``, return only conversations without an event or an imported record after this
-    moment. The companions of a returned conversation have no later event or record either.
+    moment. The companions of a returned conversation also have no event and no record after this
+    moment.
 
     A companion may belong to all conversations below a path, such as ``app/user``. A shared
     companion is left out if any conversation below its path is left out. A shared companion is also
@@ -452,7 +453,7 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """For ``a/b/c``, return also ``a/b`` and ``a``."""
+    """For ``a/b/c``, also return ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 

@@ -112,7 +112,7 @@ class Chosen(NamedTuple):
 
 
 class RedactionReport(NamedTuple):
-    """The result of ``redact_matching``. With ``dry_run``, it is the result that the call would
+    """The result of ``redact_matching``. With ``dry_run``, this is the result that the call would
     have.
 
     ``events``        the ids of the redacted events, by their conversations
@@ -463,9 +463,9 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return also the events of the source records, and the copies of all these events. With
-    summaries, also return the condensations that may quote the events, in the conversation and its
-    forks, and the copies of these condensations.
+    """Return the events in ``events_by_name`` and the other events of their source records, with
+    the copies of all these events. With summaries, also return the condensations that may quote the
+    events, in the conversation and its forks, and the copies of these condensations.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -501,7 +501,9 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return also the events of companions that repeat the content of these events."""
+    """Return the events in ``events_by_name``, and the events of companions that repeat their
+    content.
+    """
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
         row = store.conversation(name)

@@ -46,7 +46,9 @@ _SNIPPET = 200
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""Bytes that cannot contain the words, by this function, need not be parsed."""
+"""A function that returns whether stored bytes may contain the words, and must therefore be
+parsed.
+"""
 
 
 class Hit(NamedTuple):
@@ -93,8 +95,8 @@ def search(
     seconds: float | None = None,
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
-    comes first (see ``activity_of``). The last event of a conversation comes first. See
-    ``Histories.search``.
+    comes first (see ``activity_of``). The last event of a conversation comes first.
+    ``Histories.search`` describes the words.
 
     ``among``    only conversations with these ids
     ``tool``     only calls and results of this tool
@@ -169,7 +171,8 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """None stands for the end of a conversation. A single conversation comes with the conversations
+    """Return the conversations to search, each with the version up to which it is searched, or with
+    None if it is searched to its end. A single conversation is returned with the conversations
     whose events it shares.
     """
     if conversation is None:
@@ -264,7 +267,7 @@ class SearchTerms:
 
 
 class _Criteria:
-    """The caller checks ``tool``, because this check may need other events."""
+    """The caller checks ``tool``, because the tool of an event may be named in another event."""
 
     def __init__(
         self,

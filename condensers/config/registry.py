@@ -37,9 +37,8 @@ class CondenserConfig(StrictTable):
     """The parameters of a strategy. A subclass declares ``type`` as a literal with a default. For
     each argument of the condenser's constructor, the subclass declares a field.
 
-    A pydantic model of your own may have a field ``condenser: A pydantic model of your own may have
-    a field ``condenser: CondenserConfig``. A field ``condenser: CondenserConfig`` accepts the table
-    of any strategy.
+    A pydantic model of your own may have a field ``condenser: CondenserConfig``. This field accepts
+    the table of any strategy.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()

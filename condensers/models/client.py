@@ -43,13 +43,13 @@ _NOT_CALLED = {"metrics": {"attempts": 0}}
 """A call that is refused before it is sent makes no attempt."""
 
 _GRACE_S = 1.0
-"""How many seconds after its timeout a call is abandoned. The HTTP client also has a timeout, and
-reports it with a better message within these seconds.
+"""How many seconds after its timeout a call is abandoned. The HTTP client has a shorter timeout,
+and usually reports it first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""The tokenizers of models with these texts in their names. For these models, litellm would
-download a tokenizer from the Hugging Face Hub.
+"""The texts in the names of models whose tokenizer litellm would download from the Hugging Face
+Hub.
 """
 
 _TRANSLATED = frozenset(

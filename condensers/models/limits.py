@@ -52,7 +52,7 @@ def names_of(model: str) -> list[str]:
 
 
 def window_in(view: View) -> Window | None:
-    """Cost: the function reads the View backwards from its end to this reply."""
+    """Cost: the function reads the View backwards to the last reply of a model."""
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))
     return next((window for window in windows if window is not None), None)

@@ -87,8 +87,9 @@ PASSED_ON = frozenset(
 )
 """The keys that become arguments of ``litellm.completion`` without a change."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""The keys whose value is a map. If a key has None here, its map contains further arguments of
-``litellm.completion``. If a key has a name here, its map becomes the argument with this name.
+"""The keys whose value is a map. If this dict has None for a key, the map of the key contains
+further arguments of ``litellm.completion``. If this dict has a name for a key, the map of the key
+becomes the argument with this name.
 """
 WITHOUT_EFFECT = frozenset(
     {

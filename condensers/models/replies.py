@@ -81,8 +81,8 @@ _SAYS_NOTHING = re.compile(
 )
 _RATIO_MAX = 2_000
 _LEAST = 16
-"""A summary with fewer tokens than this is too short if it also replaces more than ``_RATIO_MAX``
-times as many tokens of events.
+"""A summary is too short if it has fewer tokens than this number and replaces more than
+``_RATIO_MAX`` times as many tokens.
 """
 
 _SMALL = 512

@@ -20,7 +20,7 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """The metadata of a condensation contains the name and the hash."""
+    """The metadata of a condensation contains the name and the hash of its prompt."""
 
     name: str
     text: str
@@ -28,7 +28,7 @@ class Prompt(NamedTuple):
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
         """Return a system message and, if the prompt file has two parts, a user message. Raises
-        ``KeyError`` if a value is missing.
+        ``KeyError`` if the value of a ``$name`` is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
         return [

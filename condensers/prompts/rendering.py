@@ -68,7 +68,7 @@ def _quoted(text: str) -> str:
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
     """If the limit is None or negative, the whole text is returned. If the limit is too small for
-    the note, only the beginning of the text is returned.
+    the note on the missing part, only the beginning of the text is returned.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text

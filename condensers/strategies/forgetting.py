@@ -1,6 +1,4 @@
-"""These condensers forget events without a summary: the middle of a View, the events that a model
-does not choose, or old events that are not essential.
-"""
+"""These condensers forget events without a summary."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
     ``max_size`` remains. The condenser ``amortized_forgetting`` writes no summary.
 
     Old summaries are forgotten, too. If the head or the tail contains a part of a call or of a tool
-    loop, the whole call or loop stays. The View is then larger than half of ``max_size``.
+    loop, the whole call or loop stays. More than half of ``max_size`` events may then remain.
     """
 
     type = "amortized_forgetting"
@@ -82,7 +80,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     whole unit stays. Summaries stay, because nothing else in the View shows the events that a
     summary replaced. Raises ``InvalidCondenser`` if the model cannot follow a schema. If the reply
     cannot be parsed, no event counts as chosen, so the newest events stay. If the model does not
-    reply, no event is forgotten. If a condensation is required, the newest events stay instead.
+    reply and the condensation can wait, no event is forgotten. If the model does not reply and the
+    condensation is required, the newest events stay.
     """
 
     type = "llm_attention"

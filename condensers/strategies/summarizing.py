@@ -154,9 +154,9 @@ class SummarizingCondenser(RollingCondenser):
     def _in_pieces(
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
-        """If the events exceed the model's context, the model summarizes their first half. Next it
-        summarizes this summary together with the second half. A half that is still too long is
-        halved again.
+        """If the events exceed the model's context, the model first summarizes the first half of
+        the events. The model then summarizes this summary together with the second half. A half
+        that is still too long is halved again.
         """
         try:
             return self.summarize(events, limit)
@@ -290,7 +290,7 @@ class SummarizingCondenser(RollingCondenser):
     ) -> tuple[str, int | None]:
         """If the prompt exceeded a limit, the text is shortened until the prompt has at most
         ``_ROOM`` of the limit. If the prompt is still larger with the shortest text, the text may
-        have the part ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
+        have the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
         prompt is smaller than before the condensation.
         """
 
@@ -330,11 +330,11 @@ class SummarizingCondenser(RollingCondenser):
 def limit_of(
     agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1
 ) -> int | None:
-    """Return the smaller one of two limits: ``max_tokens``, and the limit of the model.
+    """Return the smaller limit of ``max_tokens`` and the model's own limit.
 
-    The model's limit is its input, minus the tokens reserved for its answer, minus a margin. The
-    margin is ``margin_ratio`` of the input. The margin stays free because servers add tokens that
-    foldlog cannot count. At most half of the input is reserved for an answer:
+    The model's own limit is its input, minus the tokens reserved for its answer, minus a margin.
+    The margin is ``margin_ratio`` of the input. The margin stays free because servers add tokens
+    that foldlog cannot count. At most half of the input is reserved for an answer:
     docs/internals/decisions/0040-room-for-the-answer.md says why. A step without the agent's model
     passes ``ESTIMATE``: see ``counting``.
     """

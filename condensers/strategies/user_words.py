@@ -188,7 +188,7 @@ def question_in(text: str) -> str:
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Split the command at the end off an agent's text, in SWE-agent's format. The command may be
+    """Split the command off the end of an agent's text, in SWE-agent's format. The command may be
     empty.
     """
     match = _COMMAND.search(text)

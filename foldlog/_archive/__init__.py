@@ -1,5 +1,5 @@
-"""This package imports sources. A source is stored unchanged. The events of its conversation are
-made at its first use.
+"""This package imports sources. A source is stored unchanged. The events of an imported
+conversation are made at its first use.
 
 importing.py   what is found at some paths; reading.py: read it in blocks
 comparing.py   decide whether it is new, longer than the stored source, or a fork

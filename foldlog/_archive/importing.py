@@ -93,7 +93,7 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """The rows that were read for each place, until the import reads the source at this
+        """The rows of each place, which are kept until the import reads the source at this
         place.
         """
 
@@ -182,8 +182,8 @@ class Import:
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
         """Return the format if the first lines of the file or its last import show it, and None if
-        the file must be examined. Cost: the method reads the status of the file. For a log, it also
-        reads the first lines, or all lines of the last import.
+        the file must be examined. Cost: the method reads the status of the file. For a log, the
+        method also reads the first lines, or all lines of the last import.
         """
         place = self._place(path, 0)
         places = self._places(place)

@@ -41,11 +41,11 @@ def check_json(record: bytes, hashed: bytes) -> None:
 
 class Reading(Protocol):
     """A pass over a source. ``records`` and ``taken`` are how many records and bytes were read.
-    ``digest`` is the hash of these bytes. ``findings`` are the problems with records that could not
-    be read. For each finding, ``unread`` has the number of records before the unread record.
-    ``place`` is the place of the present record. ``is_done`` is true at the end of the source.
-    ``waits`` is true if the last line is incomplete. At the end of a document, ``frame`` is the
-    text between its records.
+    ``digest`` is the hash of the bytes that were read. ``findings`` are the problems with records
+    that could not be read. For each finding, ``unread`` has the number of records before the record
+    that could not be read. ``place`` is the place of the present record. ``is_done`` is true at the
+    end of the source. ``waits`` is true if the last line is incomplete. At the end of a document,
+    ``frame`` is the text between its records.
     """
 
     path: Path
@@ -99,8 +99,8 @@ class LineReading(_Findings):
         self._is_packed = is_packed
         self._line = 1
         self._is_rest = False
-        """Whether the next bytes are the end of a line that was too long. The line is already a
-        finding.
+        """Whether the next bytes are the end of a line that was too long. A finding about the line
+        is already noted.
         """
 
     @property

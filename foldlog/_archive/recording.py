@@ -1,10 +1,10 @@
 """This module stores the records that a runtime appends singly, in the transaction of their events.
 
 An append writes its records as a small block, in a row beside the events. Later appends join eight
-small blocks into a block, and join small blocks again when they have 128 kB. An append reads the
-blocks that it joins from the store, because a redaction may have changed the stored blocks. The
-decoder of a conversation stays in memory. The first append of a process decodes all earlier
-records.
+small blocks into one block, and join the small blocks again when all of them have 128 kB. An append
+reads the blocks that it joins from the store, because a redaction may have changed the stored
+blocks. The decoder of a conversation stays in memory. The first append of a process decodes all
+earlier records.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class HistoryRecorder:
 
     def committed(self) -> bool:
         """Return whether the records that were decoded last are stored. The decoded records are not
-        stored if the append returned events that were recorded before.
+        stored if the append returned events that an earlier append had recorded.
         """
         if self._new is None and self._bodies:
             return False

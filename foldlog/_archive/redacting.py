@@ -32,7 +32,7 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return these events and all other events of their records."""
+    """Return the events in ``ids_by_name`` and all other events of their records."""
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
     def read(sources: Sources) -> None:
@@ -52,12 +52,11 @@ def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
     """Return a function for the transaction that redacts events. The returned function blanks the
-    records of the redacted events in all sources of their families, and counts the sums of these
-    sources again.
+    records of the redacted events in all sources of their families.
 
-    Later imports refuse the blanked records in any other history. Another history may contain the
-    records of ``common_events`` by chance. An import refuses the records of ``common_events`` only
-    after other redacted records of this family.
+    It also counts the sums of these sources again. Later imports refuse the blanked records in any
+    other history. Another history may contain the records of ``common_events`` by chance. An import
+    refuses the records of ``common_events`` only after other redacted records of this family.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -160,7 +159,7 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
 
 
 def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
-    """Replace records by their skeletons, which have no texts. The source must not share these
+    """Replace records by their skeletons, which have no texts. The source may not share these
     records with its parent.
     """
     numbers = sorted({*record_numbers}.difference(source.redacted))

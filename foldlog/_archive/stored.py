@@ -35,7 +35,7 @@ _TOGETHER: Final = 8
 _BACK: Final = 192
 """The records of 192 events are in fewer than four rows of ``made``."""
 _FEW: Final = 4
-"""Up to this number of reads costs less than a read of all events."""
+"""Up to this number of reads of single records costs less than a read of all events."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
 """A function that runs another function in a read transaction and returns its result."""
@@ -221,7 +221,7 @@ class Records:
 
 
 class HistoryRecords:
-    """The class is for readers that need all records but no events.
+    """``HistoryRecords`` is for readers that need all records but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events, ``shown`` how many of them are messages, calls or results
@@ -304,7 +304,7 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """The bytes contain the ``redacted`` records without their texts."""
+    """In the bytes, the ``redacted`` records have no texts."""
 
     format: str
     bytes: Iterator[bytes]
@@ -314,8 +314,8 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return None if ``format`` is not the source's own format. Also return None if events were
-    retracted. If foldlog can write the format, return None if events were appended or redacted.
+    """Return None if ``format`` is not the source's own format, or if events were retracted. If
+    foldlog can write the format, return None if events were appended or redacted.
 
     Cost: the function reads the appended events, and makes no events.
     """

@@ -26,7 +26,7 @@ class EventsInMemory:
 
     def of(self, conversation: str) -> Recorder:
         """Cost: for a conversation that has changed since the last call, the method reads its
-        events and records. For an unchanged conversation, it reads nothing.
+        events and records. For an unchanged conversation, the method reads nothing.
         """
         with self._lock:
             present = self._find(conversation)

@@ -70,7 +70,7 @@ class Figures(Struct):
 
     @property
     def errors(self) -> int | None:
-        """The number is None if an event could not be read."""
+        """The number of errors, or None if an event could not be read."""
         return self.counts.errors if self.is_sound else None
 
     def saved(self) -> SavingsDocument:
@@ -85,7 +85,7 @@ class Figures(Struct):
         self.last_prompt_tokens = spending.last
 
     def to_count_on(self) -> Figures:
-        """Return the figures without the fields that ``sum_calls`` makes."""
+        """Return the figures without the fields that ``sum_calls`` computes."""
         return replace(self, calls=[], replies={}, hashes=b"", context=[])
 
 
@@ -97,10 +97,11 @@ def figures_of(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Add the new events to ``earlier``, the figures of an earlier version. Cost: the function
-    reads some events at both ends of the conversation, its View, its structural events, and the
-    events since ``earlier``. For each new condensation it reads two Views. If usage adds up over
-    events in the format, or if an import took events back, the function reads all events again.
+    """Add the new events to ``earlier``, which are the figures of an earlier version. Cost: the
+    function reads some events at both ends of the conversation, its View, its structural events,
+    and the events since ``earlier``. For each new condensation, the function reads two Views. The
+    function reads all events again if the format adds up usage over events, or if an import took
+    events back.
     """
     start = 0 if row.parent is None else row.parent_version or 0
     figures = earlier

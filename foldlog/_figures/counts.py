@@ -69,7 +69,7 @@ class Counts(Struct):
 
     @property
     def errors(self) -> int | None:
-        """The number is None if no source marks errors."""
+        """The number of errors, or None if no source marks errors."""
         errors = self.events.get("error", 0)
         is_unknown = not errors and 0 < self.unmarked >= self.conversations
         return None if is_unknown else errors

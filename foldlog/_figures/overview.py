@@ -1,5 +1,5 @@
 """This module reads the title, the format, and the sizes of a conversation and its View from
-events. Lists of conversations show these values.
+events. Lists of conversations show the values of this module.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
 
 def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     """Return the title, the format and the times of a conversation, without its View. Raises
-    ``EventStoreError`` if one of these events cannot be read.
+    ``EventStoreError`` if an event that the function reads is damaged.
 
-    Cost: the function reads these first and last events, and the structural events. If an import
-    took events back, it reads every event.
+    Cost: the function reads some events at both ends of the conversation, and the structural
+    events. If an import took events back, the function reads every event.
     """
     set_attributes = store.query(
         row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={})
@@ -200,7 +200,7 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
-    """Cost: the function reads these changes."""
+    """Cost: the function reads the events that changed the attributes."""
 
     def count(reading: ReadTransaction) -> int:
         changes = 0

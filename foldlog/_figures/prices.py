@@ -19,8 +19,8 @@ from foldlog.eventstore import InvalidArgument
 
 class Price(msgspec.Struct, frozen=True):
     """The prices of a model in US dollars for a token, with litellm's names. ``longer`` has the
-    prices of longer prompts. Each pair is a number of tokens, and the prices of prompts with more
-    tokens.
+    prices of longer prompts. Each pair in ``longer`` has a number of tokens, and the prices of
+    prompts with more tokens.
     """
 
     input_cost_per_token: float | None = None
@@ -73,8 +73,8 @@ class _Tier(Price, frozen=True, kw_only=True):
 
 
 class Prices:
-    """The prices of models. The prices come from a file. Without a file they come from litellm's
-    table, and without litellm from the package genai-prices.
+    """The prices of models. The prices come from a file. Without a file, the prices come from
+    litellm's table, and without litellm from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
     model. This class reads the fields of ``Price``, also with an ending such as

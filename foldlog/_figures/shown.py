@@ -68,7 +68,7 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """None stands for all conversations.
+    """If ``conversations`` is None, the totals are about all conversations.
 
     For a single conversation, the function also computes the sizes of its Views, so it reads every
     event twice.

@@ -1,5 +1,5 @@
 """The lists and totals of the conversations in a store. Lists and totals come from the tables of
-figures. The caller must update these tables first.
+figures. The caller must update the tables of figures first.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The chosen conversations whose last activity was on a day: the numbers of conversations, of
-    errors, and of conversations that ended with an error.
+    """The chosen conversations whose last activity was on a day. The fields are the numbers of
+    conversations, of errors, and of conversations that ended with an error.
     """
 
     day: str
@@ -76,8 +76,8 @@ class Day(NamedTuple):
 
 
 class FiguresOfStore:
-    """The figures of the conversations in a store. Many threads may use a single object of this
-    class.
+    """The figures of the conversations in a store. Many threads may use a single
+    ``FiguresOfStore``.
 
     Call ``refresh`` or ``bring_up_to_date`` first, because all other methods read only counted
     figures. Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions
@@ -179,7 +179,7 @@ class FiguresOfStore:
         start: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Conversations without this figure come last in either direction. Raises
+        """Conversations without the figure ``sort`` come last in either direction. Raises
         ``InvalidArgument`` if ``sort`` is not in ``SORTS``.
         """
         sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]

@@ -126,7 +126,7 @@ class FigureTables:
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         """Run a statement over the chosen conversations. Return the rows of the statement from
-        every store and from memory. The caller must join these rows, because every store returns a
+        every store and from memory. The caller must join the rows, because every store returns a
         sum of its own.
         """
         having = [(what, self.alike(name)) for what, name in where.having()]

@@ -64,8 +64,8 @@ class FigureCounter:
 
     def refresh(self, most: int | None = None) -> int:
         """Return how many conversations with outdated figures are left. Until a conversation is
-        counted again, sums contain its former figures. The ``missing`` conversations have no
-        figures yet.
+        counted again, sums contain its former figures. ``missing`` is the number of conversations
+        without figures.
         """
         with self._lock:
             version = self._store.database.data_version()

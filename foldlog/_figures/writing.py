@@ -1,8 +1,7 @@
 """This module writes figures into the tables of the store, with a conversation or a source.
 
 Numbers are plain columns, even in an encrypted store. Texts are encrypted in an encrypted store.
-The column of a name then has a keyed digest, by which SQL can group and filter. The encrypted texts
-contain the names of the digests.
+Beside each encrypted name, a column has a keyed digest, by which SQL can group and filter.
 """
 
 from __future__ import annotations
@@ -25,10 +24,12 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 
 CODE: Final = 1
-"""The version of the code that makes figures. Figures of another version are counted again."""
+"""The version of the code that makes figures. Figures of another version of the code are counted
+again.
+"""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""The usage that is stored for a reply that is not found again."""
+"""The usage of a reply that was read before, and is missing in the source now."""
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
@@ -37,12 +38,14 @@ DIGEST: Final = "\x1f"
 _DIGEST_BYTES: Final = 16
 _NAME_MAX: Final = 300
 _COUNT_MAX: Final = 10**15
-"""The highest number of tokens of a call. SQL could not add up larger numbers."""
+"""A higher number of tokens is stored as this number, because SQL could not add up higher
+numbers.
+"""
 _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
 class FigureColumns(NamedTuple):
-    """The columns must be in the order of the table."""
+    """The fields must be in the order of the table's columns."""
 
     code: int
     version: int

@@ -1,9 +1,8 @@
-"""This module runs the tool of a call at most once, or again under the key of the call, and records
-the outcome of the call.
+"""This module runs the tool of a call at most once, or again under the key of the call.
 
 The state of a call is a fold of the log: see ``foldlog.projections.effects``. A tool begins only
-under the lease. The outcome of a tool is always recorded, even if another worker has the lease when
-the tool ends.
+under the lease. The module always records the outcome of a tool, even if another worker has the
+lease when the tool ends.
 """
 
 from __future__ import annotations
@@ -140,10 +139,10 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 class Attempt:
     """The caller asks ``ended_before``. If the call ``is_in_doubt`` and its rule has a check, the
-    caller then asks ``checked``. Last it calls ``begin``. ``ended_before``, ``checked`` and
-    ``begin`` return the recorded outcome if the tool must not run. If these methods return None,
-    the caller runs the tool, and calls ``end`` or ``failed``. The constructor of ``Attempt`` raises
-    ``InvalidEvent`` if the call is not open.
+    caller then asks ``checked``. Last, the caller calls ``begin``. ``ended_before``, ``checked``
+    and ``begin`` return the recorded outcome if the tool must not run. If these methods return
+    None, the caller runs the tool, and calls ``end`` or ``failed``. The constructor of ``Attempt``
+    raises ``InvalidEvent`` if the call is not open.
     """
 
     def __init__(
@@ -406,8 +405,8 @@ def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Both maps have the ids of the actions, and the ids of the intents that a runtime stored
-    before the actions. Cost: the function reads the events from ``start`` on.
+    """Return two maps by the ids of actions, and by the ids of the intents that a runtime stored
+    before these actions. Cost: the function reads the events from ``start`` on.
     """
     keys = dict[int, str]()
 

@@ -99,7 +99,7 @@ class Histories:
     yet.
 
     The operator ``in`` and the iteration include only histories with events. Many threads may use a
-    single object of this class.
+    single ``Histories``.
 
     ``condenser``   decides which events are forgotten in a step: the name of a strategy
                     (``"digest"``), the path of a TOML file that ends in ``.toml``, a table, or a
@@ -172,8 +172,8 @@ class Histories:
         first. The default is all histories. For an attribute that is a list, such as tags, pass the
         texts that the list must contain.
 
-        The list may be ``age_max_s`` seconds old, and contains the time at which it was made. New
-        attributes count at once. Pass ``after`` of a page to get the next page. Histories of an
+        The list may be ``age_max_s`` seconds old, and says when it was made. The list always knows
+        the newest attributes. Pass ``after`` of a page to get the next page. Histories of an
         encrypted store are found with the keys of the store. Raises ``InvalidArgument`` or
         ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may have the attributes is
         encrypted under a missing key. Cost: the method reads the rows of the histories that it
@@ -185,13 +185,13 @@ class Histories:
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that a dead worker left. A history that a dead worker left
-        has open calls, or a lease that was not given back, and no worker drives it now: see
-        ``History.lease``. The ids come in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that a dead worker left. Such a history has open calls, or
+        a lease that was not given back, and no worker drives it now: see ``History.lease``. The ids
+        come in the order of their UTF-8 bytes.
 
-        A history that cannot be read is left out, and a log message names it. Cost: the method
-        reads a cached row of every history, and the View of each history with new events since the
-        last call.
+        A history that cannot be read is left out, and a log message names the history. Cost: the
+        method reads a cached row of every history, and the View of each history with new events
+        since the last call.
         """
         from foldlog._history.lease import to_resume
 
@@ -224,9 +224,9 @@ class Histories:
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
         """Return the first ``limit`` events that contain all the words, in a conversation or in all
-        conversations. If ``limit`` is None, return all such events. The conversation with the
-        latest event comes first. The latest event of a conversation comes first. Imports whose
-        source has no times come last.
+        conversations. If ``limit`` is None, return all events that contain the words. The events of
+        a conversation stand together, with the latest event first. The conversation with the latest
+        event comes first. Imports whose source has no times come last.
 
         A searched word matches the beginning of words. ``"Several words"`` in quotes must follow
         each other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
@@ -288,20 +288,20 @@ class Histories:
         """Import the histories of other agents from a file, or from a folder and the folders below
         it. Return the imported histories.
 
-        The sources are stored unchanged. The events of a history are made at its first use. A
-        second import of a source adds only new records. If the source was rewritten, the new text
-        becomes a fork at the first record that differs. The name of a history is ``prefix`` and the
-        name of its source. ``conversation`` is the name of a single imported history. A record that
-        cannot be read is left out, and ``findings`` is called with its problem. Without
+        The sources are stored unchanged. The events of an imported history are made at its first
+        use. A second import of a source adds only new records. If the source was rewritten, the new
+        text becomes a fork at the first record that differs. The name of a history is ``prefix``
+        and the name of its source. ``conversation`` is the name of a single imported history. A
+        record that cannot be read is left out, and ``findings`` is called with its problem. Without
         ``findings``, the problems of records that cannot be read are logged. ``docs/IMPORTING.md``
         lists the formats.
 
         Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
         contains no history, or several histories for a single ``conversation``. If a source cannot
         be imported, all other sources are imported first, and then the error of this source is
-        raised. An example is ``formats.SourceRefused``, if redacted content would come back.
-        Durability: the sources are on disk when the method returns. Cost: the method reads the
-        bytes of the sources.
+        raised. ``formats.SourceRefused``, for example, is raised if redacted content would come
+        back. Durability: the sources are on disk when the method returns. Cost: the method reads
+        the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -366,9 +366,9 @@ class Histories:
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites both files. Call ``maintenance.vacuum`` once for many erasures. On PostgreSQL,
         ``erase`` vacuums all tables, at most ten times a minute. A vacuum costs many times the
-        erasure of a short conversation. An ``erase`` beyond this limit leaves its bytes pending. To
-        erase many conversations, use ``maintenance.expire``, or pass ``complete=False`` and call
-        ``maintenance.vacuum`` at the end.
+        erasure of a short conversation. If this limit is reached, ``erase`` leaves its bytes
+        pending. To erase many conversations, use ``maintenance.expire``, or pass ``complete=False``
+        and call ``maintenance.vacuum`` at the end.
 
         Raises ``ConversationNotFound`` if the conversation does not exist. Raises
         ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
@@ -394,9 +394,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of its async interface end. ``close`` does not wait for the
-        calls in the threads of the async interface. ``close`` of the async interface waits for
-        them.
+        """Close the store. The threads of the async interface end. The method does not wait for the
+        calls in these threads. ``close`` of the async interface waits for these calls.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

@@ -124,7 +124,7 @@ class History:
 
     def view(self) -> View:
         """Return the present View. The View is empty before the first event. The model is shown
-        this View, unless a condenser hides or masks a part of it: see ``sent``.
+        this View, unless a condenser hides or masks a part of the View: see ``sent``.
 
         Cost: the method reads the events since the last call. The first call of a program reads the
         events that the View shows. If you need only the last events of the log, call ``tail``.
@@ -154,8 +154,8 @@ class History:
 
         The log records the rules by which a step hid, masked or shortened events. The rules of a
         condenser of your own cannot be applied again, so the result contains the events that this
-        condenser hides. ``why`` then says that it is unknown which events the model was sent.
-        Raises the errors of ``at``. Cost: the method reads the View and the last 100 events.
+        condenser hides. For such a View, ``why`` says that it is unknown which events the model was
+        sent. Raises the errors of ``at``. Cost: the method reads the View and the last 100 events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -271,7 +271,7 @@ class History:
         source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
 
         If other programs appended after the last ``prepare`` or ``step`` of this object, the
-        ``meta`` of a model's reply names the View that it answers. Because of this name, no
+        ``meta`` of a model's reply names the View that the reply answers. Because of this name, no
         condenser forgets an event that came while the model answered. If the first event after a
         step is not a reply, its ``meta`` names the View of the step, which then counts as shown.
 
@@ -280,7 +280,7 @@ class History:
         ``ConversationErased`` or ``StoreUnavailable``. Raises ``TypeError`` for an argument of a
         wrong type. Durability: the events are on disk when the method returns. Cost: the method
         writes the appended events, and the length of the history does not matter. For a chat
-        message with calls or results, it also reads the View.
+        message with calls or results, the method also reads the View.
         """
         appended = self._appendable(events, idempotency_key)
         how: dict[str, Any] = {
@@ -544,9 +544,9 @@ class History:
         the key of the call. The observation says "not begun" if ``run`` has begun other calls of
         the tool, but not this call. In all other cases, the observation says "interrupted".
 
-        Close calls only when no program works on them any more, because a later result belongs to
-        no open call. With ``older_than``, younger calls are left out. Other writers may append at
-        the same time. Raises ``LeaseTaken`` while another worker drives the history (see
+        Call this method only when no program works on the calls any more, because a later result
+        belongs to no open call. With ``older_than``, younger calls are left out. Other writers may
+        append at the same time. Raises ``LeaseTaken`` while another worker drives the history (see
         ``lease``), and the errors of ``append``. Durability: the observations are on disk when the
         method returns. Cost: the method reads the View, and writes an observation for each open
         call.
@@ -602,8 +602,8 @@ class History:
 
     def current_lease(self) -> Lease | None:
         """Return the lease of the worker that drives this history now (see ``lease``). Return None
-        if no worker drives it. An erased history keeps its lease until its worker leaves. A new
-        history with the id of an erased history has a lease of its own.
+        if no worker drives the history. An erased history keeps its lease until its worker leaves.
+        A new history with the id of an erased history has a lease of its own.
         """
         from foldlog._history.lease import lease_of
 
@@ -629,10 +629,11 @@ class History:
         reply. ``timestamp`` is the time at which the events happened.
 
         If another program appends a user's message while the model answers, the message stands
-        before the reply. The next prompt then ends with the assistant. To prevent this, pass
-        ``view.version`` as ``expected_version``. ``append_reply`` then raises ``VersionConflict``:
-        prepare, and ask the model again. If every program takes the lease before it appends, a
-        user's message never comes between the View and the reply.
+        before the reply. The next prompt then ends with the assistant's reply, and not with the
+        user's message. To prevent this, pass ``view.version`` as ``expected_version``:
+        ``append_reply`` then raises ``VersionConflict``. After this error, call ``prepare`` and ask
+        the model again. If every program takes the lease before it appends, a user's message never
+        comes between the View and the reply.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
         neither a text nor a call, and for a message of the user or the system. Raises
@@ -666,12 +667,12 @@ class History:
         recorded event is returned.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if the call already has
-        its result. (``append`` accepts such an observation, because imports need it.) Raises
-        ``InvalidArgument`` for a part of type text without a text, and the errors of ``append``. If
-        the lease of this history was lost, the result is recorded anyway, even after a result from
-        the new worker, and then ``LeaseTaken`` is raised. Durability: the observation is on disk
-        when the method returns. Cost: the method reads the View and the open calls. After a lost
-        lease, it reads all events.
+        its result. (``append`` accepts such an observation, because an import may contain one.)
+        Raises ``InvalidArgument`` for a part of type text without a text, and the errors of
+        ``append``. If the lease of this history was lost, the result is recorded anyway, even after
+        a result from the new worker. ``LeaseTaken`` is raised after the result is recorded.
+        Durability: the observation is on disk when the method returns. Cost: the method reads the
+        View and the open calls. If the lease was lost, the method reads all events.
         """
         try:
             return self._append_result(
@@ -725,8 +726,9 @@ class History:
         the recorded outcome: an observation, or a late outcome if the call was closed before the
         tool ended.
 
-        Before the tool runs, an event marks its beginning, under the lease of this history.
-        ``repeat`` decides what happens if an earlier worker began the tool and recorded no outcome:
+        Before the tool runs, the method appends an event under the lease of this history, which
+        marks the beginning of the tool. ``repeat`` decides what happens if an earlier worker began
+        the tool and recorded no outcome:
 
         - ``"never"``, the default: the tool does not run, and the call is closed as unknown. So the
           tool never runs twice.
@@ -740,7 +742,7 @@ class History:
         outcome, or None if the outside system does not know the key. If ``check`` returns None, the
         tool runs. With a check, a tool takes effect once if the former worker is dead. If ``check``
         raises an error, nothing is recorded. ``@foldlog.effect`` marks a tool with ``repeat`` and
-        ``check``. ``by`` and ``reason`` say who approved this attempt, and are stored with its
+        ``check``. ``by`` and ``reason`` say who approved the run and why, and are stored with its
         mark.
 
         A tool that raises an error has failed. After a ``TimeoutError``, it is unknown whether the
@@ -758,9 +760,9 @@ class History:
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
     ) -> tuple[Effect, ...]:
-        """Return the calls of the log with the state of their effects, in order, including calls
-        that were forgotten or retracted. With ``state``, such as ``"unknown"``, return only the
-        calls in this state.
+        """Return the calls of the log with the state of their effects, in order. Forgotten and
+        retracted calls are included. With ``state``, such as ``"unknown"``, return only the calls
+        in this state.
 
         The states are ``intended`` (the call is not begun), ``begun`` (the call runs now),
         ``done``, ``failed`` and ``unknown`` (the call began, and its outcome was never recorded).
@@ -782,9 +784,9 @@ class History:
         """Record the outcome that the outside system or a person reported for the effect with this
         key.
 
-        If the call is open, the outcome becomes its observation. The outcome of a closed call
-        becomes a message of a single line, which the model is shown. This method needs no lease.
-        Raises ``InvalidArgument`` if no call has this key, and the errors of ``append``.
+        If the call with this key is open, the outcome becomes its observation. The outcome of a
+        closed call becomes a message of a single line, which the model is shown. This method needs
+        no lease. Raises ``InvalidArgument`` if no call has this key, and the errors of ``append``.
         Durability: the outcome is on disk when the method returns. Cost: the method reads all
         events.
         """
@@ -805,9 +807,9 @@ class History:
 
         A step of a durable engine that runs again thus gets the recorded events, even if the model
         would answer differently now. ``work`` may run again after a crash before the append. Two
-        workers may also run it at once, and then both workers get the result that was recorded
-        first. Raises the errors of ``work``, ``append`` and ``append_reply``. Cost: the call costs
-        as much as ``append``.
+        workers may also run ``work`` at once, and then both workers get the result that was
+        recorded first. Raises the errors of ``work``, ``append`` and ``append_reply``. Cost: the
+        call costs as much as ``append``.
         """
         from foldlog._history.once import append_once
 
@@ -909,15 +911,14 @@ class History:
         """Take back all events after ``version``. The View is then the View of ``version`` again.
         The events stay in the log.
 
-        If these events have effects that happened or may have happened, a message after the
-        retraction lists the effects for the model. Documents and attributes do not change. A fork
-        at ``version`` has the documents and attributes of that version.
-        ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays
-        requested. Raises ``InvalidEvent`` if the history has no events after ``version``, and the
-        errors of ``append``. Durability: the retraction is on disk when the method returns. Cost:
-        the method reads the events that are taken back, and copies the View in memory. If no View
-        is in memory, or if ``version`` is before a condensation, the method reads both the present
-        View and the View at ``version``.
+        If the events had effects, or may have had effects, a message after the retraction lists
+        these effects for the model. Documents and attributes do not change. A fork at ``version``
+        has the documents and attributes of that version. ``history.retract(recorded.id)`` reverses
+        a retraction. A requested condensation stays requested. Raises ``InvalidEvent`` if the
+        history has no events after ``version``, and the errors of ``append``. Durability: the
+        retraction is on disk when the method returns. Cost: the method reads the events that are
+        taken back, and copies the View in memory. If no View is in memory, or if ``version`` is
+        before a condensation, the method reads both the present View and the View at ``version``.
         """
         from foldlog._history.effects import taken_back
 
@@ -936,7 +937,8 @@ class History:
                     raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
-        """Take back the newest ``count`` events that the View shows. Return these events in order.
+        """Take back the newest ``count`` events that the View shows. Return the events that were
+        taken back, in order.
 
         ``pop`` appends a retraction to the version before the first of these events. A later
         condensation is thus taken back too. All events stay in the log. If a summary is among the
@@ -983,11 +985,11 @@ class History:
         person who redacts. The default is the user of the operating system.
 
         In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
-        ``maintenance.vacuum``. Call it once for many redactions. On PostgreSQL, ``redact`` vacuums
-        all tables, unless ``complete`` is False. A second call of ``redact`` finishes an
-        interrupted redaction. Redacting an event that set attributes removes all attributes.
-        Redacting an event that set a document removes the newest value of the document, so set the
-        documents in ``documents_lost`` again.
+        ``maintenance.vacuum``. Call ``maintenance.vacuum`` once for many redactions. On PostgreSQL,
+        ``redact`` vacuums all tables, unless ``complete`` is False. A second call of ``redact``
+        finishes an interrupted redaction. Redacting an event that set attributes removes all
+        attributes. Redacting an event that set a document removes the newest value of the document,
+        so set the documents in ``documents_lost`` again.
 
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the history
         has no such event of its own, and ``ConversationNotFound``. On PostgreSQL, raises
@@ -1035,8 +1037,8 @@ class History:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
         words, the result names an event or summary that contains the words and is sent to the
         model. If the agent does not know the words, the result names the version at which they were
-        forgotten, and the event that forgot them. The result also says whether the summary of this
-        event contains the words.
+        forgotten, and the event that forgot them. The result also says whether the summary of the
+        event that forgot them contains the words.
 
         The words are searched as in ``Histories.search``: a single event must contain all the
         words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and
@@ -1084,9 +1086,9 @@ class History:
         return _or_empty(collected, Stats(conversations=1))
 
     def lifetimes(self) -> Lifetimes:
-        """Return the lifetimes of the events and summaries: at which versions the View shows them,
-        when a model is sent them, why they left the View, and their estimated tokens. Cost: the
-        method reads all events once.
+        """Return the lifetimes of the events and summaries. A lifetime has the versions at which
+        the View shows the event, the times when a model is sent it, the reason why it left the
+        View, and its estimated tokens. Cost: the method reads all events once.
         """
         from foldlog._figures.sizes import event_tokens
         from foldlog.projections import Lifetimes
@@ -1103,15 +1105,15 @@ class History:
 
         ``id`` is the name of the fork. The default is the name of this history with a random
         ending. ``at_source`` is an id of the imported source, such as a ``uuid`` of Claude Code.
-        The fork then begins after the record with this id, even if the record ends a branch that
-        the source left. The fork and this history do not see each other's later events.
+        The fork then begins after the record with this id, even if the source later went back to an
+        earlier record. The fork and this history do not see each other's later events.
 
         Raises ``InvalidArgument`` if this history does not have the version ``at`` or the source id
         ``at_source``. Raises ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if
         this history has no events. Durability: the fork is on disk when the method returns. Cost:
-        the method writes a row. With ``at_source``, it also reads all events from the record with
-        this id on. If this history is an import that lacks records, the fork begins with an event
-        that says so. The version of the fork is then ``at + 1``.
+        the method writes a row. With ``at_source``, the method also reads all events from the
+        record with this id on. If this history is an import with missing records, the first own
+        event of the fork names the missing records. The version of such a fork is ``at + 1``.
         """
         self._conversation_key()
         if at is not None and at_source is not None:

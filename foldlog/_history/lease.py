@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""No conversation has the key 0. So a single statement reads all leases, and a lease can exist
-before the first event of its conversation.
+"""Leases are stored under this key, which no conversation has, so that a lease can exist before the
+first event of its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
@@ -105,7 +105,7 @@ class Lease:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """The times are in microseconds. ``until`` is by the clock of the database."""
+    """All times are in microseconds, by the clock of the database."""
 
     token: int
     worker: str
@@ -151,7 +151,9 @@ def _now(database: Database, reader: Reader) -> int:
 
 
 def _find_living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
-    """Return the valid lease of a conversation, and the microseconds until it ends."""
+    """Return the valid lease of a conversation, and the number of microseconds until the lease
+    ends.
+    """
     row = _read_row(reader, _find_record_name(database, reader, conversation))
     if row is None:
         return None

@@ -35,8 +35,8 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""How many events before a result are searched for its call, if the result does not name the event
-of its call. Equally many events after a call are searched for its result.
+"""How many events before a result are searched for its call, and how many events after a call for
+its result. The search is for sources whose results do not name their calls.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names that runtimes and programs give the recall tool, and the names of the tools of

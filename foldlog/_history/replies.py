@@ -1,9 +1,9 @@
 """This module converts a model's reply to events: chat completions, OpenAI's Responses, litellm's
 objects, and Anthropic's messages.
 
-``foldlog._formats.messages`` reads the messages, as for an import. Three things differ here: values
-of another form are refused, arguments become maps, and ``meta`` stores the fields that events do
-not have.
+``foldlog._formats.messages`` reads the messages, as for an import. Unlike an import, this module
+refuses values of another form, makes maps of arguments, and stores in ``meta`` the fields that
+events do not have.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from foldlog.projections import View
 
 
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
-    """Return the events of a model's reply or of messages. Append all of these events in this
+    """Return the events of a model's reply or of messages. Append all returned events, in their
     order.
 
     The argument is an object of an SDK, a plain dict or a list. A dict or an object may be a chat
     completion (of OpenAI or litellm), a chat message, a response of OpenAI's Responses API or its
-    items, an Anthropic message, or a ``foldlog.condensers.Reply``. A list contains messages or
-    items.
+    items, or an Anthropic message. A ``foldlog.condensers.Reply`` is accepted too. A list contains
+    messages or items.
 
     The text becomes a ``Message`` of the agent. A tool call becomes an ``Action``. The arguments of
     an action are a map if they are a JSON object, and otherwise the text that the model wrote. A
@@ -71,8 +71,8 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
 
     A reply without text and calls becomes an annotation with its model and usage. Raises
     ``InvalidArgument`` for content, parts and calls of another form, and for other objects. A
-    stream is such an object, so collect its chunks first. Raises ``InvalidEvent`` for a value that
-    is nested too deep to be stored.
+    stream is refused too, so collect the chunks of a stream first. Raises ``InvalidEvent`` for a
+    value that is nested too deep to be stored.
     """
     try:
         reply = _plain_data(message_or_response)

@@ -60,7 +60,7 @@ class RuntimeCall:
         result.
 
         The first call of this method in a process also reads which effects other processes left
-        without an outcome. The model is told about these effects once, before any other tool with
+        without an outcome. The model is told about such effects once, before any other tool with
         effects runs.
         """
         if rule.repeat == "safe":
@@ -139,8 +139,8 @@ def effect(
     ``History.run`` and the adapters for agent runtimes run a marked tool by the rule of its mark.
     See ``History.run`` for ``repeat`` and ``check``.
 
-    The argument ``key`` of the tool is for the outside system. Neither a model nor a runtime sees
-    it. Write this decorator below the decorator of a runtime. A marked tool raises
+    The argument ``key`` of the tool is for the outside system. A model or a runtime never sees
+    ``key``. Write this decorator below the decorator of a runtime. A marked tool raises
     ``InvalidArgument`` if it is not called by ``History.run`` or by an adapter.
     """
     rule = effects.EffectRule(repeat, check)
@@ -195,8 +195,9 @@ def _this_process() -> str:
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
-    """Call this before a runtime appends its own results for their calls. The model is told about
-    these effects before the next tool with effects runs in this process.
+    """Call this function before a runtime appends its own results for calls whose outcome is
+    unknown. The model is told about the effects of these calls before the next tool with effects
+    runs in this process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):

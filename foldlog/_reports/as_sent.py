@@ -70,7 +70,7 @@ class Sent:
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
-    """Cost: the function reads the View, and the last events before its version."""
+    """Cost: the function reads the View, and the last events before the version of the View."""
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
     if not rules:

@@ -54,9 +54,7 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The position of this scope is the position of the store when the conversations were last
-added.
-"""
+"""The scope whose position is the position of the store when conversations were last added."""
 _REMAINS = "bytes of removed rows"
 """A row of the table ``followed`` that is a mark and not a position. The mark says that bytes of
 deleted rows may still be in the file. The mark is written with each deletion, so that the next run
@@ -75,9 +73,9 @@ def update(
     """Content that was erased or redacted in the store is erased in the audit database too.
 
     A step is a single transaction, so the next run continues an interrupted run. An event that
-    cannot be read is left out. The result and the table ``damaged`` list such events. Raises
-    ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the store. Cost: the
-    function reads the new events.
+    cannot be read is left out. The result and the table ``damaged`` list the events that cannot be
+    read. Raises ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the
+    store. Cost: the function reads the new events.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:
@@ -110,9 +108,9 @@ class AuditRow(NamedTuple):
 class AuditTables(Derived[AuditRow]):
     """First call ``apply`` with recorded events, then ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` are counted since the audit database was opened.
-    ``touched`` are the conversations to describe. A thread may call ``apply`` while another thread
-    calls ``describe``.
+    ``events``, ``condensations`` and ``damaged`` are the numbers since the audit database was
+    opened. ``touched`` are the conversations to describe. A thread may call ``apply`` while another
+    thread calls ``describe``.
     """
 
     batch_size = _CHUNK
@@ -127,8 +125,8 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """The value is True at first, because an earlier run may have ended before it confirmed its
-        removals.
+        """Whether removals must be confirmed, which is true at first because an earlier run may
+        have ended before it confirmed its removals.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(
@@ -188,8 +186,8 @@ class AuditTables(Derived[AuditRow]):
             self.touched.add(name)
 
     def describe(self) -> int:
-        """Return the number of conversations that were described. An erased conversation has only
-        its tombstone.
+        """Return the number of conversations that were described. For an erased conversation, only
+        its tombstone is described.
         """
         with self._writing:
             touched = self.touched

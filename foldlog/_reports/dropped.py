@@ -112,9 +112,9 @@ def dropped(
 def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
-    """Raise ``CorruptEvent`` if an event is damaged. Cost: the function reads the View before the
-    first of these condensations, and two Views for each condensation. The function also reads the
-    events from the first of these condensations to at most 10,000 events after the last of them.
+    """Raise ``CorruptEvent`` if an event is damaged. Cost: the function reads two Views for each
+    condensation, and the View before the first condensation. The function also reads the events
+    from the first condensation to at most 10,000 events after the last condensation.
     """
     version = store.version(conversation)
     last = version if stop is None else min(stop, version)

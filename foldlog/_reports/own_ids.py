@@ -1,5 +1,5 @@
-"""This module translates the ids in a condensation of OpenHands V0 into ids of the log. The
-condensation contains ids of its source.
+"""This module translates the ids in a condensation of OpenHands V0 into ids of the log. A
+condensation of V0 contains the ids that events have in its source.
 """
 
 from __future__ import annotations

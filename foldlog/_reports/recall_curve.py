@@ -46,7 +46,7 @@ _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
 
 
 class RequestsAndFiles(Condenser):
-    """The simple strategy that a digest must beat: it shows all messages of the user, the names of
+    """The simple strategy that a digest must beat. It shows all messages of the user, the names of
     files in the arguments of calls, and the last turns.
     """
 

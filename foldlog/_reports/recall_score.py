@@ -169,7 +169,7 @@ class Needs:
 
 class _Shown(NamedTuple):
     """``changed_text`` and ``changed_terms`` belong to the summaries and masked events of a prompt.
-    ``named`` are the ids at the ends of the lines of this text.
+    ``named`` are the ids at the ends of the lines of ``changed_text``.
     """
 
     whole: frozenset[int]

@@ -188,7 +188,7 @@ def replay(
     model. Raises the errors of the condenser except ``NoCondensationAvailable``. Raises
     ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would then
     be wrong. Raises ``CondenserError`` if the condenser condenses without end. Cost: the function
-    reads the events. At each call of the agent's model, it calls the condenser and
+    reads the events. At each call of the agent's model, the function also calls the condenser and
     ``AgentModel.token_sums``.
     """
     history = list(events)
@@ -230,7 +230,8 @@ class Replaying:
 
     Without a condenser, the condensations of the history are repeated after the events that they
     followed. ``agent_llm`` counts tokens for the limits of the condenser, as in ``prepare``.
-    Without ``agent_llm``, these tokens are estimated. ``counter`` counts the tokens that were sent.
+    Without ``agent_llm``, the tokens for these limits are estimated. ``counter`` counts the tokens
+    of the sent prompts.
     """
 
     def __init__(

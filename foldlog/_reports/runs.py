@@ -53,7 +53,9 @@ from foldlog.projections import (
 
 GIST = 160
 _MANY = 2_000
-"""If a run has more steps, frequent steps are not aligned, because that would take too long."""
+"""If a run has more than this number of steps, frequent steps are not aligned, because that would
+take too long.
+"""
 
 
 class _Step(NamedTuple):

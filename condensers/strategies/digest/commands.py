@@ -1,5 +1,5 @@
-"""This module parses shell commands. The module finds the files that a command changes, whether the
-command only reads, and whether it repeats another command.
+"""This module parses shell commands. For each command, the module finds the files that the command
+changes, whether the command only reads, and whether it repeats another command.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether a success of the command ``wide`` shows that a failure of ``narrow`` is
-    repaired. ``wide`` must equal ``narrow``, run its check over at least its files, or be the
-    commit that ends a failed merge.
+    """Return whether the success of the command ``wide`` shows that the failure of the command
+    ``narrow`` is repaired. ``wide`` must equal ``narrow``, run its check over at least its files,
+    or be the commit that ends a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

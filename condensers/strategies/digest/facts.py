@@ -122,7 +122,9 @@ result has no exit code.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
-"""The first line of a command before a text that is not a command."""
+"""The first line of a shell command before a text, such as a here-document, that is not a
+command.
+"""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
@@ -148,8 +150,8 @@ _RUNNING = re.compile(
     r"|<status>running</status>"
 )
 _HEADER_MAX = 200
-"""How many first characters of a result are searched. In these characters, a runtime says whether
-and how a process ended.
+"""How many first characters of a result are searched for the words by which a runtime says how a
+process ended.
 """
 _ECHO_LEAST = 12
 """A command is looked for in an output only if its first line has at least this length."""

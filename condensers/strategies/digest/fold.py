@@ -1,5 +1,5 @@
 """The digest as a fold: every forgotten event changes the text of the digest. The digest of some
-events does not depend on whether they are folded in at once or in parts.
+events is the same whether they are folded in at once or in parts.
 """
 
 from __future__ import annotations
@@ -95,13 +95,13 @@ An agent's message of at most this number of characters does not count as a repo
 _CALLS_AFTER_ERROR = 30
 """How many further calls close an error, because the agent then works on something else."""
 _OPENING = 60
-"""The environment's first message is an example if it and the user's request have this number of
-first characters in common.
+"""The environment's first message is an example if the user's request begins with the same
+characters, up to this number.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line belongs to nearly all results if this share of the results has the line. At least
-``_IN_ALL_LEAST`` results must have it.
+"""A line belongs to nearly all results if this share of the results has the line, and at least
+``_IN_ALL_LEAST`` results.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
@@ -109,8 +109,8 @@ _NAMES_MAX = 2_000
 
 
 class DigestLine(NamedTuple):
-    """``is_of_work`` is true if the line describes the state of the work, because later changes of
-    files may make such a line untrue. ``brief`` replaces a text that is too long, unless ``brief``
+    """``is_of_work`` is true if the line describes the state of the work, because a later change of
+    a file may make such a line untrue. ``brief`` replaces a text that is too long, unless ``brief``
     is empty.
     """
 
@@ -165,7 +165,8 @@ class Digest:
 
     A call is noted when its result comes, because the result shows what the call did. ``late`` has
     the commands whose output was not in their result, by the first line of the command. A terminal
-    repeats this line before the output. After the output came, the value in ``late`` is None.
+    repeats the first line of a command before its output. After the output came, the value in
+    ``late`` is None.
     """
 
     count: int = 0

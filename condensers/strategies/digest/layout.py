@@ -42,9 +42,7 @@ SHARES: Mapping[Section, float] = {
     Section.READ: 0.02,
     Section.SHOWN: 0.02,
 }
-"""The share of a digest that is reserved for each section, with the most important section
-first.
-"""
+"""The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28
 """The share of a digest that is reserved for names with the words around them. Names get more of
 the digest only if no section leaves out lines.
@@ -99,8 +97,8 @@ def text_of(digest: Digest, max_length: int) -> str:
     remaining characters in the order of their importance. The section of requests is the last
     section that gets more than its share. If a section is too small for all its lines, its newest
     lines stay in the digest. The first request and the first standing order stay in the digest too,
-    if there is room. If the newest request or the agent's last text is too long, its beginning and
-    its end stay in the digest. A standing order is not repeated if it is part of a request in the
+    if there is room. If the newest request or the agent's last text is too long, the digest has its
+    beginning and its end. A standing order is not repeated if it is part of a request in the
     digest. The digest always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
