@@ -1,13 +1,15 @@
-"""A recorder on which something else happens between the transactions of an operation."""
+"""What happens between the steps of an operation: another process acts, or this one is killed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from foldlog.eventstore.recorders.base import Recorder
 
-__all__ = ["Between", "Killed", "killing", "meeting"]
+__all__ = ["Between", "Killed", "before_next_call", "killing", "meeting"]
 
 
 class Between:
@@ -50,3 +52,17 @@ def meeting(recorder: Recorder, nth: int, work: Callable[[], object], *calls: st
     return Between(
         recorder, lambda number: work() if number == nth else None, calls or ("transact",)
     )
+
+
+def before_next_call(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, act: Callable[[], object]
+) -> None:
+    """Have ``act`` done once, right before the next call of this function."""
+    really = getattr(owner, name)
+
+    def act_first(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(owner, name, really)
+        act()
+        return really(*given, **options)
+
+    monkeypatch.setattr(owner, name, act_first)

@@ -17,13 +17,13 @@ from foldlog.eventstore import (
     KeyRing,
     KeyUnavailable,
     Store,
+    StoreUnavailable,
     VersionConflict,
+    open_store,
 )
-from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.opening import open_store
 from tests import stored_rows
 from tests.conformance.conftest import KEYS
 from tests.golden.rows import rows

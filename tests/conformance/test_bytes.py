@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     HistoryDiverged,
     IdempotencyConflict,
     InvalidEvent,
+    KeyRing,
     Message,
     Observation,
     Origin,
@@ -31,7 +32,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec_json import attachments_of
 from foldlog.eventstore.log import importing
-from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.rekey import rekey

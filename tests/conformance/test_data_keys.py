@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from pydantic import SecretStr
 
-from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Store
+from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Store, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.importing import staged as staged_in
@@ -17,7 +17,6 @@ from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, as_rows
 from tests.between import meeting

@@ -29,6 +29,7 @@ from foldlog.eventstore.documents.values import CHAIN_MAX, newest_value
 from foldlog.eventstore.inside import Generation
 from foldlog.projections import Views
 from tests.at_once import at_once
+from tests.between import before_next_call
 from tests.golden.rows import rows
 from tests.privacy import erased, redacted
 from tests.said import said
@@ -165,14 +166,7 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, docume
 
 def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, monkeypatch):
     put(documents, log=list(range(40)))
-    append = store.append
-
-    def after_a_redaction(*given, **options):
-        monkeypatch.setattr(store, "append", append)
-        redacted(store, "c1", 0)
-        return append(*given, **options)
-
-    monkeypatch.setattr(store, "append", after_a_redaction)
+    before_next_call(monkeypatch, store, "append", lambda: redacted(store, "c1", 0))
     put(documents, log=list(range(41)))
     assert Documents(store).get("c1", "log") == list(range(41))
 
@@ -191,17 +185,14 @@ def test_a_value_is_compared_with_what_another_writer_gave_meanwhile(
 ):
     if before:
         documents.append("c1", (), before)
-    append = store.append
 
-    def meanwhile(*args, **options):
-        monkeypatch.setattr(store, "append", append)
+    def meanwhile():
         if before:  # what another writer gave is in the conversation that has the id now
             erased(store, "c1")
             Documents(store).append("c1", (), before, generation=Generation(replaces_erased=True))
         Documents(store).append("c1", (), between)
-        return append(*args, **options)
 
-    monkeypatch.setattr(store, "append", meanwhile)
+    before_next_call(monkeypatch, store, "append", meanwhile)
     _, *changes = documents.append("c1", said("a"), given)
     assert [name for each in changes for name in sorted(each.event.changed)] == stored
     assert documents.all("c1") == before | between | given

@@ -13,12 +13,12 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
+    Documents,
     Entry,
     InvalidArgument,
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.documents.changes import Documents
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.verify import Published, verify

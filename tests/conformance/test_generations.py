@@ -4,6 +4,8 @@ receipt stays.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from foldlog import Histories, History
@@ -20,6 +22,7 @@ from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Published, verify
+from tests.between import before_next_call
 from tests.privacy import erased
 from tests.said import said, texts
 from tests.sound import assert_sound
@@ -169,16 +172,10 @@ def test_what_changed_since_it_was_read_is_not_erased(histories, monkeypatch):
     row = histories.store.conversation("c1")
     histories.store.fork("c1", 1, "fork")
 
-    really = erasing._copy_past
-
-    def appends(*past):
-        histories["c1"].append(said("late"))
-        really(*past)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(erasing, "_copy_past", appends)
-        with pytest.raises(VersionConflict):
-            histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
+    append = partial(histories["c1"].append, said("late"))
+    before_next_call(monkeypatch, erasing, "_copy_past", append)
+    with pytest.raises(VersionConflict):
+        histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
     assert texts(histories.store, "c1") == [None, "another", "late"]
     histories.erase(
         "c1", reason="asked for", expected=histories.store.conversation("c1"), detach_forks=True

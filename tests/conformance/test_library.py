@@ -28,9 +28,11 @@ from foldlog.eventstore import (
     InvalidEvent,
     Observation,
     Store,
+    StoreDamaged,
+    StoreUnavailable,
+    StoreUnusable,
     open_store,
 )
-from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.inside import Record
 from foldlog.eventstore.integrations.eventsourcing import (
     ConversationEvent,

@@ -20,6 +20,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.recorders.types import Erasure
 from tests.conformance.conftest import ENCRYPTS
+from tests.golden.rows import rows
 from tests.privacy import erased
 from tests.sound import assert_sound
 
@@ -114,12 +115,7 @@ def test_nothing_stays_of_an_append_that_fails(store):
 
 
 def test_wrong_arguments_are_refused(store):
-    for options, problem in [
-        ({"dedupe": "id"}, "dedupe is 'id'; use 'origin'"),
-        ({"dedupe": "origin", "idempotency_key": "k"}, "accepts either dedupe or an"),
-        ({"idempotency_key": "foldlog:source:x"}, "begins with 'foldlog:source'; use another key"),
-        ({"idempotency_key": ""}, "the idempotency key is empty"),
-    ]:
+    for options, problem in rows("refusals.json", "options of an append"):
         with pytest.raises(InvalidArgument, match=problem):
             store.append("c1", said("a"), expected_version=0, **options)
     assert store.version("c1") == 0

@@ -17,6 +17,7 @@ from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
     DocumentChanges,
+    Documents,
     HistoryDiverged,
     IdempotencyConflict,
     InvalidArgument,
@@ -24,11 +25,10 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Origin,
+    ReadTransaction,
     Redaction,
     Store,
 )
-from foldlog.eventstore.documents.changes import Documents
-from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
 from foldlog.eventstore.recorders.base import Reader

@@ -28,8 +28,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import KINDS
-from foldlog.eventstore.inside import Record, WriteTransaction
-from foldlog.eventstore.log.finding import query_all
+from foldlog.eventstore.inside import Record, WriteTransaction, query_all
 from foldlog.eventstore.log.importing import staged_keys
 from tests.at_once import at_once
 from tests.golden.rows import rows
@@ -387,18 +386,7 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path, lost, count
             say(store, "fork", "behind what is lost")
 
 
-@pytest.mark.parametrize(
-    "url, problem",
-    [
-        ("sqlite:///:memory:", "for a store in memory, which ends with the process, use 'memory:'"),
-        ("sqlite:///x.db?mode=ro&mode=rw", "sets mode twice; leave one of the two out"),
-        ("postgresql://h/d?schema=a&schema=b", "sets schema twice; leave one of the two out"),
-        *(
-            (f"sqlite:///x.db?durability={other}", "it can be full, relaxed")
-            for other in ("Full", "relax", "")
-        ),
-    ],
-)
+@pytest.mark.parametrize("url, problem", rows("refusals.json", "URLs of stores"))
 def test_a_url_with_two_meanings_or_an_unknown_durability_is_refused(
     tmp_path, monkeypatch, url, problem
 ):
