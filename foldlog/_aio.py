@@ -54,12 +54,12 @@ model, and a connection while it reads.
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""The maximum number of events of an append that may share a commit. The encoding of these events
+"""An append that may share a commit has at most this number of events. The encoding of these events
 delays all appends of the commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""The arguments of an append that may share a commit. An append with another argument has a commit
-of its own.
+"""An append with an argument besides ``expected_version`` and ``idempotency_key`` has a commit of
+its own.
 """
 _faces_lock = Lock()
 
@@ -79,7 +79,7 @@ class _Opening:
         return self._histories
 
     async def __aexit__(self, *error: object) -> None:
-        assert self._histories is not None  # it was entered
+        assert self._histories is not None  # the block was entered
         await self._histories.close()
 
     async def _open(self) -> AsyncHistories:
@@ -89,7 +89,7 @@ class _Opening:
         except BaseException as error:
             outcome = getattr(error, "outcome", None)
             if outcome is not None and outcome.value is not None:
-                outcome.value.close()  # cancelled after it was opened: no other code would close it
+                outcome.value.close()  # no other code closes a store that was opened and cancelled
             pool.close()
             raise
 
@@ -149,7 +149,7 @@ def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
     given = signature(opened)
 
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
-        given.bind(*args, **kwargs)  # a wrong name is refused here, before it is awaited
+        given.bind(*args, **kwargs)  # refuse a wrong name here, before the await
         return _Opening(partial(opened, *args, **kwargs))
 
     return _described(call, opened)
@@ -182,7 +182,7 @@ class PendingAppend:
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         # A chat message may need the View.
         few = few and not any(isinstance(each, Mapping) for each in events)
-        if _telemetry.telemetry is not None:  # it has its own span
+        if _telemetry.telemetry is not None:  # the append has a span of its own
             return False
         may_reply = (
             self.history._asked_at is not None
@@ -392,8 +392,8 @@ class AsyncHistories:
         positions.
 
         With ``forever``, the iteration waits for more events. Without ``forever``, the iteration
-        ends like ``Store.follow``. To resume without a missed or repeated event, store the last
-        position and begin after it. Raises the errors of ``Store.follow``.
+        ends where ``Store.follow`` ends. To resume without a missed or repeated event, store the
+        last position and begin after it. Raises the errors of ``Store.follow``.
 
         Cost: the iteration reads the events. While the iteration waits, it makes a query of some
         microseconds every 5 to 100 ms.

@@ -1,6 +1,6 @@
 """The store of one ``History``. The id of the history always means the same conversation, also
 after this conversation is erased and a new conversation gets the id.
-``docs/internals/decisions/0036-generations.md`` has the reasons.
+``docs/internals/decisions/0036-generations.md`` explains this rule.
 """
 
 from __future__ import annotations

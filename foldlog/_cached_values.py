@@ -43,8 +43,8 @@ class KeptBeside:
     """The cached values of a report. A value belongs to the present version of its conversation."""
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
-        """Values with another ``code`` are made again, so change ``code`` with the code that makes
-        the values.
+        """Open the cached values of a report. A stored value with another ``code`` is made again.
+        Change ``code`` whenever the function that makes the values changes.
 
         With ``at_once=False``, ``flush`` waits for other writers. Use ``at_once=False`` for values
         that cannot be made again.
@@ -148,7 +148,7 @@ class KeptBeside:
                     if conversation is None:
                         continue
                     if conversation.sealed_key is None and database.settings.keys is not None:
-                        continue  # it is still to be encrypted: the value stays in memory
+                        continue  # the conversation is still to be encrypted
                     decided.add(name)
                     row, value = new[name]
                     present = (

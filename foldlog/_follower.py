@@ -27,7 +27,7 @@ from foldlog.eventstore.integrations.eventsourcing import (
 )
 
 _LAG_MAX_S = 60.0
-"""The age in seconds from which on an event that was not followed causes a log message."""
+"""If an event was not followed for this number of seconds, a message is logged."""
 _MESSAGE_EVERY_S = 60.0
 """The shortest time in seconds between two messages about late events."""
 
@@ -78,7 +78,7 @@ class Follower(Generic[D]):
 
     def __init__(self, store: Store, derived: D) -> None:
         class OfStore(ConversationBatches):
-            name = Conversations.name  # otherwise the library uses the name of the class
+            name = Conversations.name  # by default, the library uses the name of the class
 
             def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
                 return Factory(env, store.database)

@@ -29,7 +29,7 @@ all messages.
 """
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
-"""The wider kind of a label, for labels that have a wider kind."""
+"""Maps a label to its wider kind, if the label has a wider kind."""
 
 _STORED = {
     "document_changes": "documents",

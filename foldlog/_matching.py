@@ -88,16 +88,16 @@ def events_with(
     *,
     redacted: bool = False,
 ) -> list[Event]:
-    """Return the events from ``start`` on that contain a match. Without ``holds``, return all
-    events except system prompts and documents.
+    """Return the events that contain a match, from the event ``start`` on. Without ``holds``,
+    return all events except system prompts and documents.
 
     The match may be in the event itself, in its document, or in its source record. Only the first
     event of a source record is returned for the record. With ``before``, return only events that
     were recorded before this time. With ``redacted``, redacted events are returned too, and records
     are not searched. Raises ``CorruptEvent`` for a block of records that cannot be unpacked.
 
-    Cost: the events are read, and their records are unpacked. No events are made of an import that
-    is younger than ``before``.
+    Cost: the events are read, and their records are unpacked. If an import is younger than
+    ``before``, no events are made of its records.
     """
     row = store.conversation(conversation, pending=True)
     if before is not None and row.pending and row.version == 0 and row.created_at >= before:

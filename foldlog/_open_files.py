@@ -2,8 +2,8 @@
 
 If a process closes any descriptor of a file, it loses all its locks on that file. Without the
 locks, another process would remove the log while this process still writes to it. So a database
-that this process has open is read with SQLite's descriptor. For example, an imported folder may
-contain the store itself.
+that this process has open is read with SQLite's descriptor. For example, the store itself may be a
+file in an imported folder.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def open_database(path: Path | str, besides: int = -1) -> int | None:
     descriptor is needed because opening and closing an open database would release SQLite's locks.
     """
     for descriptor in descriptors_of(path):
-        with suppress(OSError):  # it is open for writing only, or closed since
+        with suppress(OSError):  # the descriptor is only for writing, or was closed since
             if descriptor == besides:
                 begin = b""
             else:

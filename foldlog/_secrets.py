@@ -76,7 +76,7 @@ def kinds_in(text: str) -> tuple[str, ...]:
         for start in range(0, len(line), _LINE_MAX):
             part = line[
                 start : start + _LINE_MAX + 1_000
-            ]  # a secret may be split between two parts
+            ]  # two parts overlap, because a secret may cross their border
             if not may_hold_secrets(part.lower().encode("utf-8", "replace")):
                 continue
             found |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
@@ -96,7 +96,7 @@ def is_secret(record: bytes) -> bool:
 def secrets_in(
     store: Store, conversation: str, unread: list[str]
 ) -> Iterator[tuple[Event, tuple[str, ...]]]:
-    """Yield the events of a conversation that contain secrets, in order, with the kinds of the
+    """For a conversation, yield the events that contain secrets, in order, with the kinds of their
     secrets.
 
     A problem of an unreadable event is added to ``unread``. Cost: the stored bytes of the

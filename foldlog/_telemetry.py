@@ -126,7 +126,7 @@ class Telemetry(Protocol):
         """
 
     def store(self, *given: Any, **named: Any) -> Any:
-        """Return a ``Store`` whose appends are observed. The arguments are the arguments of
+        """Return a ``Store`` whose appends are observed. The method has the arguments of the class
         ``Store``.
         """
 

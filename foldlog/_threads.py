@@ -91,8 +91,8 @@ class ThreadPool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        """Begin without threads and calls. A forked child process calls ``_begin`` too, because it
-        has no threads of its parent.
+        """Start with an empty pool: no threads and no calls. A forked child process calls
+        ``_begin`` too, because it has no threads of its parent.
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -229,7 +229,7 @@ def _after_turns(turns: int, post: _Post, work: Callable[[], object]) -> None:
 
 
 def _post(post: _Post, work: Callable[[], object]) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and no task of it waits any more
+    with suppress(RuntimeError):  # the loop has ended, so no task of the loop waits any more
         post(work)
 
 

@@ -21,9 +21,11 @@ annotation's data.
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys of texts beside the usage that are not content: the model, and the id of the reply."""
+"""The keys of two texts beside the usage: the model, and the id of the reply. Neither text is
+content.
+"""
 USAGE_NAMES: Final = ("condenser", "failure")
-"""The keys of texts that are not content if they are a single word."""
+"""If a text under one of these keys is a single word, the text is not content."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
@@ -62,7 +64,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""The endings of the keys of objects that have a part of the counts."""
+"""If the key of an object has one of these endings, the object has a part of the counts."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]

@@ -42,8 +42,8 @@ def noted(
     """Note a file that the block writes from a conversation or the whole store.
 
     The file is noted before it is written, so a crash leaves no unknown file. A read-only store
-    cannot note the file. The file that the new file replaces is forgotten. Earlier files of the
-    same kind that no longer exist are forgotten too.
+    cannot note the file. The file that the new file replaces is forgotten. If earlier files of the
+    same kind no longer exist, they are forgotten too.
     """
     position = store.database.last_position
     of_conversations = ""
@@ -90,7 +90,7 @@ def _will_be_a_file(path: str) -> bool:
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
     """Note the imported files of conversations, before the conversations are erased. After the
-    erasure, only these notes name the files. Return the new names.
+    erasure, only the notes name the imported files. Return the new names.
     """
     of_conversations = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]
@@ -105,7 +105,7 @@ def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str
 
 
 def erased_sources(store: Store) -> dict[str, list[str]]:
-    """Return the existing files that ``note_sources`` noted, by their conversations."""
+    """Map conversations to the existing files that ``note_sources`` noted for them."""
     paths: dict[str, list[str]] = {}
     for name in read_models(store):
         matched = _FILE.fullmatch(name)

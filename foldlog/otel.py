@@ -127,7 +127,7 @@ class _Telemetry:
             reasons = set(str(values.get("reason")).split(", "))
         else:
             reasons = set()
-        # A condenser of the user's own brings its own model.
+        # A condenser of a user may have reasons of its own.
         reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"
         told = {
             "foldlog.outcome": outcome,
@@ -158,7 +158,7 @@ class _Telemetry:
         ) as span:
             try:
                 yield more
-            except BaseException as error:  # its message may quote an event
+            except BaseException as error:  # the message of the error may quote an event
                 kind_of_error = str(getattr(error, "failure", type(error).__qualname__))
                 span.set_attribute("error.type", kind_of_error)
                 span.set_status(trace.StatusCode.ERROR)

@@ -57,7 +57,7 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""Functions by type. A function makes a value of its type from a text that the user typed."""
+"""Maps a type to the function that makes a value of the type from a typed text."""
 
 
 class _ReaderLeft(Exception):
@@ -94,7 +94,7 @@ class _ValuesAsGiven:
 
 def _as_given(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
-        parameter.get_runtime_param = _ValuesAsGiven  # typer before 0.27 does not call it
+        parameter.get_runtime_param = _ValuesAsGiven  # typer before 0.27 does not call this
     return parameters
 
 
@@ -143,9 +143,10 @@ def _tell_version(asked: bool) -> None:
 def build(only: str | None = None) -> typer.Typer:
     """Return the application with all its commands.
 
-    With ``only``, the application has only this command, or no command if ``only`` is empty. If no
-    command has the name ``only``, all commands have a name and a help but no parameters. Names and
-    helps are enough for a list of commands, and no module of a command is imported.
+    With ``only``, the application has only the command ``only``, or no command if ``only`` is
+    empty. If no command has the name ``only``, all commands have a name and a help but no
+    parameters. Names and helps are enough for a list of commands, and no module of a command is
+    imported.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None

@@ -53,7 +53,7 @@ LABEL_COLUMNS = max(map(len, STYLES)) + 1
 
 
 def event_id_in(text: str) -> int | None:
-    """Return the event id that a text such as ``17`` or ``S260`` means. Return None for any other
+    """Return the id of the event for a text such as ``17`` or ``S260``. Return None for any other
     text.
     """
     found = _ID.fullmatch(text)

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""The maximum number of events in all conversations of a list that is long by default."""
+"""A list is long by default up to this number of events in all its conversations together."""
 _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""The fields of an overview that a short list does not have."""
+"""A short list does not have these fields of an overview."""
 
 
 class Filters(NamedTuple):
@@ -174,7 +174,7 @@ def _with_attributes(
 
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
-    """Yield the conversations that the filters of a line choose. The line has no words to search in
+    """Yield the conversations that match the filters of a line. The line has no words to search in
     texts.
     """
     from foldlog._web.notes import noted
@@ -207,8 +207,8 @@ def _active_since(
 def _matching(
     store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations whose id, title or format contains a text in lower case. The page of
-    conversations searches in the same three fields.
+    """Yield the conversations whose id, title or format contains ``text``. ``text`` is in lower
+    case. The page of conversations searches in the same three fields.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview

@@ -22,11 +22,13 @@ _POLL_S = 0.2
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
 """The kinds that ``foldlog log`` shows by default.
 
-If a selection has this very object, the command also reports the number of left out changes of
-documents.
+If a selection has exactly this set, the command also reports how many changes of documents it left
+out.
 """
 _SPAN = 500
-"""The number of events that a search for the last selected events reads at a time, from the end."""
+"""The number of events in a read. A search for the last selected events reads the log from
+its end.
+"""
 
 
 class LogReading:
@@ -45,7 +47,7 @@ class LogReading:
         self.version = store.version(conversation)
         self.findings: list[str] = []
         self.documents = 0
-        """The number of changes of documents that are left out."""
+        """The number of changes of documents that were left out of the log."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
         """The newest version, and a function that returns whether figures count an event at this
         version.
@@ -56,7 +58,7 @@ class LogReading:
         which events figures count. Return False if a damaged event makes the answer unknown.
         """
         if self._counted is None or self._counted[0] != self.version:
-            with suppress(CorruptEvent):  # reading the events reports it as a finding
+            with suppress(CorruptEvent):  # reading the events reports the damage
                 structural = self._store.query(
                     self._conversation, lambda read: [*read.structural_events()]
                 )

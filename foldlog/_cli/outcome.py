@@ -23,8 +23,8 @@ class Refused(Exception):
 
 
 def is_of_damage(error: Exception) -> bool:
-    """Return whether an error means that stored bytes cannot be read. Other work can continue after
-    such an error.
+    """Return whether an error means that stored bytes cannot be read. After damage at one place,
+    the work at other places can continue.
     """
     from foldlog.eventstore import CorruptEvent, StoreDamaged
 

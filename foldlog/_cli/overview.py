@@ -81,7 +81,9 @@ def _overview(db: str, store: Store) -> HomeDocument:
 def _store_problems(
     store: Store, states: Mapping[str, int], locked: int
 ) -> Iterator[AttentionDocument]:
-    """Yield the problems of conversations and of their store, with the commands that solve them."""
+    """Yield the problems of a store and of its conversations. A problem names the command that
+    solves it.
+    """
     if number := states.get("error", 0):
         problem = f"{count(number, 'conversation')} ended with an error"
         yield AttentionDocument(

@@ -20,12 +20,11 @@ from foldlog.formats import UnknownFormat
 
 
 class Export(NamedTuple):
-    """What an export writes for a conversation.
+    """The content of an export of a conversation.
 
-    format   the format of the source or of the records
-    records  the records; empty if the bytes of the source are written
-    write    writes everything to a file, and returns the number of records
-    notes    what is left out; the list is complete after ``write``
+    format the format of the source or of the records records the records; empty if the bytes of the
+    source are written write writes everything to a file, and returns the number of records notes
+    what is left out; the list is complete after ``write``
     """
 
     format: str
@@ -37,8 +36,8 @@ class Export(NamedTuple):
 def choose_export(
     store: Store, conversation: str, format: str | None, *, view: bool, as_records: bool
 ) -> Export:
-    """Return what an export in a format writes, by default in the format of the source. Raises
-    ``Refused`` for an unknown format.
+    """Return the content of an export in a format. The default format is the format of the source.
+    Raises ``Refused`` for an unknown format.
 
     With ``view``, the export writes the messages that a model would be sent now. With
     ``as_records``, the export never writes the bytes of the source.

@@ -78,7 +78,7 @@ def check_asked(
 
 
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
-    """Return the ``Redacting`` for a conversation, or for the conversations that a search
+    """Return a ``Redacting`` of the named conversation, or of the conversations that a search
     covers.
     """
     rows = []
@@ -177,7 +177,7 @@ def what_words(events: int, sources: int) -> str:
 def _taken_by(
     receipts: Sequence[RedactionReceipt], *, with_summaries: bool
 ) -> dict[tuple[str, int], RedactionReceipt]:
-    """Return the redacted events with their first receipts, also summaries of forks."""
+    """Map redacted events, and redacted summaries of forks, to their first receipts."""
     taken: dict[tuple[str, int], RedactionReceipt] = {}
     for receipt in receipts:
         events = [(receipt.conversation, event_id) for event_id in receipt.event_ids]

@@ -41,8 +41,8 @@ _FEW = 5
 
 
 def path_of(db: str) -> str | None:
-    """Return the path of the SQLite file that ``db`` names. Return None for another kind of store.
-    Raises ``Refused`` for a folder.
+    """If ``db`` names a SQLite file, return the path of the file. Return None for another kind of
+    store. Raises ``Refused`` for a folder.
     """
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
     path = location.path if location.scheme == "sqlite" else None
@@ -61,8 +61,8 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. Commands that add conversations use this
     function, and hints name the opened store.
 
-    At the end, a new file without a conversation is removed. If ``may_be_empty``, such a file is
-    removed only after an error.
+    At the end, a new file without a conversation is removed. If ``may_be_empty``, a new file
+    without a conversation is removed only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -151,8 +151,7 @@ def resolved(store: Store, given: str) -> str:
 
 
 class ShortIds:
-    """Shortens ids that a program made for a terminal, such as
-    ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``.
+    """Shortens long ids for a terminal, such as ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``.
 
     A shortened id has the first 8 characters of the id. If another id begins with these 8
     characters, the shortened id has more characters.
@@ -182,7 +181,7 @@ def _noted(store: Store, conversation: str) -> str:
     """Return the id ``conversation``. If the conversation lacks records of its source, print a
     note.
     """
-    with suppress(EventStoreError):  # the command itself says why it cannot be read
+    with suppress(EventStoreError):  # the command itself reports the error
         if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
     return conversation
@@ -265,12 +264,12 @@ def listed(store: Store) -> Iterator[ConversationRow]:
     command.
     """
     after = None
-    with suppress(StoreUnusable):  # they are read one by one below
+    with suppress(StoreUnusable):  # conversations are read one by one below
         for row in store.iter_conversations():
             yield row
             after = row.id
         return
-    # Only a damaged store comes here.
+    # In a damaged store, conversations are read one by one.
     from foldlog.eventstore.maintenance.verify import readable_conversations
 
     for found in readable_conversations(store.database.recorder, start_after(after)):

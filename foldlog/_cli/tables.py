@@ -57,7 +57,7 @@ def print_rows(
     places: list[int] = []
     widths = [0] * len(columns)
     is_first = True
-    notes: dict[str, None] = {}  # the lines below the table, each once, in order
+    notes: dict[str, None] = {}  # the lines below the table, in order and without repetitions
     while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
         if is_first:
             headings = [[printable(column.heading, one_line=True) for column in columns]]
@@ -127,6 +127,6 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
 
 
 def _padded(text: str, size: int, width: int, justify: str) -> str:
-    text = text if size <= width else cut(text, width)  # to all of the width
+    text = text if size <= width else cut(text, width)  # fill the whole width
     spaces = " " * (width - size)
     return spaces + text if justify == "right" else text + spaces

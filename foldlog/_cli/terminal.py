@@ -44,8 +44,8 @@ Span = str | tuple[str, str]
 cannot control a terminal or begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
-"""A valid value of ``COLUMNS``. Another value, such as 0, is ignored, because rich would print
-nothing.
+"""A valid value of ``COLUMNS``. An invalid value, such as 0, is ignored, because rich would print
+nothing with it.
 """
 
 _as_json = False
@@ -65,7 +65,7 @@ class _Stdout(io.FileIO):
     def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:  # its reader has left
+        except BrokenPipeError:  # the reader of stdout has left
             raise
         except OSError as error:
             raise StdoutFailed(error.errno, error.strerror, "stdout") from error
@@ -149,7 +149,7 @@ def say(*spans: Span, wraps: bool = False) -> None:
     wraps = wraps and has_edge()
     if wraps or not all(isinstance(span, str) for span in spans):
         _console().print(_text(spans), soft_wrap=not wraps)
-    else:  # without rich, which takes as long to import as a short command
+    else:  # the import of rich takes as long as a short command
         sys.stdout.write("".join([*(printable(str(span), one_line=True) for span in spans), "\n"]))
 
 
@@ -315,7 +315,7 @@ def working(what: str, unit: str = "", total: float | None = None) -> Iterator[C
     ``unit`` or ``description``. Lines that are written to stdout while the bar is shown appear
     above the bar.
     """
-    if not sys.stderr.isatty():  # without rich, which takes as long to import as a short command
+    if not sys.stderr.isatty():  # the import of rich takes as long as a short command
         yield _show_nothing
         return
     with _progress() as bars:
@@ -375,7 +375,9 @@ def note(message: str) -> None:
 
 
 class _Notes(logging.Handler):
-    """Prints the log messages of foldlog's packages, for example that a server does not answer."""
+    """Prints the log messages of foldlog's packages, for example the message that a server does not
+    answer.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())

@@ -76,7 +76,7 @@ class PageFold:
         self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
         self.problems: dict[int, str] = {}
-        """The reasons why events cannot be read, by the id of the event."""
+        """Maps the id of an unreadable event to the reason why it cannot be read."""
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
         self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
@@ -246,8 +246,8 @@ _KINDS = (*KINDS, DAMAGED)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
-    """Return the versions to which retractions return. Cost: the structural events are read, or all
-    events if a structural event is damaged.
+    """Return the versions whose Views retractions restore. Cost: the structural events are read, or
+    all events if a structural event is damaged.
     """
     try:
         events = store.query(conversation, lambda read: list(read.structural_events()))

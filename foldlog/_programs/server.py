@@ -83,7 +83,7 @@ class _WellFormed(io.RawIOBase):
         if not self._rest:
             self._rest = self._lines.readline()
             if _SURROGATE in self._rest.lower():
-                with suppress(ValueError):  # the server answers it as it is
+                with suppress(ValueError):  # the server answers the unchanged line
                     told = json.dumps(json.loads(self._rest), ensure_ascii=False)
                     self._rest = f"{told}\n".encode("utf-8", "replace")
         size = min(len(buffer), len(self._rest))

@@ -137,7 +137,7 @@ class Access:
         assert self._token is not None
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         tokens = [bearer if scheme.lower() == "bearer" else None]
-        if request.scope["path"] != _MCP:  # whose clients are programs
+        if request.scope["path"] != _MCP:  # the clients of this path are programs
             tokens += [request.query_params.get("token"), request.cookies.get(self._cookie)]
         given = [token.encode() for token in tokens if token is not None]
         return any(compare_digest(token, self._token.encode()) for token in given)

@@ -309,7 +309,7 @@ def _whole_id(store: Store, given: str) -> str:
     """
     try:
         found = list(islice(ids_meant(store, given), 2))
-    except EventStoreError:  # the documents of the page say why
+    except EventStoreError:  # the documents of the page report the error
         return given
     return found[0] if len(found) == 1 else given
 
@@ -393,12 +393,12 @@ def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response
 
 
 def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
-    """Send server-sent events: for an id all new versions of the conversation, and without an id
-    all changes of the store.
+    """Send server-sent events. With an id, send every new version of the conversation. Without an
+    id, send every change of the store.
     """
     given = request.query_params.get("id")
     if given is not None:
-        store.query(given, _present)  # raises an error at once if it does not exist or was erased
+        store.query(given, _present)  # an unknown id raises an error at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
 

@@ -58,8 +58,8 @@ class ServedConversations:
         conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The words of the last search, the state of the store at that time, and the conversations
-        with these words.
+        """The words of the last search, the state of the store during the search, and the
+        conversations that were found.
         """
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
         """The state of the store at the last read of notes, and the conversations with a note."""

@@ -62,7 +62,7 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     saved = Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
-        # A condenser of the user's own may write any reason.
+        # A condenser of a user may write any reason.
         told = reason.reason if parts <= set(WORDS.values()) else "other"
         made[told] += reason.condensations
         saved[told] += reason.tokens_saved or 0

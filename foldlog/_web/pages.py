@@ -56,7 +56,7 @@ D = TypeVar("D", bound=Document)
 
 
 class Pages:
-    """The page folds of the conversations that were requested last. Thread-safe."""
+    """Keeps the page folds of the conversations that were requested last. Thread-safe."""
 
     def __init__(
         self,

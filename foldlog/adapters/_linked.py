@@ -88,7 +88,7 @@ class LinkedEntries:
                 raise KeyError(wanted)
             for entry in self._back_from(found):
                 if entry.entry_id != wanted:
-                    break  # an entry was taken back, so the wanted one is elsewhere
+                    break  # an entry was retracted, so the wanted entry is elsewhere
                 yield entry
                 wanted = entry.parent_id
                 count = count + 1

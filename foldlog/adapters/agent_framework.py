@@ -67,7 +67,7 @@ _RUN = "foldlog.run"
 copy of the session's state.
 """
 _RECORD = "message"
-"""The key in a condensation's metadata for the SDK's message with the summary."""
+"""In a condensation's metadata, the key for the SDK's message with the summary."""
 _USAGE = {
     "input_tokens": "input_token_count",
     "cached_tokens": "cache_read_input_token_count",
@@ -128,7 +128,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Return the messages of a session that a model is shown, the oldest message first. A
+        """For a session, return the messages that a model is shown, the oldest message first. A
         message of the user with the summary replaces condensed messages.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required

@@ -115,7 +115,7 @@ class FoldlogSessionStore(OpenHistories):
             entries = list(_entries_of_transcript(path, findings))
             stored = _entries(self.histories.sync[self.conversation(key)]) or []
             new = entries[len(stored) :]
-            # the SDK mirrored this session, and a mirror leaves out lines without a uuid
+            # The SDK mirrored this session, and a mirror leaves out lines without a uuid.
             if entries[: len(stored)] != stored:
                 known = {_uuid(entry) for entry in stored} | {None}
                 new = [entry for entry in entries if _uuid(entry) not in known]
@@ -131,7 +131,7 @@ class FoldlogSessionStore(OpenHistories):
         session has no entries.
         """
         conversation = self.conversation(key)
-        # Claude Code itself closes open calls as interrupted
+        # Claude Code itself closes open calls as interrupted.
         note_left_behind(self.histories.sync, conversation)
         return _entries(self.histories.sync[conversation])
 

@@ -233,7 +233,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             return event
         session.last_update_time = event.timestamp
         appended = await super().append_event(session, event)
-        # the next step calls a model
+        # The next step calls a model.
         if self._condense and (event.author == "user" or event.get_function_responses()):
             prepared = await self._make_compaction(names)
             if isinstance(prepared, EventActions):
@@ -470,8 +470,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     ) -> None:
         """Append records and documents to a session at a version, in one transaction.
 
-        The transaction also writes ``shared``: the changes of states of the session's app and user,
-        by conversation. Raises ``VersionConflict`` and ``ConversationErased``.
+        The transaction also writes ``shared``: the changes of the app's and the user's states,
+        grouped by conversation. Raises ``VersionConflict`` and ``ConversationErased``.
         """
         store = history._store
         together = list[Appending]()
@@ -498,8 +498,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _split_by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Split a state into the session's values and the changes of shared states, by
-        conversation. Temporary values are left out.
+        """Split a state into the session's values and the changes of shared states. The changes are
+        grouped by conversation. Temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -573,7 +573,7 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
     """Return an event as a model is sent it. ``_make_compaction`` returns ``changed``. Events with
-    a call in ``waiting`` stay whole, because the SDK still reads such events.
+    a call in ``waiting`` stay whole, because the SDK still reads events with waiting calls.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

@@ -92,8 +92,8 @@ class _Listed(NamedTuple):
 class _Walked(NamedTuple):
     """The past of a checkpoint, for channels that are stored as differences.
 
-    ``seeds`` has, by channel, the last checkpoint with the whole value. ``written`` has, by
-    channel, the later writes with their tasks. A redaction of the past changes ``mark``.
+    ``seeds`` maps a channel to the last checkpoint with the channel's whole value. ``written`` maps
+    a channel to its later writes with their tasks. A redaction of the past changes ``mark``.
     """
 
     id: str
@@ -238,7 +238,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Return the list of messages for a checkpoint that has only the writes to its channel."""
+        """Return the list of messages for a checkpoint, if the checkpoint has only the writes to
+        its channel.
+        """
         kept = self._values
         notes = (
             self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()

@@ -47,7 +47,7 @@ class _Shown(NamedTuple):
 
 
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Stores the messages of chats, by a key of LlamaIndex.
+    """Stores the messages of chats under LlamaIndex's keys.
 
         histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
                     ``async with`` close a store that was opened by its URL
@@ -83,7 +83,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages of a key that a model is shown, the oldest message first. A message
+        """For a key, return the messages that a model is shown, the oldest message first. A message
         of the user with the summary replaces condensed messages. Only the returned messages are
         read.
         """
@@ -104,9 +104,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace the messages of a key, in one transaction.
 
-        Old messages stay if ``messages`` begins with them. An old message that does not stay is
-        retracted if it is at the end of the View. Elsewhere in the View, it is forgotten. New
-        messages are appended.
+        Old messages at the beginning stay if ``messages`` begins with the same messages. An old
+        message that does not stay is retracted if it is at the end of the View. Elsewhere in the
+        View, it is forgotten. New messages are appended.
         """
         records = list(map(_record, messages))
 

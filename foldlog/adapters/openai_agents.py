@@ -155,7 +155,7 @@ class FoldlogSession(OpenHistories):
             events = await self.history.pop(1, "the runtime took the newest item back")
         except ConversationErased:
             if await self.get_items(1):
-                raise  # another session with this id began, and this object has not read its items
+                raise  # this object has not read the items of the new session with this id
             return None
         popped = [
             item for _, items in shown_records(events, _FORMAT, self.history.sync) for item in items
@@ -172,8 +172,8 @@ class FoldlogSession(OpenHistories):
             self.history = self.histories[self.history.id]
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return a copy of an agent for runs with this session. Tools of the copy that
-        ``foldlog.effect`` marks run at most once for each call.
+        """Return a copy of an agent for runs with this session. If ``foldlog.effect`` marks a tool,
+        the copy runs the tool at most once for each call.
         """
         tools = [
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
@@ -289,7 +289,7 @@ class FoldlogSession(OpenHistories):
         def append_to_run(history: History) -> None:
             known = history._asked_at
             recorded = append(history)
-            # a model is shown only the events of its own run
+            # A model is shown only the events of its own run.
             if known is not None and recorded:
                 if recorded[0].id == known:
                     history._asked_at = recorded[-1].id + 1

@@ -328,8 +328,8 @@ class FoldlogCondenser(CondenserBase):
     ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``.
     Without ``config``, the condenser is foldlog's default condenser, and it needs no model. The SDK
     stores ``config`` in ``base_state.json``. So ``config`` must not contain keys. A model's key
-    comes from the environment. The prompt also stays below the limit of the agent's model, by an
-    estimate of tokens.
+    comes from the environment. An estimate of tokens also keeps the prompt below the limit of the
+    agent's model.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)

@@ -81,9 +81,7 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
-"""The number of records in memory. With these records, most saves need not read the stored
-record.
-"""
+"""The number of records that stay in memory, so that most saves need not read the stored record."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -112,8 +110,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
-        """By conversation: its history, the stored form of the record that this object wrote last,
-        and the version after that record.
+        """Maps a conversation to its history, the stored form of the record that this object wrote
+        last, and the version after the record.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -140,7 +138,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         found: list[ConversationRecord] = []
         for row in recent(self.histories.sync, attributes) if limit else ():
             if len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
-                break  # no conversation was saved after it was last active
+                break  # a conversation is never saved after its last activity
             record = self._record_in(self._stored_value_of(row.id))
             if record is not None and (scope is None or record.scope == scope):
                 found.append(record)
@@ -428,7 +426,7 @@ def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
         for part in (message, *message.parts):
             time = getattr(part, "timestamp", None)
             if isinstance(time, datetime) and time.utcoffset() == _NO_OFFSET:
-                # the SDK's own times have this time zone too
+                # The SDK's own times have this time zone too.
                 part.timestamp = time.replace(tzinfo=UTC)
     return messages
 
@@ -538,7 +536,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
                 saved = self._saved.messages
                 now = [*self._now.messages]
                 if len(saved) < len(now) and all(map(operator.is_, saved, now)):
-                    # no later run calls these tools
+                    # No later run calls these tools.
                     if now[-1].state == "incomplete" and now[-1].tool_calls:
                         now[-1] = replace(now[-1], state="interrupted")
                     await self._save(self._now, now)
@@ -612,7 +610,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None
     ) -> None:
         if self._saved is None:
-            assert ctx.conversation_id is not None  # every run has one
+            assert ctx.conversation_id is not None  # every run has an id
             self._saved = await self._continued_conversation(ctx.conversation_id)
         saved = self._saved
         self._now = ctx

@@ -65,9 +65,9 @@ _REPLACED = "the runtime replaced the message"
 class _Held:
     """The facts about an agent's conversation that this process remembers.
 
-    ``version`` is the version at which the agent was begun or read. ``messages`` are the messages
-    that the SDK still has, by the id of a message's first event. A mark on a message pins it.
-    ``state`` is the agent's state at the version ``state_at``.
+    ``version`` is the version at which the agent was begun or read. ``messages`` maps the id of a
+    first event to its message, for the messages that the SDK still has. A mark on a message pins
+    it. ``state`` is the agent's state at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -143,7 +143,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             raise SessionException(f"Session {session_id} does not exist")
         own = self.conversation(session_id)
         rows = below(self._sync, f"{companion_of(own)}/")
-        for is_own in (False, True):  # the conversation that marks the session goes last
+        for is_own in (False, True):  # the conversation that marks the session is erased last
             erase_all(
                 self._sync,
                 [row for row in rows if (row.id == own) is is_own],
@@ -435,8 +435,8 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
     """Return the condensation that replaces ``events`` by a text in the View.
 
-    Return no event if the View shows none of ``events``. Return no event for an empty text either,
-    such as the text of a tool's result: a result stays with its call.
+    Return no event if the View shows none of ``events``. Return no event for an empty text. A
+    tool's result has an empty text, because a result stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

@@ -75,8 +75,8 @@ def run(
 
     The replay leaves out the recorded condensations, except in the column "as recorded". A
     condenser that uses a model calls the model. No history is changed. The cost includes all
-    prompts to the agent's model and to the condenser's model. Repeated tokens are the tokens at the
-    beginning of a prompt that the previous prompt begins with too. A repeated token costs what the
+    prompts to the agent's model and to the condenser's model. If a prompt begins like the previous
+    prompt, the tokens of this beginning are repeated tokens. A repeated token costs what the
     provider charges for a cached token. --agent-model names the model whose price is used, from
     --prices or litellm's table. By default a new token costs ten times as much as a repeated token.
 

@@ -1,5 +1,5 @@
-"""``foldlog doctor``: report the transcripts of coding agents that are stored, and the transcripts
-that will be lost.
+"""``foldlog doctor``: report which transcripts of coding agents are stored, and which transcripts
+will be lost.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _NAMED = 5
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Show the transcripts of coding agents that are not in the store. Also show which transcripts
-    an agent will delete and when, and whether the agent's hooks fire.
+    """Show which transcripts of coding agents are not in the store. Also show which transcripts an
+    agent will delete and when, and whether the agent's hooks fire.
 
     Exit status 1 if a transcript is not in the store.
 

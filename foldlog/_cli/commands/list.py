@@ -109,7 +109,7 @@ def run(
     format and title. For an import that was not used yet, the list shows the number of records, and
     the size of the next prompt is unknown.
 
-    Times are in UTC, or without a zone. The columns sent+sum. and ≈ tokens count the events and
+    Times are in UTC, or have no zone. The columns sent+sum. and ≈ tokens count the events and
     summaries that the model would be sent now. Errors are results that a source marks as errors.
     The tokens and the cost are the sums that model calls reported. Without a reported cost, the
     cost of a call is the price of its tokens. A fork's figures count only its own events. A

@@ -13,7 +13,7 @@ from foldlog._words.gist import count
 def run(
     conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False
 ) -> None:
-    """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or
+    """Find events with keys and tokens of known shapes, such as keys of AWS and tokens of GitHub or
     Slack. The command prints the ids of the events and the kinds of secrets, never their values.
 
     'foldlog store redact --secrets' redacts events with secrets. 'foldlog import --redact-secrets'

@@ -48,12 +48,12 @@ def run(
     """Count events by kind and by tool, errors, tokens and cost by model and by day, and
     condensations by strategy.
 
-    For one conversation, draw the size of its View. Days are in UTC, or without a zone. A total is
-    the sum of the known figures. Beside a total is the number of conversations that do not have the
-    figure. A reply that is stored twice with the same ids counts once. A fork's figures count only
-    the fork's own events. For an import that was not used yet, records are counted as events. The
-    savings of its condensations are not known. If a model call reported no cost, foldlog shows the
-    price of its tokens, marked with ≈.
+    For one conversation, draw the size of its View. Days are in UTC, or have no time zone. A total
+    is the sum of the known figures. Beside a total is the number of conversations that do not have
+    the figure. A reply that is stored twice with the same ids counts once. A fork's figures count
+    only the fork's own events. For an import that was not used yet, records are counted as events.
+    The savings of its condensations are not known. If a model call reported no cost, foldlog shows
+    the price of its tokens, marked with ≈.
 
     Example: foldlog stats --by model --since 7d
     """
@@ -71,9 +71,7 @@ def run(
         )
         try:
             stats = collect(names)
-        except (
-            StoreUnusable
-        ):  # a conversation that cannot be read is reported, and the others are counted
+        except StoreUnusable:  # report the conversation, and count the other conversations
             stats = collect(list(chosen(store, None)))
     if by is not None:
         grouped = _grouped(stats, by, first_day)
@@ -102,7 +100,7 @@ def _first_day(since: str | None, by: By | None) -> str:
 
 
 def _grouped(stats: Stats, by: By, first_day: str) -> GroupedDocument:
-    """Return calls by day or model, or by tool."""
+    """Group the calls by day, by model or by tool."""
     return GroupedDocument(
         by=str(by),
         conversations=stats.conversations,

@@ -60,9 +60,10 @@ def run(
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces it.
 
-    For words, the command shows whether the agent still knows them. The command shows the event or
-    summary with these words that the model is sent, or the condensation that forgot the words. S260
-    is the summary of condensation 260. In JSON, the id of this summary is -262: minus (2 + 260).
+    For words, the command shows whether the agent still knows them. If the model is sent an event
+    or a summary with these words, the command shows it. Otherwise the command shows the
+    condensation that forgot the words. S260 is the summary of condensation 260. In JSON, the id of
+    this summary is -262: minus (2 + 260).
 
     Example: foldlog why tidewatch 17
     """
@@ -125,8 +126,8 @@ def _telling(found: Fact) -> int:
 def _dropped(
     store: Store, views: Views, conversation: str, answer: Why
 ) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms of a forgotten event that no other event of the View had when the event was
-    forgotten.
+    """Return the terms that a View lost with a forgotten event, because no other event of the View
+    had them.
     """
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
         return ()

@@ -68,7 +68,9 @@ _FIGURES = (
     ("events lost", "events_lost", "{:,}"),
     ("  of them said by the user", "user_messages_lost", "{:,}"),
 )
-"""Rows of the table: heading, key of ``comparison``, form. A tuple of ids is shown as a count."""
+"""The rows of the table: the heading, the key in ``comparison``, and the form of the value. A tuple
+of ids is shown as a count.
+"""
 
 _ALWAYS = {
     "cost",
@@ -142,8 +144,8 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often. A term comes with the last event that used the
-    term, and the earlier event that contained the term.
+    """Return the terms that were missing most often. Beside a term, the text names the last event
+    that used the term, and the earlier event that contained it.
     """
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}

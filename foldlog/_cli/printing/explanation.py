@@ -34,7 +34,7 @@ _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
     """Yield lines of a digest with their events. For a summary, yield all its lines. For any other
-    event, yield the lines about it in the summary that replaces it.
+    event, yield the lines about the event in the summary that replaces the event.
     """
     event = answer.event
     if isinstance(event, CondensationSummary):
@@ -78,7 +78,7 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
-    # The gist ends before the words, or the words are in the model's thinking.
+    # The gist may end before the words, or the words may be in the model's thinking.
     if words not in shown.casefold():
         text = " ".join(text_of(answer.event).split())
         start = max(0, text.casefold().find(words) - _BEFORE)

@@ -86,7 +86,9 @@ def show_runs(runs: RunsDocument) -> None:
 
 
 def _reply_word(runs: RunsDocument) -> str:
-    """Return the word for steps that are not requests: calls, or replies if a run has no calls."""
+    """Return the word for steps that are not requests: ``call``, or ``reply`` if a run has no
+    calls.
+    """
     return "call" if all(run.calls for run in runs.runs) else "reply"
 
 
@@ -206,8 +208,8 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 def _beginning_words(runs: RunsDocument) -> str:
     """Return a text about the beginning of two runs: whether their system prompts differ, and how
-    many first requests and calls are equal. The text also has the number of redacted steps among
-    the equal steps.
+    many first requests and calls are equal. The text also tells how many of the equal steps are
+    redacted.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first

@@ -45,7 +45,7 @@ HIDDEN = "hidden"
 
 _FORKS = "/@"
 KEPT = 64
-"""The number of threads, and also of branches, that stay in memory."""
+"""The number of threads that stay in memory, and the number of branches that stay in memory."""
 
 _id_of = attrgetter("id")
 
@@ -82,14 +82,16 @@ class Checkpoint(NamedTuple):
 
     @property
     def delta(self) -> str:
-        """``WRITES`` if the checkpoint has only writes, ``SNAPSHOT`` if it has the whole list. The
-        value is empty if the list is not stored as differences.
+        """``WRITES`` means that the checkpoint has only writes, and ``SNAPSHOT`` means that it has
+        the whole list. The value is empty if the list is not stored as differences.
         """
         return "" if self.value is None else self.value.get("delta", "")
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records before the end of the list, or -1."""
+        """The id of the last event that forgot records before the end of the list. The id is -1 if
+        no event forgot records there.
+        """
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
@@ -242,8 +244,8 @@ class ThreadBranches:
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin a conversation with the attributes of this object. Do nothing if there are no
-        attributes, or if the conversation has events.
+        """Begin a conversation with the attributes of this object. If there are no attributes, or
+        if the conversation has events, do nothing.
         """
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():

@@ -515,8 +515,8 @@ class Checkpoints:
         )
 
     def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of the new records. If the runtime still has a record that was redacted
-        since, this record gets the key of the redacted record with the same id.
+        """Return the keys of the new records. If a record was redacted but the runtime still has
+        its content, the key of the redacted record is returned.
         """
         old = newest.records
         instead = dict[Any, bytes]()

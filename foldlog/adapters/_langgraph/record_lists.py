@@ -62,8 +62,8 @@ def changes(
 
     ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
     of the next event. ``removed`` is the id of the last event that forgot records before the end of
-    the list, or -1. ``summaries()`` returns the shown summaries. A summary that replaces no
-    remaining record is forgotten too.
+    the list. ``removed`` is -1 if no event forgot records there. ``summaries()`` returns the shown
+    summaries. A summary that replaces no remaining record is forgotten too.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]

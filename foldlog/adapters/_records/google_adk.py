@@ -152,7 +152,7 @@ class _Decoder(PartsDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._invocations: dict[str, int] = {}
-        """The version before the first event of an invocation, by invocation."""
+        """Maps an invocation to the version before its first event."""
 
     def events(self, record: Any) -> list[Event]:
         return super().events(_snake_case(record))

@@ -142,7 +142,7 @@ class EventFiles:
         for cause in (
             () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1)
         ):
-            encoder.records(cause)  # the rest of a redacted result names its call
+            encoder.records(cause)  # what remains of a redacted result names its call
         events = (self._event(each) for each in range(first, first + (stored.count(begin) or 1)))
         record = next(record for each in events for record in encoder.records(each))
         if stored.count(begin) and begin.redacted is None:

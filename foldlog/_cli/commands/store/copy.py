@@ -1,5 +1,5 @@
-"""``foldlog store copy``: copy conversations from one store to another store, also between kinds of
-databases.
+"""``foldlog store copy``: copy conversations from one store to another store, also from SQLite to
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def run(
 ) -> None:
     """Copy conversations from one store to another store, for example from SQLite to PostgreSQL.
 
-    Events keep their ids, times and heads. Every head is computed again during the copy. The source
-    stays in use. Run the command again to resume after an interruption, or to copy newer events. At
-    the end the heads of both stores are compared. Exit status 1 if a head differs, or if a
-    conversation is damaged. A damaged conversation is copied only with --damaged.
+    Events keep their ids, times and heads. Every head is computed again during the copy. Programs
+    can use the source during the copy. Run the command again to resume after an interruption, or to
+    copy newer events. At the end the heads of both stores are compared. Exit status 1 if a head
+    differs, or if a conversation is damaged. A damaged conversation is copied only with --damaged.
 
     Example: foldlog store copy history.db postgresql://agent@db/foldlog
     """

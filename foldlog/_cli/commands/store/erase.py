@@ -49,11 +49,11 @@ def run(
     rewritten as a whole, and other writers wait. Exit status 1 if no conversation has the
     attributes.
 
-    A tombstone stays: the id, when, why, how many events, and the last head. An append does not use
-    the erased id again. Earlier copies and backups still contain the conversations; later copies
-    contain the tombstones. The command names backups, exports, reports, read models and imported
-    files that may still contain the conversations. To check the named files again, run the command
-    again.
+    A tombstone stays, with the id, the time, the reason, the number of events and the last head. An
+    append does not use the erased id again. Earlier copies and backups still contain the
+    conversations; later copies contain the tombstones. The command names backups, exports, reports,
+    read models and imported files that may still contain the conversations. To check the named
+    files again, run the command again.
 
     Example: foldlog store erase tidewatch --reason "asked to"
     """

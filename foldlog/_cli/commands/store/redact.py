@@ -103,9 +103,9 @@ def run(
 
     In a terminal the command shows the events and asks first. The event's id, kind, place, times
     and size stay, and the model, tokens and cost of a reply. Published heads still match. The model
-    sees the word "redacted". A new event is the receipt: who, when, why, and a hash of the erased
-    content. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and other
-    writers wait. Earlier copies still contain the content.
+    sees the word "redacted". A new event is the receipt, with the person, the time, the reason and
+    a hash of the erased content. At the end the store is vacuumed: a SQLite file is rewritten as a
+    whole, and other writers wait. Earlier copies still contain the content.
 
     --older-than redacts system prompts and documents only if they match. --matching finds a text in
     events, summaries, documents, attributes and records of imports. If the text is between the

@@ -61,7 +61,7 @@ def run(
         raise Refused(str(error)) from error
     with open_existing(db) as store:
         for name in files_to_note(str(backup), done.kept):
-            confirm(store, name, 0)  # another process may have noted one before the replacement
+            confirm(store, name, 0)  # another process may have noted the file before
         if done.kept is None:
             shown_again = {}
         else:
@@ -75,7 +75,7 @@ def run(
         files = []
     else:
         files = sorted(glob.glob(f"{glob.escape(done.kept)}*"))
-    names = ", with ".join(files)  # the others are its log
+    names = ", with ".join(files)  # the other files are its log
     kept = f"; the former file is {names}" if files else ""
     sentence = (
         f"{done.path}: restored {content(done.events, done.records)} of "
@@ -130,7 +130,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
             ):
                 now = rows.get(then.id)
                 if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
-                    continue  # another conversation of this id
+                    continue  # another conversation has this id
                 past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
                 gone = {each.event.id for each in past if not has_content(each.event)}
                 for event in store.events(now.id, 0, max(gone, default=-1) + 1):

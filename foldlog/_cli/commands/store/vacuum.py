@@ -24,7 +24,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     with open_existing(db) as store:
         outcome = vacuumed(store)
         remedy = bytes_pending_words(store, "what was erased")
-    is_postgresql = outcome.bytes_before is None  # its size in bytes is unknown
+    is_postgresql = outcome.bytes_before is None  # the size of its store is unknown
     if not is_postgresql:
         space = f"{outcome.bytes_before:,} bytes before, {outcome.bytes_after:,} now"
     elif outcome.space_returned:
