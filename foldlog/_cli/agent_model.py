@@ -28,9 +28,9 @@ AgentModelName = Annotated[
         "--agent-model",
         metavar="NAME",
         help=(
-            "The model that the agent uses, such as openai/gpt-4o. Its tokenizer counts tokens. "
-            "Condensed Views stay within its limit, and pages draw the limit. Use the model names "
-            "of litellm."
+            "The model that the agent uses, such as openai/gpt-4o. The tokenizer of this"
+            " model counts tokens. Condensed Views stay within the limit of this model, and"
+            " pages draw the limit. Use the model names of litellm."
         ),
         show_default=(
             "none: tokens are estimated, or counted by the tokenizer of gpt-4o; limits are "

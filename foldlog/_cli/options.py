@@ -87,7 +87,7 @@ OLDER_THAN = typer.Option(
 )
 Detach = Annotated[
     bool,
-    typer.Option("--detach", help="First copy the shared events into each of their forks."),
+    typer.Option("--detach", help="First copy the shared events into each fork."),
 ]
 RedactSecrets = Annotated[
     bool,

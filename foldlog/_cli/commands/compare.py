@@ -48,8 +48,7 @@ def run(
                 "condenser and noop, which forgets nothing, are always compared."
             ),
             show_default=(
-                "the default condenser with a lower limit: 32,000 tokens if its limit is higher, "
-                "otherwise 80 events"
+                "a digest with a lower limit than the default: 32,000 tokens, or else 80 events"
             ),
         ),
     ] = None,
@@ -58,9 +57,9 @@ def run(
         output_option(
             "--curve",
             help=(
-                "Write a plot of recall at retained tokens: the share of what was needed again "
-                "that is shown, for several strategies at several sizes and for the recorded "
-                "condensations."
+                "Write a plot of recall at retained tokens, for several strategies and sizes:"
+                " the share of terms needed again that a prompt still shows, against the"
+                " tokens of a prompt."
             ),
         ),
     ] = None,

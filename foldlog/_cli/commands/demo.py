@@ -30,12 +30,12 @@ def run(
             "--db",
             metavar="STORE",
             callback=use_store,
-            help="The store to create. It is not deleted, so you can try commands on it.",
+            help="The store to create. The store stays, so you can try commands on it.",
         ),
     ] = DEMO_DB,
 ) -> None:
-    """Show on the shipped history what foldlog is for: it condenses an agent's work of 286 events
-    while the work goes on.
+    """Show on the shipped history what foldlog is for: foldlog condenses an agent's work of 286
+    events while the work goes on.
 
     Example: foldlog demo --db try.db
     """

@@ -64,8 +64,8 @@ def run(
             "--to",
             metavar="FILE",
             help=(
-                "Create or update a database of the named conversations, or of all, for SQL and "
-                "Datasette."
+                "Create or update a database of the named conversations, or of all"
+                " conversations, for SQL and Datasette."
             ),
             callback=new_file,
         ),

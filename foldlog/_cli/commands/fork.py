@@ -26,7 +26,7 @@ def run(
         typer.Option(
             "--at",
             metavar="V",
-            help="The version up to which they share events.",
+            help="The version up to which the fork shares events.",
             show_default="the present",
         ),
     ] = None,

@@ -34,8 +34,10 @@ def run(
             metavar="FORMAT",
             show_default=False,
             autocompletion=lambda: formats_with_places(),
-            help="Import from where the program of this format stores its histories, for example "
-            "claude-code.",
+            help=(
+                "Import from the folder in which the program of this format stores histories,"
+                " for example claude-code."
+            ),
         ),
     ] = None,
     format: Annotated[
@@ -85,11 +87,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Import histories from files and folders. Importing the same source again adds only new
-    records.
+    """Import histories from files and folders. A second import of a source adds only new records.
 
     The source is stored unchanged, and its events are made at the first use of the conversation. A
-    rewritten source becomes a fork at the first record that differs. If a record cannot be read, it
+    rewritten source becomes a fork at the first record that differs. A record that cannot be read
     is reported, and all other records are imported. A history without a name gets the name of its
     file, such as kite. If you import a folder, or if a file has a common name, the folder's name
     comes first (FOLDER/chat1). Unchanged files are skipped.

@@ -25,8 +25,8 @@ def run(
             metavar="FILTER",
             help=(
                 "Only conversations with an attribute NAME=VALUE (see 'foldlog attributes'), or"
-                " with has:error, has:note, tool:NAME (with has:error: it failed), program:NAME,"
-                " model:NAME, state:STATE, until:TIME."
+                " with has:error, has:note, tool:NAME (with has:error: the tool failed),"
+                " program:NAME, model:NAME, state:STATE, until:TIME."
             ),
             show_default="any",
         ),
@@ -65,7 +65,7 @@ def run(
             "-n",
             metavar="N",
             min=0,
-            help="Only the first N.",
+            help="Only the first N conversations.",
             show_default=f"{LISTED_MAX}; with --json all",
         ),
     ] = None,

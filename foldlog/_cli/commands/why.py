@@ -58,7 +58,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
-    summary replaces it.
+    summary replaces the event.
 
     For words, the command shows whether the agent still knows them. If the model is sent an event
     or a summary with these words, the command shows it. Otherwise the command shows the

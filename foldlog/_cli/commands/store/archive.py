@@ -28,7 +28,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Move the events of old conversations to an object store, one object for every conversation. A
-    conversation is old if it got no event since a time.
+    conversation is old if no event was appended since the time of --older-than.
 
     Lists and statistics do not change. The first use of an archived conversation restores the
     conversation. 'foldlog store vacuum' frees the disk space, and deletes the remains of an

@@ -32,7 +32,10 @@ def run(
     where: Where = None,
     with_forks: Annotated[
         bool,
-        typer.Option("--with-forks", help="Also erase their forks, and the forks of these forks."),
+        typer.Option(
+            "--with-forks",
+            help="Also erase the forks of the conversations, and the forks of these forks.",
+        ),
     ] = False,
     detach: Detach = False,
     dry_run: DryRun = False,

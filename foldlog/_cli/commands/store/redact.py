@@ -89,7 +89,7 @@ def run(
         typer.Option(
             "--by",
             metavar="NAME",
-            help="Who does it.",
+            help="The person who redacts the events.",
             show_default="the user of the operating system",
         ),
     ] = None,

@@ -21,7 +21,9 @@ def run(
     decrypt: Annotated[
         bool,
         typer.Option(
-            "--decrypt", help="Store encrypted conversations as plain text. It needs their key."
+            "--decrypt",
+            help="Store encrypted conversations as plain text. This needs the"
+            " key of the conversations.",
         ),
     ] = False,
     as_json: AsJson = False,

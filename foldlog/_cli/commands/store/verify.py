@@ -37,7 +37,9 @@ def run(
         bool,
         typer.Option(
             "--views",
-            help="Also fold each conversation again, and compare every stored View with it.",
+            help=(
+                "Also fold each conversation again, and compare every stored View with the result."
+            ),
         ),
     ] = False,
     repair: Annotated[
