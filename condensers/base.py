@@ -169,8 +169,8 @@ class Summarizer(Protocol):
 
         ``tool_choice`` is the name of the tool that the model must call. ``response_schema`` is the
         JSON schema of the answer. Raises ``ModelCallFailed`` if the model does not answer, and no
-        other error. Some models also raise this error if the answer is truncated, filtered or
-        empty.
+        other error. Some models also raise ``ModelCallFailed`` if the answer is truncated, filtered
+        or empty.
         """
         ...
 
@@ -263,8 +263,8 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The names of the methods that foldlog calls with a View and the agent's model. A strategy may
-define these methods with the View as their only argument.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may define a method
+of this list with the View as its only argument.
 """
 
 
@@ -412,7 +412,7 @@ class Condenser:
     @model_is_optional
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View that the agent uses next, or a condensation. If the result is a
-        condensation, append its action, and call this method again with the new View.
+        condensation, append its action, and call ``condense`` again with the new View.
 
         Raises ``NoCondensationAvailable`` if a request or a token limit requires a condensation and
         no condensation is possible. Raises ``TypeError`` if ``view`` is not a ``View``. A list of

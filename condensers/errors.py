@@ -45,9 +45,9 @@ class NoCondensationAvailable(CondenserError):
 
     The error leaves the View unchanged. ``reports`` lists the reports of the failed step, including
     its cost: see ``Step``. If ``may_go_on`` is true, only a request required the condensation, and
-    no token limit. Foldlog then declines the request, and the agent can go on with the View.
-    ``condenser`` is the type of the pipeline part that raised the error, and empty without a
-    pipeline.
+    no token limit. If ``may_go_on`` is true, foldlog declines the request, and the agent can go on
+    with the View. ``condenser`` is the type of the pipeline part that raised the error, and empty
+    without a pipeline.
     """
 
     may_go_on = False
@@ -79,6 +79,6 @@ class ModelCallFailed(CondenserError):
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. A token budget then estimates the
-    tokens and reports the estimate.
+    """The tokens of a View cannot be counted for this model. If the tokens cannot be counted, a
+    token budget estimates the tokens and reports the estimate.
     """

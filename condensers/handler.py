@@ -2,10 +2,10 @@
 decision. Other writers never wait for a model, so they may append events while a condenser asks its
 model.
 
-The handler then checks the plan of the condenser against the newer View, without a second model
-call. The plan is still valid if no other condensation came, and if all events that the plan forgets
-may still be forgotten. The handler drops and reports a plan that is no longer valid, and the
-condenser plans again.
+The handler checks each plan of a condenser against the newest View, without a second model call.
+The plan is still valid if no other condensation came, and if all events that the plan forgets may
+still be forgotten. The handler drops and reports a plan that is no longer valid, and the condenser
+plans again.
 """
 
 from __future__ import annotations
@@ -111,13 +111,14 @@ class CondenseHandler:
         is appended only if the rule of the mask is new. If a model fails and the condensation can
         wait, the handler asks the model again some events later: see ``Remembered``.
 
-        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before it
-        raises this error, the handler appends a condensation with the outcome ``declined``. The
-        declined condensation closes the request, so the next step can go on. If the prompt is still
-        too long after a declined condensation, the next step raises the error again. This repeated
-        error appends only the reports on calls that cost something. Also raises the errors of the
-        store. ``generation`` is an argument of ``Store.append``. When the method returns, the
-        appended events are on disk. Cost: a step reads the View and runs the condenser.
+        Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before
+        ``handle`` raises ``NoCondensationAvailable``, it appends a condensation with the outcome
+        ``declined``. The declined condensation closes the request, so the next step can go on. If
+        the prompt is still too long after a declined condensation, the next step raises
+        ``NoCondensationAvailable`` again. A repeated ``NoCondensationAvailable`` appends only the
+        reports on calls that cost something. ``handle`` also raises the errors of the store.
+        ``generation`` is an argument of ``Store.append``. When the method returns, the appended
+        events are on disk. Cost: a step reads the View and runs the condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -331,8 +332,8 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """If the newest condensation was declined too, the agent may go on only if it has taken a
-        turn since then. The turn shows that the prompt was not too long.
+        """If the newest condensation was also declined, the agent may go on only if it has taken a
+        turn since then. A turn shows that the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -353,8 +354,8 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Return None if another writer appended events before the new rules. The caller must then
-        take the step again.
+        """Return None if another writer appended events before the new rules. If the result is
+        None, the caller must take the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]

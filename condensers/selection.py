@@ -58,10 +58,10 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     """Return the span between the first ``keep_first`` events (the head) and the last ``keep_last``
     events (the tail). Returns None if the span is empty or ``keep_last`` is negative.
 
-    The end of the head and the beginning of the tail move to the next cut point. So the head may
-    grow to the end of a unit, and the tail may shrink to the beginning of a unit. The tail always
-    contains the events that must stay. The tail also contains every call without a result, because
-    no cut point follows such a call.
+    The end of the head and the beginning of the tail move to the next cut point. The head may
+    therefore grow to the end of a unit, and the tail may shrink to the beginning of a unit. The
+    tail always contains the events that must stay. The tail also contains every call without a
+    result, because no cut point follows such a call.
     """
     if keep_last < 0:
         return None
@@ -104,10 +104,10 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     """Return ``action`` without the events that must stay.
 
-    These events must stay: the events from ``first_kept_index`` on, calls without a result, and
-    calls that may have run. If an event of a unit must stay and the unit is sent to a model, the
-    whole unit stays. The summary of ``action`` then stands in the place of the first event that is
-    still forgotten.
+    The events from ``first_kept_index`` on, calls without a result, and calls that may have run
+    must stay. If an event of a unit must stay and the unit is sent to a model, the whole unit
+    stays. The summary of ``action`` then stands in the place of the first event that is still
+    forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -166,8 +166,8 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
     if no summary takes the place of the forgotten events.
 
     A tool loop ends at the next event that is neither an action nor an observation. If the event
-    after a tool loop is forgotten, the loop continues into the next calls. The prompt then drops a
-    loop with an abandoned call together with the next calls
+    after a tool loop is forgotten, the loop continues into the next calls. The prompt drops a loop
+    with an abandoned call together with the calls that continue the loop
     (docs/internals/decisions/0031-joined-loops.md). If joined loops would make the prompt lose an
     event, the event after every loop stays.
     """

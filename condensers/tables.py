@@ -1,5 +1,5 @@
-"""Pydantic models for the tables of a configuration. The errors of these models list the allowed
-keys and values.
+"""Pydantic models for the tables of a configuration. The error about a wrong table lists the
+allowed keys and values.
 """
 
 from __future__ import annotations

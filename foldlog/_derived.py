@@ -73,7 +73,7 @@ class OmittedEvent(NamedTuple):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """The changes of a batch are written in the order of these fields."""
+    """The changes of a batch are written in the order of the fields of this class."""
 
     conversations: frozenset[str]
     removals: Sequence[Removal]

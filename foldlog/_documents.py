@@ -37,7 +37,7 @@ class OfConversation(Document, frozen=True, kw_only=True):
 
 class OfVersion(OfConversation, frozen=True, kw_only=True):
     """The first fields of a document about all events of a conversation. ``version`` is the number
-    of these events.
+    of all events.
     """
 
     version: int
@@ -120,7 +120,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class ListDocument(Document, frozen=True, kw_only=True):
-    """``foldlog list``."""
+    """The output of ``foldlog list``."""
 
     db: str
     conversations: tuple[ConversationDocument, ...]
@@ -134,9 +134,9 @@ class AttentionDocument(Document, frozen=True, kw_only=True):
 
 
 class HomeDocument(Document, frozen=True, kw_only=True):
-    """``foldlog`` without a command. ``db`` is null if this folder has no store. ``recent`` are the
-    conversations that were active last. ``uncounted`` is how many conversations are not in the sums
-    yet.
+    """The output of ``foldlog`` without a command. ``db`` is null if this folder has no store.
+    ``recent`` are the conversations that were active last. ``uncounted`` is how many conversations
+    are not in the sums yet.
     """
 
     db: str | None
@@ -149,8 +149,8 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
-    """``/api/conversations``: a page of the list. The conversation that was recorded last comes
-    first. ``counted`` is how many of the ``total`` conversations have figures.
+    """The answer of ``/api/conversations``: a page of the list. The conversation that was recorded
+    last comes first. ``counted`` is how many of the ``total`` conversations have figures.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -181,9 +181,9 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures of all conversations. ``counted`` is how many conversations have
-    figures up to their last event. ``needs_key`` is how many conversations are in no figure,
-    because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
+    """The answer of ``/api/fleet``: the figures of all conversations. ``counted`` is how many
+    conversations have figures up to their last event. ``needs_key`` is how many conversations are
+    in no figure, because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
     ``without_cost``.
     """
 
@@ -243,9 +243,9 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
 
 
 class OverviewDocument(Document, frozen=True, kw_only=True):
-    """``/api/overview``: the conversations that the search line ``q`` chooses among all
-    ``conversations``. ``counted`` is how many chosen conversations have figures. ``spent`` is the
-    usage and cost of all model calls in all conversations.
+    """The answer of ``/api/overview``: the conversations that the search line ``q`` chooses among
+    all ``conversations``. ``counted`` is how many chosen conversations have figures. ``spent`` is
+    the usage and cost of all model calls in all conversations.
     """
 
     conversations: int
@@ -267,8 +267,8 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
-    """``/api/follow``: a value that changes whenever the page of a conversation must be loaded
-    again. For a whole store, the value is only the ``version``.
+    """The answer of ``/api/follow``: a value that changes whenever the page of a conversation must
+    be loaded again. For a whole store, the value is only the ``version``.
     """
 
     version: int
@@ -284,7 +284,7 @@ class FoundDocument(Document, frozen=True, kw_only=True):
 
 
 class FindDocument(Document, frozen=True, kw_only=True):
-    """``/api/find``."""
+    """The answer of ``/api/find``."""
 
     hits: tuple[FoundDocument, ...]
 
@@ -303,9 +303,10 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``more`` is true if further events contain the words.
-    ``read`` is how many of all ``conversations`` were read. A search ends early if it has enough
-    hits or no more time. ``unread`` are the problems of conversations that could not be read.
+    """The output of ``foldlog search`` and the answer of ``/api/search``. ``more`` is true if
+    further events contain the words. ``read`` is how many of all ``conversations`` were read. A
+    search ends early if it has enough hits or no more time. ``unread`` are the problems of
+    conversations that could not be read.
     """
 
     words: str
@@ -326,40 +327,42 @@ class HeadDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class HeadsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store verify --print-heads``, for the store with this uuid."""
+    """The output of ``foldlog store verify --print-heads``, for the store with this uuid."""
 
     store: str
     heads: tuple[HeadDocument, ...]
 
 
 class AttributesDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog attributes``."""
+    """The output of ``foldlog attributes``."""
 
     attributes: dict[str, Any]
 
 
 class DocumentsDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog show --documents``."""
+    """The output of ``foldlog show --documents``."""
 
     documents: dict[str, Any]
 
 
 class ReportDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog report``: the file that was written."""
+    """The output of ``foldlog report``: the file that was written."""
 
     file: str
     bytes: int
 
 
 class AppendedDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog append``: the ids of the new events, and the version after the append."""
+    """The output of ``foldlog append``: the ids of the new events, and the version after the
+    append.
+    """
 
     events: tuple[int, ...]
 
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog retract``: ``event`` is the id of the retraction. ``shown`` is the number of events
-    in the View after the retraction.
+    """The output of ``foldlog retract``. ``event`` is the id of the retraction. ``shown`` is the
+    number of events in the View after the retraction.
     """
 
     event: int
@@ -376,8 +379,8 @@ class ProblemDocument(Document, frozen=True, kw_only=True):
 
 
 class BackedUpDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store backup``. ``records`` is the number of source records whose events are not
-    made yet.
+    """The output of ``foldlog store backup``. ``records`` is the number of source records whose
+    events are not made yet.
     """
 
     file: str
@@ -389,8 +392,8 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store copy``. ``grown_since`` lists conversations that got events while the copy
-    was made. ``records`` is the number of records whose events are not made yet.
+    """The output of ``foldlog store copy``. ``grown_since`` lists conversations that got events
+    while the copy was made. ``records`` is the number of records whose events are not made yet.
     """
 
     conversations: int
@@ -403,7 +406,7 @@ class CopiedDocument(Document, frozen=True, kw_only=True):
 
 
 class VacuumDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store vacuum``."""
+    """The output of ``foldlog store vacuum``."""
 
     imports_discarded: int
     bytes_before: int | None
@@ -470,8 +473,8 @@ class NeededDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededListDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/dropped``: the terms that were needed again, for each of the newest 50 condensations.
-    The oldest condensation comes first.
+    """The answer of ``/api/dropped``: the terms that were needed again, for each of the newest 50
+    condensations. The oldest condensation comes first.
     """
 
     condensations: tuple[NeededDocument, ...]
@@ -488,14 +491,14 @@ class NoteDocument(Document, frozen=True, kw_only=True):
 
 
 class NotesDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/notes``: the notes of a conversation in the order of events."""
+    """The answer of ``/api/notes``: the notes of a conversation in the order of events."""
 
     notes: tuple[NoteDocument, ...]
 
 
 class EventsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/events``: full events from ``start`` on. If the events are long, the document has
-    fewer events than requested.
+    """The answer of ``/api/events``: full events from ``start`` on. If the events are long, the
+    document has fewer events than requested.
     """
 
     start: int
@@ -503,9 +506,9 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/progress``: how many events of a conversation are ``made`` from the records of its
-    source. When all events are made, ``read`` is how many events are read for the page of the
-    conversation.
+    """The answer of ``/api/progress``: how many events of a conversation are ``made`` from the
+    records of its source. When all events are made, ``read`` is how many events are read for the
+    page of the conversation.
     """
 
     step: str
@@ -529,12 +532,12 @@ class FactDocument(Document, frozen=True, kw_only=True):
 
 
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back",
-    "never shown"), and the event ``by`` which it was hidden. ``dropped`` are the terms of the event
-    that no shown event contained after the event was hidden. If the user asked about words,
-    ``fact`` says whether these words are known, and the event is an event that contains them.
-    ``compacting`` is the time of a compaction that the program has not written yet. The answer does
-    not include this compaction.
+    """The output of ``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten",
+    "taken back", "never shown"), and the event ``by`` which it was hidden. ``dropped`` are the
+    terms of the event that no shown event contained after the event was hidden. If the user asked
+    about words, ``fact`` says whether these words are known, and the event is an event that
+    contains them. ``compacting`` is the time of a compaction that the program has not written yet.
+    The answer does not include the compaction that is not written yet.
     """
 
     event: int
@@ -573,7 +576,7 @@ class ProgramDocument(Document, frozen=True, kw_only=True):
 
 
 class DoctorDocument(Document, frozen=True, kw_only=True):
-    """``foldlog doctor``: the coding agents with settings on this machine."""
+    """The output of ``foldlog doctor``: the coding agents with settings on this machine."""
 
     programs: tuple[ProgramDocument, ...]
 
@@ -586,7 +589,9 @@ class SecretDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class SecretsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog secrets``. ``unread`` are the problems of conversations that could not be read."""
+    """The output of ``foldlog secrets``. ``unread`` are the problems of conversations that could
+    not be read.
+    """
 
     secrets: tuple[SecretDocument, ...]
     unread: tuple[str, ...]
@@ -601,8 +606,8 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog diff ID A B``: the events that entered a View and left it, and the content that the
-    newest 50 condensations in between dropped.
+    """The output of ``foldlog diff ID A B``: the events that entered a View and left it, and the
+    content that the newest 50 condensations in between dropped.
     """
 
     before: int
@@ -614,8 +619,8 @@ class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER``: where two conversations with shared events diverge. ``runs``
-    include the shared events.
+    """The output of ``foldlog diff ID OTHER``: where two conversations with shared events diverge.
+    ``runs`` include the shared events.
     """
 
     other: str
@@ -637,8 +642,8 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
     """A run in a comparison of two runs. ``replies`` is the number of the model's replies.
-    ``calls`` is the number of calls in these replies, and ``tools`` has the number of calls by
-    tool. ``answer`` is the answer to the last request, and null if the last request has no answer.
+    ``calls`` is the number of calls, and ``tools`` has the number of calls by tool. ``answer`` is
+    the answer to the last request, and null if the last request has no answer.
     """
 
     requests: int
@@ -687,8 +692,8 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 class DifferingDocument(Document, frozen=True, kw_only=True):
     """Two events from two runs whose texts differ. An event is null if its run has no such event.
     ``passages`` are the first places that differ, and ``more`` is the number of further places.
-    ``lines`` are the numbers of lines of both texts. ``lines_apart`` is how many of these lines are
-    not in the other text.
+    ``lines`` are the numbers of lines of both texts. ``lines_apart`` is how many lines of a text
+    are not in the other text.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -699,13 +704,13 @@ class DifferingDocument(Document, frozen=True, kw_only=True):
 
 
 class RunsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations without a common past.
-    ``system_prompts`` is null if the first system prompts are equal. A step is a request or a call.
-    If a run has no calls, the messages of the agents are steps too. ``same_first`` is how many
-    steps at the beginning are equal. ``same`` is how many of all steps are equal, in any order.
-    ``redacted_first`` is how many steps at the beginning are redacted, so that they cannot be
-    compared. ``knew`` is what the agents were shown at the first different step, or at the end
-    without a difference.
+    """The output of ``foldlog diff ID OTHER`` and the answer of ``/api/compare``: two conversations
+    without a common past. ``system_prompts`` is null if the first system prompts are equal. A step
+    is a request or a call. If a run has no calls, the messages of the agents are steps too.
+    ``same_first`` is how many steps at the beginning are equal. ``same`` is how many of all steps
+    are equal, in any order. ``redacted_first`` is how many steps at the beginning are redacted, so
+    that they cannot be compared. ``knew`` is what the agents were shown at the first different
+    step, or at the end without a difference.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -741,8 +746,8 @@ class DamagedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class AddedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog export --to``: the numbers of added rows. ``rebuilt`` is true if the file was
-    emptied first, because the store was restored.
+    """The output of ``foldlog export --to``: the numbers of added rows. ``rebuilt`` is true if the
+    file was emptied first, because the store was restored.
     """
 
     events: int
@@ -774,8 +779,8 @@ class SizesDocument(Document, frozen=True, kw_only=True):
 
 
 class CondensedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and ``model`` are
-    set.
+    """The output of ``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and
+    ``model`` are set.
     """
 
     dry_run: bool
@@ -797,8 +802,8 @@ class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model. ``before`` is the event that followed the call.
 
     ``hidden`` is how many events of the View the condenser left out at this call. ``repeated`` is
-    how many tokens at the beginning the previous prompt had too. A provider may have cached these
-    tokens. The numbers of tokens are null if tokens could not be counted.
+    how many tokens at the beginning the previous prompt had too. A provider may have cached the
+    repeated tokens. The numbers of tokens are null if tokens could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -812,8 +817,8 @@ class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
     ``occurred`` are at most three events before ``used`` that had the term, with the newest event
-    first. ``named`` is true if a line of a digest in the prompt names one of these events, so that
-    the agent could recall the event.
+    first. ``named`` is true if a line of a digest in the prompt names an event in ``occurred``, so
+    that the agent could recall the event.
     """
 
     term: str
@@ -826,7 +831,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
     ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. The recorded
-    condensations have none of these fields.
+    condensations have neither a condenser nor limits nor parameters.
     """
 
     strategy: str
@@ -877,8 +882,8 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price`` has the
-    prices of a new token and of a repeated token in US dollars, for the model ``priced``.
+    """The output of ``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price``
+    has the prices of a new token and of a repeated token in US dollars, for the model ``priced``.
     ``dropped`` is the content that the newest 50 recorded condensations dropped.
     """
 
@@ -892,8 +897,8 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RestoredDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store restore``. ``kept`` is the former file. Events that were erased or redacted
-    since the backup exist again.
+    """The output of ``foldlog store restore``. ``kept`` is the former file. Events that were erased
+    or redacted since the backup exist again.
     """
 
     file: str
@@ -906,7 +911,9 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
 
 
 class ExportedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog export --output``. ``notes`` are about events that the format cannot represent."""
+    """The output of ``foldlog export --output``. ``notes`` are about events that the format cannot
+    represent.
+    """
 
     format: str
     file: str
@@ -936,7 +943,7 @@ class ImportedDocument(Document, frozen=True, kw_only=True):
 
 
 class ImportDocument(Document, frozen=True, kw_only=True):
-    """``foldlog import``. ``findings`` are the problems that belong to no history."""
+    """The output of ``foldlog import``. ``findings`` are the problems that belong to no history."""
 
     db: str
     imported: tuple[ImportedDocument, ...]
@@ -1012,10 +1019,10 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` is the
-    field ``events`` of a list. ``limit`` is the limit of ``--agent-model``, or the limit that the
-    last condensation recorded. ``window`` is the context window that the source recorded, or else
-    the window of the model ``window_of``.
+    """The answer of ``/api/history``, and the content of the page that ``foldlog report`` writes.
+    ``events_counted`` is the field ``events`` of a list. ``limit`` is the limit of
+    ``--agent-model``, or the limit that the last condensation recorded. ``window`` is the context
+    window that the source recorded, or else the window of the model ``window_of``.
     """
 
     conversation: str
@@ -1046,22 +1053,24 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class ModelsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/models``: the calls of each model, with the model with the most tokens first."""
+    """The answer of ``/api/models``: the calls of each model, with the model with the most tokens
+    first.
+    """
 
     models: tuple[ModelDocument, ...]
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog show`` and ``/api/event``: a stored event. For a page, the record of its source is
-    left out.
+    """The output of ``foldlog show`` and the answer of ``/api/event``: a stored event. For a page,
+    the record of its source is left out.
     """
 
     event: dict[str, Any]
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog log``: stored events with the ``label`` by which ``--kind`` chooses, and the
-    problems of events that cannot be read.
+    """The output of ``foldlog log``: stored events with the ``label`` by which ``--kind`` chooses,
+    and the problems of events that cannot be read.
     """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
@@ -1077,11 +1086,11 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog view``: the ids of the View, and its events. An event has the ``role`` of its
-    message and a ``state``: "sent" (to the model in full), "masked", "shortened", "hidden",
-    "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the numbers of sent
-    events and summaries. Both numbers are null if it is unknown which events are sent. The View is
-    made without the ``damaged`` events.
+    """The output of ``foldlog view``: the ids of the View, and its events. An event has the
+    ``role`` of its message and a ``state``: "sent" (to the model in full), "masked", "shortened",
+    "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the
+    numbers of sent events and summaries. ``sent_events`` and ``sent_summaries`` are null if it is
+    unknown which events are sent. The View is made without the ``damaged`` events.
     """
 
     ids: tuple[int, ...]
@@ -1094,7 +1103,7 @@ class ViewDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RecordsDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog export``: the records, as their source wrote them."""
+    """The output of ``foldlog export``: the records, as their source wrote them."""
 
     format: str
     records: tuple[Any, ...]
@@ -1121,8 +1130,8 @@ class FollowerDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowersDocument(Document, frozen=True, kw_only=True):
-    """``foldlog list --followers``. Positions are texts, because a JSON number may be too small for
-    them.
+    """The output of ``foldlog list --followers``. Positions are texts, because a JSON number may be
+    too small for them.
     """
 
     horizon: str
@@ -1175,7 +1184,9 @@ class CheckedDocument(Document, frozen=True, kw_only=True):
 
 
 class VerifiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store verify``. ``database`` are the findings that belong to no conversation."""
+    """The output of ``foldlog store verify``. ``database`` are the findings that belong to no
+    conversation.
+    """
 
     db: str
     conversations: tuple[VerdictDocument, ...]
@@ -1193,9 +1204,9 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store erase``: the tombstones of the erased conversations, and the conversations
-    that stay, with the reasons. With ``--dry-run``, the document lists the conversations that would
-    be erased.
+    """The output of ``foldlog store erase``: the tombstones of the erased conversations, and the
+    conversations that stay, with the reasons. With ``--dry-run``, the document lists the
+    conversations that would be erased.
 
     ``holders`` lists everything known to the store that may still contain the content.
     """
@@ -1216,8 +1227,8 @@ class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ArchivedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store archive``: the archived conversations, and the conversations that stay, with
-    the reasons.
+    """The output of ``foldlog store archive``: the archived conversations, and the conversations
+    that stay, with the reasons.
     """
 
     conversations: tuple[ArchivedConversationDocument, ...]
@@ -1233,9 +1244,9 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store redact``: the events that were found, and the receipts. ``beside`` are the
-    conversations whose sources contain the text beside their records. ``stay`` are the places that
-    still contain the text, with the reasons.
+    """The output of ``foldlog store redact``: the events that were found, and the receipts.
+    ``beside`` are the conversations whose sources contain the text beside their records. ``stay``
+    are the places that still contain the text, with the reasons.
 
     ``holders`` lists everything known to the store that may still contain the content. ``searched``
     are the places in which the text was searched, and ``not_searched`` are the places in which it
@@ -1253,7 +1264,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
     """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
-    redacted. ``attributes`` may be one of these documents.
+    redacted. The document ``attributes`` may be in ``documents_lost``.
     """
 
     event_ids: tuple[int, ...]
@@ -1281,7 +1292,7 @@ class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store rekey``."""
+    """The output of ``foldlog store rekey``."""
 
     db: str
     conversations: tuple[RekeyedDocument, ...]
@@ -1300,8 +1311,8 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 class SpentDocument(Document, frozen=True, kw_only=True):
     """The usage and cost of model calls. Tokens that no call records are null, and an unknown cost
     is null. ``condenser_calls`` is how many of the calls condensers made. The agent made all other
-    calls. ``costs_estimated`` is how many calls record only tokens. A table of prices gives their
-    cost.
+    calls. ``costs_estimated`` is how many calls record only tokens. The cost of calls that record
+    only tokens comes from a table of prices.
     """
 
     calls: int = 0
@@ -1340,8 +1351,8 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     if no condensation has known numbers, for example in imports that were not used yet.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
-    them. These tokens are estimated event by event, and null if no condensation has known tokens.
-    ``cost`` is null if no condensation recorded a cost.
+    them. ``tokens_saved`` is estimated event by event, and null if no condensation has known
+    tokens. ``cost`` is null if no condensation recorded a cost.
     """
 
     made: int = 0
@@ -1354,10 +1365,10 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 
 class StatsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats``, for a single ``conversation`` or for several conversations. ``events`` are
-    counted by kind, with their ``total``. A total is the sum of the known figures. ``unmarked`` is
-    how many of the ``conversations`` do not mark errors. ``without_usage`` is how many
-    conversations have no call with its tokens. ``without_cost`` is how many conversations have
+    """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
+    ``events`` are counted by kind, with their ``total``. A total is the sum of the known figures.
+    ``unmarked`` is how many of the ``conversations`` do not mark errors. ``without_usage`` is how
+    many conversations have no call with its tokens. ``without_cost`` is how many conversations have
     calls of the ``unpriced`` models, whose price is unknown. For a single conversation,
     ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
     ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an import that was not used yet.
@@ -1390,8 +1401,8 @@ class StatsDocument(Document, frozen=True, kw_only=True):
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or the calls of
-    tools. ``StatsDocument`` describes all other fields.
+    """The output of ``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or
+    the calls of tools. ``StatsDocument`` describes all other fields.
     """
 
     by: str

@@ -100,8 +100,8 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of a store. The methods do their work when they are called. ``stays`` returns
-    the reason why an old conversation is not erased, or None.
+    """The maintenance of a store. When a method returns, its work is done. ``stays`` returns the
+    reason why an old conversation is not erased, or None.
 
     ``on_result`` is called with each result at once, in the thread of the caller. Use ``on_result``
     to show progress, or to keep the results that an error would lose. An error that ``on_result``
@@ -312,9 +312,9 @@ class Maintenance:
         A history with a ``problem`` was not copied, or only in part. See
         ``maintenance.copy.copy_store``.
 
-        ``damaged`` is the path of a file. With this argument, a damaged history is copied up to its
-        first damaged event. The later readable events of a damaged history become lines of JSON in
-        the file ``damaged``. Only the owner of the file ``damaged`` can read the file.
+        ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
+        first damaged event. The later readable events of the damaged history become lines of JSON
+        in the file ``damaged``. Only the owner of the file ``damaged`` can read the file.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)

@@ -37,13 +37,13 @@ class CondenserConfig(StrictTable):
     """The parameters of a strategy. A subclass declares ``type`` as a literal with a default. For
     each argument of the condenser's constructor, the subclass declares a field.
 
-    A pydantic model of your own may have a field ``condenser: CondenserConfig``. This field accepts
+    If a pydantic model of your own has a field ``condenser: CondenserConfig``, the field accepts
     the table of any strategy.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Further names of the type. Foldlog accepts these names in a configuration and never writes
-    them.
+    """The further names of the type. Foldlog accepts an alias in a configuration, and always writes
+    ``type``.
     """
 
     type: Any  # ``type`` is a text. Pyright lets a subclass narrow the annotation Any, but not str.

@@ -1,9 +1,9 @@
 """This module calls language models for condensers, and counts tokens for budgets. Only this module
 imports litellm.
 
-The import takes two seconds and 160 MB of memory, so it happens at the first call of a model. This
-module turns some features of litellm off: downloads of its price list and of tokenizers, loading of
-a ``.env`` file, and output to stdout.
+The import of litellm takes two seconds and 160 MB of memory, so it happens at the first call of a
+model. This module turns some features of litellm off: downloads of its price list and of
+tokenizers, loading of a ``.env`` file, and output to stdout.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ key, or if the prompt is too long.
 """
 
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
-"""The text of litellm's error about a missing key. For some servers, litellm raises a server error
-with this text.
+"""The text of litellm's error about a missing key. For some servers, litellm raises this text as a
+server error.
 """
 
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
@@ -47,8 +47,8 @@ _TOO_LONG = re.compile(
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt was too long. A condensation may then
-    help.
+    """Return whether a model call failed because its prompt was too long. A condensation may help
+    after such a failure.
 
     The function recognizes ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the
     error texts of servers. The function returns False for a request that was rejected for another
@@ -154,9 +154,9 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     the key that is sent, the password in the address, and the values of environment variables that
     are named like a key.
 
-    An error may repeat a whole request. So an error also has ``***`` in place of the texts in
-    ``extra`` (such as a header) and of values that may be keys. Texts in ``extra`` and values that
-    are only perhaps keys stay in a reply, because a reply must not lose any words.
+    An error may repeat a whole request, so it also has ``***`` in place of the texts in ``extra``
+    (such as a header) and of values that may be keys. Texts in ``extra`` and values that are only
+    perhaps keys stay in a reply, because a reply must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

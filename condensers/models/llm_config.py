@@ -291,7 +291,7 @@ a model's table.
 @dataclass(frozen=True, slots=True)
 class Models:
     """The tables ``[llm]`` and ``[llm.NAME]`` of a TOML file. The fields ``llm_config`` and
-    ``fallbacks`` may contain the names of these tables.
+    ``fallbacks`` may contain the names of tables ``[llm.NAME]``.
     """
 
     tables: Mapping[str, Mapping[str, Any]]

@@ -1,9 +1,9 @@
 """This module counts the tokens of the prompts of Views exactly.
 
 Litellm's count of a prompt is a sum: a constant, the counts of the single messages, and a constant
-for the tools. So a counter counts each rendered message once and caches the count. In most steps,
-the View begins with the messages of the previous step's View. So a step counts only the messages
-that are new since the previous step.
+for the tools. A counter counts each rendered message once and caches the count. In most steps, the
+View begins with the messages of the previous step's View. Such a step counts only the messages that
+are new since the previous step.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The keys of the cache are the texts of messages. Most Views of a conversation share these
-texts.
+"""The keys of the cache are the texts of messages. Most Views of a conversation contain the same
+messages.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {

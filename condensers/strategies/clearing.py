@@ -1,5 +1,5 @@
-"""These condensers clear old results and old thinking from the prompt, by Anthropic's published
-rules of context editing. Clearing forgets no event.
+"""The condensers of this module clear old results and old thinking from the prompt, by Anthropic's
+published rules of context editing. Clearing forgets no event.
 """
 
 from __future__ import annotations

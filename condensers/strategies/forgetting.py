@@ -1,4 +1,4 @@
-"""These condensers forget events without a summary."""
+"""The condensers of this module forget events without a summary."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class AmortizedForgettingCondenser(RollingCondenser):
     """Forgets the middle of a View that has more than ``max_size`` events, until half of
     ``max_size`` remains. The condenser ``amortized_forgetting`` writes no summary.
 
-    Old summaries are forgotten, too. If the head or the tail contains a part of a call or of a tool
-    loop, the whole call or loop stays. More than half of ``max_size`` events may then remain.
+    Old summaries are forgotten too. If the head or the tail contains a part of a call or of a tool
+    loop, the whole call or loop stays, even if more than half of ``max_size`` events then remain.
     """
 
     type = "amortized_forgetting"

@@ -1,4 +1,4 @@
-"""A model writes these summaries, either as free text or in eighteen fields. The model fills in the
+"""Summaries that a model writes, either as free text or in eighteen fields. The model fills in the
 fields by calling a tool.
 """
 

@@ -1,5 +1,5 @@
-"""These condensers hide or mask events at every step, or show everything. No event is forgotten,
-and the log does not change.
+"""The condensers of this module hide or mask events at every step, or show everything. No event is
+forgotten, and the log does not change.
 
 A masked event keeps its id, its position and its call. A masked event is still the result of its
 call, and can be forgotten by its id. Because of its id, a masked event is never mistaken for a

@@ -125,8 +125,8 @@ class SummarizingCondenser(RollingCondenser):
     ) -> Condensation | None:
         """Forget all events between the first system prompt and the first call without a result.
 
-        If the model fails, it is asked again with shorter texts of the events. Returns None if no
-        event of the log can be forgotten.
+        If the model fails, the condenser asks it again with shorter texts of the events. Returns
+        None if no event of the log can be forgotten.
         """
         span = middle(view, after_system_prompt(view), 0)
         if span is None or not count_logged(view[span]):

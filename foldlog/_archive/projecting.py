@@ -121,7 +121,9 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return None if the conversation already has these documents and attributes."""
+    """Return None if the newest values of the documents and attributes in the conversation are
+    equal.
+    """
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
@@ -166,7 +168,7 @@ class _Making:
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Return whether the events of all records in this pass are made."""
+        """Return whether the events of all records of the pass are made."""
         source = self.source
         if source is None or source.made == source.records:
             return True

@@ -354,8 +354,8 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
     """If all small blocks together have 128 kB, they are joined. If the source has more than eight
-    short blocks, the short blocks at its end are joined. By this rule, a record is written at most
-    three times, and a reader of 128 kB reads about sixteen blocks.
+    short blocks, the short blocks at its end are joined. A record is thus written at most three
+    times, and a reader of 128 kB reads about sixteen blocks.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

@@ -54,9 +54,10 @@ def redact_records(
     """Return a function for the transaction that redacts events. The returned function blanks the
     records of the redacted events in all sources of their families.
 
-    It also counts the sums of these sources again. Later imports refuse the blanked records in any
-    other history. Another history may contain the records of ``common_events`` by chance. An import
-    refuses the records of ``common_events`` only after other redacted records of this family.
+    The returned function also counts the sums of these sources again. Later imports refuse the
+    blanked records in any other history. Another history may contain the records of
+    ``common_events`` by chance. An import refuses the records of ``common_events`` only after other
+    redacted records of the same family.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -159,8 +160,8 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
 
 
 def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
-    """Replace records by their skeletons, which have no texts. The source may not share these
-    records with its parent.
+    """Replace records by their skeletons, which have no texts. The source may not share the records
+    with its parent.
     """
     numbers = sorted({*record_numbers}.difference(source.redacted))
     if not numbers:

@@ -122,7 +122,7 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return None if the record of these events is redacted or not stored."""
+        """Return None if the record of the events is redacted or not stored."""
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))
@@ -287,7 +287,7 @@ class HistoryRecords:
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
         """Yield the events that were made of no record, because a program appended them. Cost: if
-        these events are in many ranges, the method reads all events.
+        the appended events are in many ranges, the method reads all events.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [

@@ -1,5 +1,5 @@
 """The figures of conversations. The store has a row of figures for each conversation. SQL sorts
-lists and adds up totals by these rows.
+lists and adds up totals by the rows of figures.
 
 counting.py     count the figures of one conversation from its events, and update earlier figures
 of_sources.py   the figures of a source whose events are not made yet

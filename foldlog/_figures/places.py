@@ -1,7 +1,7 @@
 """The place where the source of a conversation was written: its program, folder, branch and model.
 
-No event contains these attributes of the conversation: they are stored with the source, and are
-deleted with the source.
+No event contains the attributes of the place: they are stored with the source, and are deleted with
+the source.
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ class Stats(Counts):
 
     @property
     def spent(self) -> SpentDocument:
-        """The cost is None if no conversation has the costs of all its calls."""
+        """The usage and cost. The cost is None if no conversation has the costs of all its
+        calls.
+        """
         total = spent(self.models.values())
         if 0 < self.conversations == self.without_cost:
             return replace(total, cost=None)

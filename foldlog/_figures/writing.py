@@ -64,9 +64,7 @@ class FigureColumns(NamedTuple):
     last_prompt_tokens: int | None
     tokens: int | None
     condensations: int | None
-    """The number of condensations is None if an event could not be read, and then all figures are
-    incomplete.
-    """
+    """None if an event could not be read. All figures are then incomplete."""
     tokens_saved: int | None
     format: Any
     """Some databases return the texts ``format`` and ``state`` as bytes."""

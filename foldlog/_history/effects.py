@@ -139,10 +139,10 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 class Attempt:
     """The caller asks ``ended_before``. If the call ``is_in_doubt`` and its rule has a check, the
-    caller then asks ``checked``. Last, the caller calls ``begin``. ``ended_before``, ``checked``
-    and ``begin`` return the recorded outcome if the tool must not run. If these methods return
-    None, the caller runs the tool, and calls ``end`` or ``failed``. The constructor of ``Attempt``
-    raises ``InvalidEvent`` if the call is not open.
+    next call is ``checked``. Last, the caller calls ``begin``. ``ended_before``, ``checked`` and
+    ``begin`` return the recorded outcome if the tool must not run. If ``ended_before``, ``checked``
+    and ``begin`` return None, the caller runs the tool, and calls ``end`` or ``failed``. The
+    constructor of ``Attempt`` raises ``InvalidEvent`` if the call is not open.
     """
 
     def __init__(
@@ -194,7 +194,8 @@ class Attempt:
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
-        """If the arguments do not fit the tool, return the outcome that the tool did not begin.
+        """If the arguments do not fit the tool, return an observation with the reason why the tool
+        did not begin.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.

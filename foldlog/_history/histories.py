@@ -73,8 +73,9 @@ def open(
 
     Close the store when you have finished, or open it in a ``with`` statement. Raises
     ``InvalidCondenser`` if the condenser's description is wrong, and ``InvalidOption`` if another
-    argument is wrong. Nothing is opened before these checks. Raises ``StoreUnavailable`` if the
-    store cannot be opened now, and ``KeyUnavailable`` if a key is missing or malformed.
+    argument is wrong. Nothing is opened before all arguments are checked. Raises
+    ``StoreUnavailable`` if the store cannot be opened now, and ``KeyUnavailable`` if a key is
+    missing or malformed.
     """
     made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
@@ -168,7 +169,7 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories that have all of these attributes, with the last active history
+        """Return the histories that have all the given attributes, with the last active history
         first. The default is all histories. For an attribute that is a list, such as tags, pass the
         texts that the list must contain.
 
@@ -366,7 +367,7 @@ class Histories:
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites both files. Call ``maintenance.vacuum`` once for many erasures. On PostgreSQL,
         ``erase`` vacuums all tables, at most ten times a minute. A vacuum costs many times the
-        erasure of a short conversation. If this limit is reached, ``erase`` leaves its bytes
+        erasure of a short conversation. If ``erase`` reaches this limit, it leaves its bytes
         pending. To erase many conversations, use ``maintenance.expire``, or pass ``complete=False``
         and call ``maintenance.vacuum`` at the end.
 
@@ -394,8 +395,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of the async interface end. The method does not wait for the
-        calls in these threads. ``close`` of the async interface waits for these calls.
+        """Close the store. The threads of the async interface end. The method does not wait for
+        calls of the async interface. ``close`` of the async interface waits for such calls.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

@@ -149,8 +149,9 @@ class History:
 
     def sent(self, version: int | None = None) -> View:
         """Return the View as it is sent to a model, now or at a version. The View that a model is
-        sent lacks the events that ``recent_events`` hides. This View contains the masks of
-        ``observation_masking`` and similar condensers, and the texts that ``max_tokens`` shortened.
+        sent lacks the events that ``recent_events`` hides. The View that a model is sent also has
+        the masks of ``observation_masking`` and similar condensers, and the texts that
+        ``max_tokens`` shortened.
 
         The log records the rules by which a step hid, masked or shortened events. The rules of a
         condenser of your own cannot be applied again, so the result contains the events that this
@@ -189,7 +190,7 @@ class History:
 
         With ``view``, the method yields the View that a model would be sent now (see ``sent``), by
         default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can represent
-        this View too.
+        such a View too.
 
         ``notes`` is called with a text for each kind of content that the export leaves out.
         ``notes`` is also called for a history that lacks records of its source. Any history can be
@@ -630,10 +631,10 @@ class History:
 
         If another program appends a user's message while the model answers, the message stands
         before the reply. The next prompt then ends with the assistant's reply, and not with the
-        user's message. To prevent this, pass ``view.version`` as ``expected_version``:
-        ``append_reply`` then raises ``VersionConflict``. After this error, call ``prepare`` and ask
-        the model again. If every program takes the lease before it appends, a user's message never
-        comes between the View and the reply.
+        user's message. To prevent such a prompt, pass ``view.version`` as ``expected_version``:
+        ``append_reply`` then raises ``VersionConflict``. After a ``VersionConflict``, call
+        ``prepare`` and ask the model again. If every program takes the lease before it appends, a
+        user's message never comes between the View and the reply.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
         neither a text nor a call, and for a message of the user or the system. Raises
@@ -892,8 +893,9 @@ class History:
         """Request a condensation, and take the step that fulfils the request.
 
         Raises ``InvalidCondenser`` (a ``ValueError``) if the condenser does not handle requests,
-        and ``NoCondensationAvailable`` if the history is empty. In both cases, nothing is appended.
-        Also raises the errors of ``step``.
+        and ``NoCondensationAvailable`` if the history is empty. If the condenser does not handle
+        requests, or if the history is empty, nothing is appended. Also raises the errors of
+        ``step``.
         """
         self._histories._handler.check_handles_requests()
         if self.version() == 0:
@@ -940,12 +942,13 @@ class History:
         """Take back the newest ``count`` events that the View shows. Return the events that were
         taken back, in order.
 
-        ``pop`` appends a retraction to the version before the first of these events. A later
-        condensation is thus taken back too. All events stay in the log. If a summary is among the
-        ``count`` events, only the events after the summary are taken back. If the View has fewer
-        events than ``count``, all its events are taken back. Raises ``InvalidArgument`` for a
-        negative number, and the errors of ``append``. Durability: the retraction is on disk when
-        the method returns. Cost: the method costs as much as ``view`` and ``retract``.
+        ``pop`` appends a retraction to the version before the first event that is taken back.
+        ``pop`` also takes back condensations after this version. All events stay in the log. If a
+        summary is among the ``count`` events, only the events after the summary are taken back. If
+        the View has fewer events than ``count``, all its events are taken back. Raises
+        ``InvalidArgument`` for a negative number, and the errors of ``append``. Durability: the
+        retraction is on disk when the method returns. Cost: the method costs as much as ``view``
+        and ``retract``.
         """
         while True:
             view = self.view()
@@ -979,10 +982,11 @@ class History:
 
         The id, kind, position, times, size and head of the event stay, so published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
-        history. The receipt lists the condensations whose summaries may quote the event.
-        ``with_summaries`` redacts these condensations too. The receipt also lists copies of the
-        content in companions of the conversation, which are redacted too. ``by`` is the name of the
-        person who redacts. The default is the user of the operating system.
+        history. The receipt lists the condensations whose summaries may quote the event. With
+        ``with_summaries``, the condensations that may quote the event are redacted too. The receipt
+        also lists copies of the content in companions of the conversation, which are redacted too.
+        ``by`` is the name of the person who redacts. The default is the user of the operating
+        system.
 
         In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
         ``maintenance.vacuum``. Call ``maintenance.vacuum`` once for many redactions. On PostgreSQL,
@@ -1072,7 +1076,7 @@ class History:
         model and day, and condensations by strategy. Cost: the method reads all events once, and
         the structural events once more.
 
-        The file ``prices`` gives the cost of calls that record no cost. Without this file, the
+        The file ``prices`` gives the cost of calls that record no cost. Without ``prices``, the
         prices of litellm or genai-prices are used if one of these packages is installed.
         ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` if the file cannot be
         read.
@@ -1105,8 +1109,9 @@ class History:
 
         ``id`` is the name of the fork. The default is the name of this history with a random
         ending. ``at_source`` is an id of the imported source, such as a ``uuid`` of Claude Code.
-        The fork then begins after the record with this id, even if the source later went back to an
-        earlier record. The fork and this history do not see each other's later events.
+        With ``at_source``, the fork begins after the record with this id, even if the source later
+        went back to an earlier record. The fork and this history do not see each other's later
+        events.
 
         Raises ``InvalidArgument`` if this history does not have the version ``at`` or the source id
         ``at_source``. Raises ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if

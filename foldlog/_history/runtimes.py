@@ -60,8 +60,8 @@ class RuntimeCall:
         result.
 
         The first call of this method in a process also reads which effects other processes left
-        without an outcome. The model is told about such effects once, before any other tool with
-        effects runs.
+        without an outcome. The model is told about effects without an outcome once, before any
+        other tool with effects runs.
         """
         if rule.repeat == "safe":
             return "", None
@@ -196,7 +196,7 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Call this function before a runtime appends its own results for calls whose outcome is
-    unknown. The model is told about the effects of these calls before the next tool with effects
+    unknown. The model is told about the effects of such calls before the next tool with effects
     runs in this process.
     """
     history = histories[conversation]

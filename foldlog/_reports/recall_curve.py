@@ -46,8 +46,8 @@ _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
 
 
 class RequestsAndFiles(Condenser):
-    """The simple strategy that a digest must beat. It shows all messages of the user, the names of
-    files in the arguments of calls, and the last turns.
+    """The simple strategy that a digest must beat. The strategy shows all messages of the user, the
+    names of files in the arguments of calls, and the last turns.
     """
 
     type = "requests_and_files"

@@ -1,5 +1,5 @@
 """This module counts the terms that an agent needed again, and how many of them a strategy showed.
-``docs/RECALL.md`` defines this measure.
+``docs/RECALL.md`` defines both counts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OCCURRENCES_NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 _NEAR = 120
-"""The largest number of characters between a term and a word beside it, if a prompt shows their
-fact.
+"""A prompt shows a fact if at most this number of characters is between the term and a word beside
+it.
 """
 
 

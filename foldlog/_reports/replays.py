@@ -2,7 +2,7 @@
 recorded condensations are left out.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
-So all strategies are compared over the same work of the agent.
+All strategies are thus compared over the same work of the agent.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ class Replaying:
 
     Without a condenser, the condensations of the history are repeated after the events that they
     followed. ``agent_llm`` counts tokens for the limits of the condenser, as in ``prepare``.
-    Without ``agent_llm``, the tokens for these limits are estimated. ``counter`` counts the tokens
-    of the sent prompts.
+    Without ``agent_llm``, the tokens for the condenser's limits are estimated. ``counter`` counts
+    the tokens of the sent prompts.
     """
 
     def __init__(

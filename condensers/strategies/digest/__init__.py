@@ -38,8 +38,8 @@ from foldlog.projections import PastLog, View, begins_reply, contains, intervals
 _LENGTH_MIN = 500
 
 _LETTERS_A_TOKEN = 2
-"""A digest has at most this number of characters for each estimated token that it replaces. Because
-of this limit, every digest makes the prompt shorter.
+"""A digest has at most this number of characters for each estimated token that it replaces. The
+limit guarantees that every digest makes the prompt shorter.
 """
 
 _TOKENS = 32_000
@@ -181,8 +181,8 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     events that ``view`` still shows.
 
     If the memory of the View's past has the last digest, the function reads only the events since
-    the last condensation. Without this digest, it reads all events. Raises the errors of
-    ``PastLog.events``.
+    the last condensation. Without the last digest in memory, the function reads all events. Raises
+    the errors of ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past

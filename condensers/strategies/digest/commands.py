@@ -18,11 +18,12 @@ _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
 _QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
 _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
-"""The operators of a shell, by the signs that replace them in quotations while a command is parsed.
+"""The operators of a shell by placeholder. While a command is parsed, a placeholder stands for an
+operator in quotes.
 """
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
-"""Variables and pieces of programs do not match this pattern of a path."""
+"""A pattern of paths that variables and pieces of programs do not match."""
 _READ_MAX = 20_000
 """How many characters of a command are parsed. Here-documents do not count as characters of a
 command.

@@ -44,7 +44,7 @@ from foldlog.projections import words_of
 
 
 class Section(StrEnum):
-    """A digest has its sections in this order."""
+    """The sections of a digest, in their order."""
 
     ORDERS = "Standing orders"
     ASKED = "Asked by the user"

@@ -25,7 +25,7 @@ from foldlog.condensers.strategies.digest.fold import (
 from foldlog.condensers.strategies.digest.names import CUT
 
 LENGTH_LEAST = 300
-"""The section of requests may always have this length, in characters."""
+"""The section of requests may always have this number of characters."""
 
 SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
