@@ -134,7 +134,9 @@ def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
 
 
 def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> Ran:
-    return run(folder, "foldlog", *_command(stores, arguments))
+    (folder / "window.toml").write_text('[condenser]\ntype = "conversation_window"\n')
+    named = [argument.replace("WINDOW", str(folder / "window.toml")) for argument in arguments]
+    return run(folder, "foldlog", *_command(stores, named))
 
 
 def _command(stores: Prepared, arguments: Sequence[str]) -> list[str]:
@@ -170,7 +172,8 @@ _GROWING = (
     ("why, a shown event", ["why", "{last}"], 1.5),
     ("why, an event forgotten at once", ["why", "5"], 3.0),
     ("diff, of all versions", ["diff", "100", "{end}"], 1.5),
-    ("condense --dry-run", ["condense", "--dry-run"], 1.5),
+    # The default condenser is left out: a first digest reads all forgotten events.
+    ("condense --dry-run, a window", ["condense", "--dry-run", "--config", "WINDOW"], 1.5),
 )
 _READING = (("log", ["log"], 0.3), ("export", ["export"], 0.3), ("audit", ["audit"], 0.3))
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 from posixpath import basename, isabs, join
 from typing import NamedTuple
@@ -27,6 +28,11 @@ _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
 _READ_MAX = 20_000
 """How many characters of a command are parsed. Here-documents do not count as characters of a
 command.
+"""
+
+_COMMANDS_MAX = 256
+"""How many parsed commands stay in memory. A digest asks several questions about each command and
+about each command with an open error.
 """
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
@@ -237,7 +243,8 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
         yield from (FileChange(path, deed) for path in files)
 
 
-def _parsed(text: str) -> list[_Simple]:
+@lru_cache(_COMMANDS_MAX)
+def _parsed(text: str) -> Sequence[_Simple]:
     if _EDIT.match(text):
         text = ""
     without_documents = _DOCUMENT.sub(

@@ -480,12 +480,13 @@ class Digest:
     def _is_in_nearly_all(self, program: str, line: str) -> bool:
         # A line in nearly all results comes from a wrapper, or is a permanent error of the shell or
         # the tool.
-        return any(
-            self.results.get((some, line), 0)
-            >= max(_IN_ALL_LEAST, _IN_ALL * self.results[some, ""])
-            for some in ("", program)
-            if (some, "") in self.results
-        )
+        for some in ("", program):
+            count = self.results.get((some, line))
+            if count is not None:
+                total = self.results.get((some, ""), 0)
+                if total and count >= max(_IN_ALL_LEAST, _IN_ALL * total):
+                    return True
+        return False
 
     def _without_earlier_output(self, event: Observation, command: str) -> Observation:
         # A terminal shows the output of an earlier command before it repeats ``command``. The
@@ -675,11 +676,11 @@ class Digest:
                 count = len(text.splitlines())
                 listing = listing_of(text) if count > 1 else ""
                 read += f" ({count} lines)" if count > 1 and not listing else ""
-        names = (
-            (name, listing or line)
-            for name, line in names_in(text)
-            if is_read or name in self.names or is_file(name)
-        )
+
+        def is_wanted(name: str) -> bool:
+            return is_read or name in self.names or is_file(name)
+
+        names = ((name, listing or line) for name, line in names_in(text, is_wanted))
         self._remember(names, event.id, read, is_used=False)
         if is_read:
             asked = " ".join([*self.lines[Section.SAID]][-1:])

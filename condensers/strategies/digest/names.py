@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 
 from foldlog.condensers.prompts.rendering import clipped
@@ -38,7 +38,9 @@ _SENTENCE_MAX = 120
 _BESIDE = 14
 
 
-def names_in(text: str) -> Iterator[tuple[str, str]]:
+def names_in(
+    text: str, is_wanted: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, str]]:
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
@@ -47,6 +49,7 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
                     _LEAST <= len(name) <= _MOST
                     and _OF_A_NAME.search(name)
                     and not _NO_NAME.fullmatch(name)
+                    and is_wanted(name)
                 ):
                     yield name, _around(line, found.start(), found.start() + len(name))
 
