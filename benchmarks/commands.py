@@ -86,7 +86,8 @@ def conversations(folder: Path, count: int) -> Path:
 def listing(scale: Scale, folder: Path) -> Iterator[Round]:
     path = conversations(folder.parent, scale.usual)
     for _ in range(scale.rounds):
-        ours = run(folder, "foldlog", "list", "--short", "--db", f"sqlite:///{path}")
+        every = ("--limit", str(scale.usual))
+        ours = run(folder, "foldlog", "list", "--short", *every, "--db", f"sqlite:///{path}")
         listed = _first_columns(ours)
         by_hand = run(folder, _BY_HAND, "list", str(path))
         if listed != _first_columns(by_hand):
@@ -134,14 +135,17 @@ def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
 
 
 def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> Ran:
+    return run(folder, "foldlog", *_command(folder, stores, arguments))
+
+
+def _command(folder: Path, stores: Prepared, arguments: Sequence[str]) -> list[str]:
+    """The arguments with the files that they name: a configuration, or a new audit database."""
     (folder / "window.toml").write_text('[condenser]\ntype = "conversation_window"\n')
-    named = [argument.replace("WINDOW", str(folder / "window.toml")) for argument in arguments]
-    return run(folder, "foldlog", *_command(stores, named))
-
-
-def _command(stores: Prepared, arguments: Sequence[str]) -> list[str]:
+    (folder / "audit.db").unlink(missing_ok=True)
+    files = {"WINDOW": folder / "window.toml", "AUDIT": folder / "audit.db"}
     command, *rest = (
-        argument.format(last=stores.length - 1, end=stores.length) for argument in arguments
+        str(files.get(argument, argument)).format(last=stores.length - 1, end=stores.length)
+        for argument in arguments
     )
     return [command, "c1", *rest, "--db", f"sqlite:///{stores.ours}"]
 
@@ -151,7 +155,7 @@ def reading(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
     stores = prepared(folder.parent, scale.usual)
     for _ in range(scale.rounds):
         ours = _run(folder, stores, arguments)
-        if arguments[0] in ("log", "export") and ours.lines != stores.length:
+        if "--to" not in arguments and ours.lines != stores.length:
             raise AssertionError(
                 f"{arguments[0]} wrote {ours.lines} lines of {stores.length} events"
             )
@@ -163,7 +167,8 @@ def memory(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Rou
     """The memory of a command on the longest history against that on one of a tenth."""
     long, short = (prepared(folder.parent, length) for length in (scale.events[-1], scale.usual))
     yield Round(
-        peak_mib(folder, *_command(long, arguments)), peak_mib(folder, *_command(short, arguments))
+        peak_mib(folder, *_command(folder, long, arguments)),
+        peak_mib(folder, *_command(folder, short, arguments)),
     )
 
 
@@ -175,7 +180,11 @@ _GROWING = (
     # The default condenser is left out: a first digest reads all forgotten events.
     ("condense --dry-run, a window", ["condense", "--dry-run", "--config", "WINDOW"], 1.5),
 )
-_READING = (("log", ["log"], 0.3), ("export", ["export"], 0.3), ("audit", ["audit"], 0.3))
+_READING = (
+    ("log", ["log"], 0.3),
+    ("export", ["export"], 0.3),
+    ("audit database", ["export", "--to", "AUDIT"], 0.3),
+)
 
 QUESTIONS = [
     Question(

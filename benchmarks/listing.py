@@ -14,7 +14,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from heapq import nlargest
 from pathlib import Path
 
 import foldlog
@@ -125,9 +124,8 @@ def _counted(folder: Path, count: int) -> str:
 
 
 def _last_active(store: Store) -> object:
-    rows = FiguresOfStore(store).of(store.iter_conversations())
-    newest = nlargest(_SHOWN, rows, key=lambda row: row[1].overview.last_event_at or "")
-    return [document_of(*row, Prices()) for row in newest]
+    page = FiguresOfStore(store).page(sort="activity", limit=_SHOWN)
+    return [document_of(*row, Prices()) for row in page.rows]
 
 
 def _home(store: Store) -> object:

@@ -26,7 +26,7 @@ from foldlog.eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, 
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.keys import KEY
-from foldlog.eventstore.log.row import checksum_seed, with_checksums
+from foldlog.eventstore.log.row import SALT_BYTES, checksum_seed, with_checksums
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.verify import verify as verify_store
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row, row_of
@@ -110,17 +110,15 @@ def without_id(event: Event) -> Event:
 
 
 def _unchained(
-    conversation: Conversation, batch: Sequence[Encoded], now: int
+    conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
-    """Make rows without heads: a constant stands there. Their checksums, which need no chain,
-    stay.
+    """Make rows without heads and salts: a constant stands there. Their checksums, which need no
+    chain, stay.
     """
-    proof, before, turns, unchecked = (
-        bytes(HEAD_BYTES),
-        conversation.shown,
-        conversation.structural,
-        [],
-    )
+    proof = bytes(HEAD_BYTES + SALT_BYTES)
+    before = conversation.shown
+    turns = conversation.structural
+    unchecked = []
     for event_id, (kind, schema, shown, structural, body, _) in enumerate(
         batch, conversation.version
     ):

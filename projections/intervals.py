@@ -5,7 +5,7 @@ touch: {0, 1, 2, 7} is ``((0, 2), (7, 7))``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 Intervals = tuple[tuple[int, int], ...]
@@ -28,7 +28,7 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
     return tuple(union)
 
 
-def contains(intervals: Intervals, value: int) -> bool:
+def contains(intervals: Sequence[tuple[int, int]], value: int) -> bool:
     """Return whether ``value`` is in the set. Cost: a binary search among the intervals."""
     place = bisect_right(intervals, value, key=_first) - 1
     return place >= 0 and value <= intervals[place][1]

@@ -59,10 +59,11 @@ class LogReading:
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports the damage
-                structural = self._store.query(
-                    self._conversation, lambda read: [*read.structural_events()]
+                is_counted = self._store.query(
+                    self._conversation,
+                    lambda read: counted_in(read.structural_events(), self.version),
                 )
-                self._counted = self.version, counted_in(structural, self.version)
+                self._counted = self.version, is_counted
         if self._counted is None:
             return False
         _, is_counted = self._counted

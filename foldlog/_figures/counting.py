@@ -215,7 +215,12 @@ def _view_change(
 ) -> tuple[dict[int, int], CondensationsDocument]:
     view_before = views.at(conversation, condensation)
     view_after = views.at(conversation, condensation + 1)
-    sizes = {condensation: view_tokens(view_before), condensation + 1: view_tokens(view_after)}
+    # Both Views show mostly the same events.
+    counted = dict[int, int]()
+    sizes = {
+        condensation: view_tokens(view_before, counted),
+        condensation + 1: view_tokens(view_after, counted),
+    }
     still_shown = {event.id for event in view_after}
     removed_ids: Sequence[int] = [event.id for event in view_before if event.id not in still_shown]
     return sizes, CondensationsDocument(

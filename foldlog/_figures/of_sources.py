@@ -164,6 +164,8 @@ class _EventsInMemory:
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
         self.version = len(events)
+        self._earlier = View.from_events(())
+        """The View that ``at`` made last. Most next Views are later, and continue it."""
 
     @cached_property
     def _view(self) -> View:
@@ -173,7 +175,10 @@ class _EventsInMemory:
         return self._view
 
     def at(self, conversation: str, version: int) -> View:
-        return View.from_events(self._events[:version])
+        if version < self._earlier.version:
+            self._earlier = View.from_events(())
+        self._earlier = self._earlier.then(self._events[self._earlier.version : version])
+        return self._earlier
 
     def query(self, conversation: str, look: Callable[[Any], Any]) -> Any:
         return look(self)

@@ -30,6 +30,7 @@ from foldlog.eventstore import (
     Message,
     ReadTransaction,
     Redaction,
+    Retraction,
     Store,
 )
 from foldlog.eventstore.inside import is_structural, newest_value
@@ -112,10 +113,12 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     )
     # Records in memory have no id, and no place.
     attributes = {**place_of(store, row.id), **set_attributes} if row.id else set_attributes
-    structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
-    counts_event = counted_in(structural, row.version)
-    count = row.version - sum(map(copies_before, structural))
-    if any(map(is_replacing, structural)):
+    changes = store.query(
+        row.id, lambda reading: changes_of_counts(reading.structural_events(0, row.version))
+    )
+    counts_event = counted_in(changes, row.version)
+    count = row.version - sum(map(copies_before, changes))
+    if any(map(is_replacing, changes)):
         count = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
     title: str | None = None
     format: str | None = None
@@ -185,13 +188,20 @@ def copies_before(event: Event) -> int:
     return other_events if repeats else 0
 
 
+def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
+    """Return the structural events that decide which other events figures count: retractions, and
+    condensations with copies. A long history has few of them and many other condensations.
+    """
+    return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
+
+
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     # Figures count all events except copies and except events that an import took back.
-    structural = list(structural)
-    is_in_force = standing_in(structural, version)
+    changes = changes_of_counts(structural)
+    is_in_force = standing_in(changes, version)
     copies = tuple(
         (event.id - copy_count, event.id - 1)
-        for event in structural
+        for event in changes
         if (copy_count := copies_before(event))
     )
     if not copies:

@@ -58,9 +58,20 @@ class CountedTokens:
             return event_tokens(event)
 
 
-def view_tokens(view: View) -> int:
+def view_tokens(view: View, counted: dict[int, int] | None = None) -> int:
+    """Return the estimated tokens of the events that ``view`` sends to a model.
+
+    ``counted`` has the tokens of some events by their ids, and gets the tokens of the other events.
+    """
     # The sum is equal to the last value of ``Lifetimes.sizes`` at the version of the View.
-    return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
+    tokens = {} if counted is None else counted
+    total = 0
+    for position in view.fit_positions:
+        event = view[position]
+        if event.id not in tokens:
+            tokens[event.id] = event_tokens(event)
+        total += tokens[event.id]
+    return total
 
 
 def event_tokens(event: Event) -> int:

@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 import foldlog as library
 from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._cli.stores import open_existing
+from foldlog._figures.of_sources import of_events
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
 from foldlog._formats.registry import OURS as FORMATS
@@ -25,7 +26,7 @@ from foldlog._usage import whole
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.formats import decode
-from foldlog.projections import Views
+from foldlog.projections import Views, view
 from tests.foldlog.records import CORPUS, records_of
 from tests.golden.rows import rows
 from tests.how_many import some
@@ -204,3 +205,24 @@ def test_copies_of_a_history_count_each_reply_once(format):
         assert calls[1] == calls[0] + OF_NO_REPLY[format]
     else:
         assert spent[1:] == [spent[0]] * 2
+
+
+def test_the_figures_of_an_import_fold_each_event_once(monkeypatch):
+    events: list[library.Event] = []
+    for _ in range(20):
+        first = len(events)
+        events += [Message(id=first + place, source="user", content="hi") for place in range(9)]
+        events.append(CondensationAction(id=first + 9, forgotten_event_ids=range(first, first + 9)))
+    folded = 0
+    fold = view.fold
+
+    def counting(events, *start):
+        nonlocal folded
+        folded += len(events)
+        return fold(events, *start)
+
+    monkeypatch.setattr(view, "fold", counting)
+    figures = of_events(events, {})
+    forgotten = sum(one.events_forgotten for one in figures.counts.condensations.values())
+    assert forgotten == 180
+    assert folded <= 2 * len(events)

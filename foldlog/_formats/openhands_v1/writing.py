@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     SystemMessage,
     summary_of,
 )
-from foldlog.projections import arguments_of
+from foldlog.projections import arguments_of, contains
 
 NAME = "openhands-v1"
 
@@ -45,20 +45,45 @@ class OpenHandsV1Encoder(RecordEncoder):
     """Each written record gets a new id."""
 
     def __init__(self) -> None:
-        self.source_ids: dict[int, Any] = {}
+        self._source_ids: dict[int, Any] = {}
+        self._new_ids: list[tuple[int, int]] = []
+        """The intervals of the events that got a new id. A new id is made of the event's id, so a
+        long history needs no list of new ids.
+        """
 
     def records(self, event: Event) -> list[Any] | None:
         if isinstance(event, OF_THE_STORE):
             return None
         source_id = id_of_source(event)
+        is_noted = False
         if source_id is None:
-            source_id = f"{event.id:08x}-0000-4000-8000-000000000000"
-        self.source_ids[event.id] = source_id
+            source_id = _new_id(event.id)
+            is_noted = self._add_new_id(event.id)
+        if not is_noted:
+            self._source_ids[event.id] = source_id
         return [self._record(event, source_id)]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         for event in events:
-            self.source_ids[event.id] = id_of_source(event)
+            self._source_ids[event.id] = id_of_source(event)
+
+    def _add_new_id(self, event_id: int) -> bool:
+        """Note that an event got a new id. Return False if a later event has an id already."""
+        first, last = self._new_ids[-1] if self._new_ids else (event_id, event_id - 1)
+        if event_id <= last:
+            return False
+        if event_id == last + 1:
+            del self._new_ids[-1:]
+        else:
+            first = event_id
+        self._new_ids.append((first, event_id))
+        return True
+
+    def _id_of(self, event_id: int) -> Any:
+        """Return the id of the record of an event; None if the event has no record."""
+        if contains(self._new_ids, event_id):
+            return _new_id(event_id)
+        return self._source_ids.get(event_id)
 
     def _record(self, event: Event, source_id: Any) -> dict[str, Any]:
         record: dict[str, Any] = {"source": event.source, "id": source_id, **stamp_of(event)}
@@ -107,7 +132,7 @@ class OpenHandsV1Encoder(RecordEncoder):
         if event.cause is None:
             action_id = None
         else:
-            action_id = self.source_ids.get(event.cause)
+            action_id = self._id_of(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
         if is_rejection:
@@ -121,11 +146,15 @@ class OpenHandsV1Encoder(RecordEncoder):
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         intervals, summaries = event.forgotten
-        ids = [self.source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
+        ids = [self._id_of(i) for first, last in intervals for i in range(first, last + 1)]
         return [
             *filter(None, ids),
-            *(f"{self.source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries),
+            *(f"{self._id_of(summary_of(i))}{SUMMARY}" for i in summaries),
         ]
+
+
+def _new_id(event_id: int) -> str:
+    return f"{event_id:08x}-0000-4000-8000-000000000000"
 
 
 def _write_action(event: Action, record: dict[str, Any]) -> None:
