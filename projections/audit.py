@@ -64,12 +64,12 @@ def _audit(reading: ReadTransaction) -> Audit:
             # The next structural event stores a missing revision, and replaces a revision in an
             # older form.
             missing += 1
-        elif problem := _problem(found_record, expected):
+        elif problem := _describe_difference(found_record, expected):
             findings.append(Finding(version, problem))
     return Audit(reading.conversation, reading.version, len(stored), missing, tuple(findings))
 
 
-def _problem(stored: Record, expected: Record) -> str | None:
+def _describe_difference(stored: Record, expected: Record) -> str | None:
     if stored.code != CODE:
         return f"it was made by version {stored.code} of the fold; this is version {CODE}"
     if stored.body != expected.body:

@@ -146,7 +146,7 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
     folded_until = first
     for stop in sorted({*targets, *targets.values(), version}):
         if stop < first:
-            before = _before(start, stop)
+            before = _state_at(start, stop)
             earlier[stop] = Folded(before.state, (), before.condensations)
             continue
         events = numbered[folded_until - first : stop - first]
@@ -167,7 +167,7 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
     return folded
 
 
-def _before(state: ViewState, version: int) -> Folded:
+def _state_at(state: ViewState, version: int) -> Folded:
     if version == 0:
         return Folded(EMPTY, ())
     if state.past is None:
@@ -219,7 +219,7 @@ class _Retained:
             first = past.version
             past = past.before
         if version < first or (first and past is None):
-            return _before(ViewState(first, past=past), version)
+            return _state_at(ViewState(first, past=past), version)
         events = [event for batch in reversed(batches) for event in batch]
         start = Folded(EMPTY, ()) if past is None else past.at(first)
         folded = fold(events[: version - first], start.state)

@@ -294,11 +294,11 @@ def _repeated(
         return None
     changed = last.changed
     if not has_content(last):
-        changed = {name: _whole(values.get(name, DELETED)) for name in changed}
+        changed = {name: _as_change(values.get(name, DELETED)) for name in changed}
     return replace(last, id=NOT_RECORDED, timestamp=None, redacted=None, changed=changed)
 
 
-def _whole(value: Any) -> dict[str, Any]:
+def _as_change(value: Any) -> dict[str, Any]:
     return {"deleted": True} if value is DELETED else {"value": value}
 
 
@@ -319,7 +319,7 @@ def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str,
         return None
     # Attributes are small, and the list of conversations needs their whole value.
     if value is DELETED or before is None or name == ATTRIBUTES:
-        return _whole(value)
+        return _as_change(value)
     whole_size = len(json_text(before.whole))
     size = len(json_text(change))
     # A reader needs all differences since the whole value, so the differences together stay smaller

@@ -334,7 +334,7 @@ def begin_fork(
     existing, replaces = find_named(database, transaction, new_id, generation)
     if existing is not None:
         raise VersionConflict(new_id, 0, existing.version)
-    owner = _owner(database, transaction, original, at)
+    owner = _find_owner(database, transaction, original, at)
     parent = ReadTransaction(transaction, owner, database)
     new = Conversation(
         0,
@@ -375,7 +375,7 @@ def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) 
     fork.count_redactions(parent.redactions)
 
 
-def _owner(
+def _find_owner(
     database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
     if at > conversation.begins:

@@ -177,7 +177,7 @@ class StagedWriter:
 def ingest(
     database: Database, conversation: str, history: Iterator[Encoded], project: Project
 ) -> tuple[int, int]:
-    """Import a history into a conversation. Return the number of added events, and the new version.
+    """Return the number of added events, and the new version.
 
     Even a short new conversation is staged, so that all imports run the same code. For 40 short
     events, a staged import takes twice the CPU time of an append and needs one commit more.

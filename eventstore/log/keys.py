@@ -57,10 +57,10 @@ class KeyRing:
     ) -> None:
         if isinstance(secrets, str | bytes) or not isinstance(secrets, Iterable):
             secrets = [secrets]
-        keys = [_key(secret, source) for secret in secrets]
+        keys = [_parse_key(secret, source) for secret in secrets]
         if not keys:
             raise KeyUnavailable(f"{source} holds no key; {_HOW_TO_MAKE_ONE}")
-        named = {_name(key): key for key in keys}
+        named = {_name_of(key): key for key in keys}
         self._ciphers = {name: cipher(key) for name, key in named.items()}
         self._digest_keys = {
             name: blake2b(key=key, person=b"foldlog lookup").digest() for name, key in named.items()
@@ -186,9 +186,7 @@ class DataKey:
         ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Encrypt ``body``. Decryption succeeds only with an equal ``place`` and an equal
-        conversation name.
-        """
+        """Decryption succeeds only with an equal ``place`` and an equal conversation name."""
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:
@@ -227,7 +225,7 @@ def cipher(key: bytes) -> AESGCM:
     return AESGCM(key)
 
 
-def _key(secret: SecretStr | str, source: str) -> bytes:
+def _parse_key(secret: SecretStr | str, source: str) -> bytes:
     text = (
         secret if isinstance(secret, str) else getattr(secret, "get_secret_value", lambda: None)()
     )
@@ -250,5 +248,5 @@ def _key(secret: SecretStr | str, source: str) -> bytes:
     )
 
 
-def _name(key: bytes) -> str:
+def _name_of(key: bytes) -> str:
     return sha256(b"foldlog key" + key).hexdigest()[:16]

@@ -26,7 +26,9 @@ def enter(
     """Write an entry for a change of a conversation. ``is_first`` is true if the conversation has
     no entry yet.
     """
-    _insert(transaction, state.key, state.id, _row(entry, at, *state.end), is_first=is_first)
+    _insert_row(
+        transaction, state.key, state.id, _row_of_entry(entry, at, *state.end), is_first=is_first
+    )
 
 
 def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasure) -> Conversation:
@@ -39,7 +41,7 @@ def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasur
 def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
     for tombstone in tombstones:
         if tombstone.erasure is not None and tombstone.erasure.position == position:
-            return _row(
+            return _row_of_entry(
                 Erased(reason=tombstone.erasure.reason), tombstone.erasure.erased_at, *tombstone.end
             )
     return None
@@ -52,15 +54,15 @@ def as_followed(entry: Row) -> Row:
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
     # The store is now in another file, and this file lacks the positions after ``after``.
-    _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
+    _insert_row(transaction, 0, "", _row_of_entry(StoreRestored(after=after), present()))
 
 
-def _row(entry: Event, at: int, version: int = 0, head: bytes | None = None) -> Row:
+def _row_of_entry(entry: Event, at: int, version: int = 0, head: bytes | None = None) -> Row:
     kind, schema, shown, structural, body, _ = encode(entry, ours=True)
     return row_of(0, kind, schema, shown, structural, at, PLAIN, body, head or b"", version)
 
 
-def _insert(
+def _insert_row(
     transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False
 ) -> None:
     number = 0

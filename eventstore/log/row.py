@@ -249,8 +249,8 @@ def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a stored row. An event of a known kind without a time gets the time at
-    which it was recorded.
+    """Return the event of a row. An event of a known kind without a time gets the time at which it
+    was recorded.
 
     Raises ``CorruptEvent`` with ``position`` if the bytes are not an event.
     """

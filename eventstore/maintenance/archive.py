@@ -66,8 +66,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     database = store.database
     recorder = database.recorder
     check_url(recorder, to)
-    state, placed, stays = recorder.query(partial(_read, conversation=conversation))
-    stays = stays or _damage(store, state)
+    state, placed, stays = recorder.query(partial(_read_stored, conversation=conversation))
+    stays = stays or _find_damage(store, state)
     if stays is not None:
         return Archived(conversation, 0, 0, stays)
     assert state.head is not None  # the conversation has events
@@ -85,7 +85,9 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         raise StoreDamaged(
             f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
         )
-    end = partial(_end, database=database, state=state, attempt=attempt, events=len(placed))
+    end = partial(
+        _archive_rows, database=database, state=state, attempt=attempt, events=len(placed)
+    )
     if recorder.transact(end):
         return Archived(conversation, len(placed), len(data))
     delete_object(attempt.state)
@@ -106,7 +108,9 @@ def checked(store: Store, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed], str | None]:
+def _read_stored(
+    reader: Reader, conversation: str
+) -> tuple[Conversation, list[Placed], str | None]:
     state = reader.conversation(conversation)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -128,7 +132,7 @@ def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed]
     return state, [(row, at) for row, (at,) in zip(rows, positions, strict=True)], None
 
 
-def _damage(store: Store, state: Conversation) -> str | None:
+def _find_damage(store: Store, state: Conversation) -> str | None:
     # A damaged conversation must not be archived.
     try:
         check = Check(store.database, state, state.version, {})
@@ -149,7 +153,7 @@ def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -
     return True
 
 
-def _end(
+def _archive_rows(
     transaction: Transaction,
     database: Database,
     state: Conversation,

@@ -146,7 +146,7 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
     is_noted = False
     if database.recorder.writable:
         with contextlib.suppress(*FAILURES):
-            _finish(database)
+            _finish_operations(database)
             database.recorder.transact(
                 lambda transaction: transaction.leave_unfinished(key, BACKUP, os.path.abspath(part))
             )
@@ -175,13 +175,13 @@ def restore(
     try:
         never_placed = (name for name in names_of_former(path) if name.endswith(NEW))
         for abandoned in filter(is_abandoned, (*parts_beside(Path(path)), *never_placed)):
-            _remove(abandoned)  # an earlier attempt was killed
+            _remove_part(abandoned)  # an earlier attempt was killed
         descriptor, part = made_beside(Path(path))
         os.close(descriptor)
         try:
             with held(Path(part)):
                 counts, living = _copied(backup, part, settings)
-                _note(part, settings, read_models)
+                _expect_confirmations(part, settings, read_models)
                 check_replaceable(path)
                 erased_since = sorted(
                     {
@@ -194,7 +194,7 @@ def restore(
                 os.rename(part, f"{former_name}{NEW}")
                 former = replace(path, f"{former_name}{NEW}", former_name)
         finally:
-            _remove(part)
+            _remove_part(part)
     except (OSError, sqlite3.Error) as error:
         raise translate(error, f"restore {backup} to {path}", "; nothing was replaced") from error
     return Restored(path, former, *counts, tuple(erased_since))
@@ -245,7 +245,7 @@ def _copied(
     return _counted(verdicts), living
 
 
-def _note(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
+def _expect_confirmations(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
     # No read model has removed erased events from the restored store yet.
     with contextlib.closing(SQLiteRecorder(part, create=False)) as recorder:
         store = Store(recorder, settings)
@@ -263,7 +263,7 @@ def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
     )
 
 
-def _remove(part: str) -> None:
+def _remove_part(part: str) -> None:
     for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{part}{suffix}")
@@ -303,8 +303,8 @@ def vacuum(
     database = store.database
     recorder = database.recorder
     path = database.recorder.path
-    bytes_before = _size(path)
-    discarded, objects_left = _finish(database)
+    bytes_before = _size_on_disk(path)
+    discarded, objects_left = _finish_operations(database)
     pending = path is None or database.bytes_pending
     try:
         space_returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
@@ -322,10 +322,12 @@ def vacuum(
         raise mark_unfinished(
             "the store is vacuumed, but an archived object is not deleted", objects_left
         )
-    return Vacuumed(discarded, bytes_before, _size(path), database.bytes_pending, space_returned)
+    return Vacuumed(
+        discarded, bytes_before, _size_on_disk(path), database.bytes_pending, space_returned
+    )
 
 
-def _finish(database: Database) -> tuple[int, Failure | None]:
+def _finish_operations(database: Database) -> tuple[int, Failure | None]:
     # A rekey without its key stays unfinished until the rekey is run again, or until another
     # operation needs the conversation.
     recorder = database.recorder
@@ -361,7 +363,7 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
     return recorder.query(stale)
 
 
-def _size(path: str | None) -> int | None:
+def _size_on_disk(path: str | None) -> int | None:
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
     if files:
         return sum(file.stat().st_size for file in files if file.exists())

@@ -124,7 +124,7 @@ def copy_store(
         target.database.recorder.succeed(source.database.recorder)
     conversations_to_copy = _conversations(source.database, conversations)
     stopped = threading.Event()
-    move = partial(_move, source.database, target.database, stopped, damaged)
+    move = partial(_copy_if_different, source.database, target.database, stopped, damaged)
     with ThreadPoolExecutor(jobs) as pool:
         running: set[Future[Moved]] = set()
         try:
@@ -158,18 +158,18 @@ def compare_stores(
             continue
         copy = _find(target.database, original.id)
         if copy is None:
-            problem = f"{_measure(original)} in the source, missing in the target"
+            problem = f"{_describe(original)} in the source, missing in the target"
             yield UnequalConversation(original.id, problem, behind=True)
             continue
         redactions = max(original.redactions, copy.redactions)
-        if _state(original._replace(redactions=redactions)) != _state(copy):
+        if _compared_by(original._replace(redactions=redactions)) != _compared_by(copy):
             is_same = (
                 copy.created_at == original.created_at
                 and copy.erasure is None
                 and original.erasure is None
             )
             behind = is_same and (copy.version < original.version or copy.end == original.end)
-            problem = f"{_measure(original)} in the source, {_measure(copy)} in the target"
+            problem = f"{_describe(original)} in the source, {_describe(copy)} in the target"
             yield UnequalConversation(original.id, problem, behind=behind)
         elif not is_same_source(source.database, target.database, original, copy):
             problem = (
@@ -178,7 +178,7 @@ def compare_stores(
             yield UnequalConversation(original.id, problem, behind=True)
 
 
-def _move(
+def _copy_if_different(
     source: Database,
     target: Database,
     stopped: threading.Event,
@@ -191,7 +191,7 @@ def _move(
     version = 0 if copy is None else copy.end[0]
     if (
         copy is not None
-        and _state(original) == _state(copy)
+        and _compared_by(original) == _compared_by(copy)
         and max(original.pending, copy.pending) <= 0
         and is_same_source(source, target, original, copy)
     ):
@@ -227,7 +227,7 @@ def _find(database: Database, conversation: str) -> Conversation | None:
     return database.recorder.query(lambda reader: database.find(reader, conversation, pending=True))
 
 
-def _state(conversation: Conversation) -> tuple[object, ...]:
+def _compared_by(conversation: Conversation) -> tuple[object, ...]:
     # The time of creation distinguishes two conversations that had the same id and end with equal
     # events. An erased conversation has no number of redactions to compare.
     return (
@@ -237,7 +237,7 @@ def _state(conversation: Conversation) -> tuple[object, ...]:
     )
 
 
-def _measure(conversation: Conversation) -> str:
+def _describe(conversation: Conversation) -> str:
     version, head = conversation.end
     return (
         f"{version} events with head"
@@ -611,7 +611,7 @@ def _is_tombstone(conversation: Conversation, tombstone: Conversation | None) ->
     return (
         conversation.erasure is not None
         and tombstone is not None
-        and _state(conversation) == _state(tombstone)
+        and _compared_by(conversation) == _compared_by(tombstone)
     )
 
 

@@ -117,7 +117,7 @@ def verify(
         if state is None and conversation not in heads:
             raise ConversationNotFound(conversation)
         if state is None:
-            yield _absent(conversation, heads[conversation])
+            yield _verdict_on_missing(conversation, heads[conversation])
         else:
             yield from _generations(database, state, heads, past=True)
         return
@@ -135,7 +135,7 @@ def verify(
             heads.pop(item.id or "", None)
         for missing, published_heads in heads.items():
             if utf8(missing) >= utf8(start):
-                yield _absent(missing, published_heads, is_list_whole=not unlisted)
+                yield _verdict_on_missing(missing, published_heads, is_list_whole=not unlisted)
         yield Verdict(None, 0, None, None, (*unlisted, *database_findings.result()))
 
 
@@ -163,7 +163,7 @@ def _findings_in_database(database: Database) -> list[VerifyFinding]:
     return findings
 
 
-def _absent(
+def _verdict_on_missing(
     conversation: str, published_heads: Sequence[Published], *, is_list_whole: bool = True
 ) -> Verdict:
     version = max(published.version for published in published_heads)
@@ -353,8 +353,7 @@ class Check:
     """The check of the rows that are stored under the key of a conversation, up to the version
     ``stop``.
 
-    After ``run``, ``findings`` is complete. After ``run``, ``published`` contains only the
-    published heads that no row has, by version.
+    After ``run``, ``published`` contains only the published heads that no row has, by version.
     """
 
     def __init__(
@@ -543,7 +542,7 @@ class Check:
         conversation = self._conversation
         entries = (
             stored_event_of(conversation.id, row)
-            for row in _entries(self._database, conversation.key, conversation.id)
+            for row in _ledger_rows(self._database, conversation.key, conversation.id)
             if row.kind == "redaction_copied" and row.encoding != DAMAGED
         )
         copied = (entry for entry in entries if isinstance(entry, RedactionCopied))
@@ -638,7 +637,7 @@ def checks_of_past(
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    for row in _entries(database, key, conversation):
+    for row in _ledger_rows(database, key, conversation):
         if row.encoding == DAMAGED:
             problem = (
                 f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged:"
@@ -647,7 +646,7 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
             yield of_all(problem, sound=True)
 
 
-def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
+def _ledger_rows(database: Database, key: int, conversation: str) -> Iterator[Row]:
     number = 0
     codec = RowCodec(conversation)
     while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
@@ -667,13 +666,15 @@ def findings_beside(
         )
     try:
         yield from database.recorder.query(
-            lambda reader: list(_beside(reader, conversation, codec))
+            lambda reader: list(_findings_in_records(reader, conversation, codec))
         )
     except StoreDamaged as error:
         yield of_all(str(error))
 
 
-def _beside(reader: Reader, conversation: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
+def _findings_in_records(
+    reader: Reader, conversation: Conversation, codec: RowCodec
+) -> Iterator[VerifyFinding]:
     for newest in reader.records(conversation.key, None, 0, _PAGE):
         projection = newest.projection
         version = -1

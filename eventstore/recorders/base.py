@@ -77,7 +77,7 @@ Columns = tuple[Any, ...]
 
 
 class Reader(ABC):
-    """A read transaction. All queries of a read transaction see the store at one moment."""
+    """All queries of a read transaction see the store at one moment."""
 
     @abstractmethod
     def _ask(self, statement: str, *parameters: Any) -> list[Columns]: ...
@@ -425,8 +425,8 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """A write transaction. After a write transaction has read the row of a conversation, no other
-    writer changes the conversation until the transaction ends.
+    """After a write transaction has read the row of a conversation, no other writer changes the
+    conversation until the transaction ends.
     """
 
     @abstractmethod
@@ -434,7 +434,7 @@ class Transaction(Reader):
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows. Return True if no row remains."""
+        """Return True if no row remains."""
 
     def _state(self, key: int) -> Columns:
         # From now on, other writers of a staged conversation wait.

@@ -153,8 +153,7 @@ class CommitQueue:
         self._waiting: list[Job[Any]] = []
 
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
-        """Run ``work``. Return the result of ``work`` when its writes are committed, or raise its
-        error.
+        """Return the result of ``work`` when its writes are committed, or raise its error.
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of

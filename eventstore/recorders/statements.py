@@ -26,7 +26,7 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
     braces, the part is inserted. ``instead`` contains parts that replace parts of the file.
     """
     # A comment at the end of a part would hide the text after the part.
-    text = _COMMENT.sub("", _text(dialect, "queries.sql"))
+    text = _COMMENT.sub("", _read_sql(dialect, "queries.sql"))
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": instead.get(name, sql) for what, name, sql in blocks if what == "part"}
     named = ((name, sql) for what, name, sql in blocks if what == "name")
@@ -49,16 +49,16 @@ def migrations(dialect: str) -> Mapping[int, str]:
     order.
     """
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
-    return {int(name[:4]): _text(dialect, name) for name in names if name[:4].isdigit()}
+    return {int(name[:4]): _read_sql(dialect, name) for name in names if name[:4].isdigit()}
 
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
     scripts = migrations(dialect).values()
     made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}
-    return [_missing(kind, name) for kind, name in sorted(made.difference(there))]
+    return [_describe_missing(kind, name) for kind, name in sorted(made.difference(there))]
 
 
-def _missing(kind: str, name: str) -> str:
+def _describe_missing(kind: str, name: str) -> str:
     if kind == "index":
         return (
             f"the index {name} is missing, so reading is slow or fails; copy the store, which"
@@ -71,6 +71,6 @@ def _missing(kind: str, name: str) -> str:
     )
 
 
-def _text(dialect: str, name: str) -> str:
+def _read_sql(dialect: str, name: str) -> str:
     with open(os.path.join(_SQL, dialect, name), encoding="utf-8") as file:
         return file.read()

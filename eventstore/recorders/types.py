@@ -528,10 +528,10 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a list of conversations. ``at`` is the time of the last activity. ``at``
-    and ``version`` were current when the conversation was listed. ``attributes`` is the record with
-    the attributes, the attributes themselves, or None. ``is_record_missing`` is true if the
-    conversation has attributes, but no record with them.
+    """``at`` is the time of the last activity. ``at`` and ``version`` were current when the
+    conversation was listed. ``attributes`` is the record with the attributes, the attributes
+    themselves, or None. ``is_record_missing`` is true if the conversation has attributes, but no
+    record with them.
     """
 
     key: int

@@ -48,7 +48,7 @@ class Location(NamedTuple):
 
 
 def as_url(place: str | os.PathLike[str]) -> str:
-    """Return the URL of a store. ``place`` is a URL or the path of a file.
+    """``place`` is a URL or the path of a file.
 
     A text that does not begin like a URL is a path if it contains a dot or a slash. A bare word is
     refused, because it is more often a mistake. Raises ``TypeError`` if ``place`` is neither a text

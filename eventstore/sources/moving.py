@@ -99,12 +99,12 @@ def copy_source(
     start = max(copied.from_record, _first_to_copy(source, target, original, existing))
     head = chained(GENESIS, hashes[: HASH_BYTES * start])
     last = list[Block]()
-    for blocks in _pages(source, original, start):
+    for blocks in _pages_of_blocks(source, original, start):
         if last:
             part = copied._replace(records=last[-1].stop, head=head, sums=b"")
             target.recorder.transact(
                 partial(
-                    _put,
+                    _write_part,
                     target=target,
                     conversation=conversation,
                     part=part,
@@ -117,8 +117,8 @@ def copy_source(
 
     def finish(transaction: Transaction) -> None:
         # The last records, and all data beside the records, are stored together.
-        whole = _put(transaction, target, conversation, copied, last, made)
-        writing, sources = _opened(transaction, target, conversation)
+        whole = _write_part(transaction, target, conversation, copied, last, made)
+        writing, sources = _open_in_target(transaction, target, conversation)
         sources.refuse(writing.key, refused)
         if whole.made == copied.made:  # the target made no further events
             sources.clear_made(whole)
@@ -153,7 +153,7 @@ def _block_starts(database: Database, source: Source, reader: Reader) -> set[int
     return {first for first, _ in Sources(database, reader).indexes(source)}
 
 
-def _put(
+def _write_part(
     transaction: Transaction,
     target: Database,
     conversation: Conversation,
@@ -161,7 +161,7 @@ def _put(
     blocks: list[Block],
     made: Made,
 ) -> Source:
-    writing, sources = _opened(transaction, target, conversation)
+    writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle(writing.key)
     if existing is not None:
         part, blocks = _keep_redactions(sources, existing, part, blocks)
@@ -271,7 +271,7 @@ def _source_in_target(
     return source
 
 
-def _opened(
+def _open_in_target(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
     existing = not_erased(target.find(transaction, conversation.id, pending=True))
@@ -442,7 +442,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
     database.recorder.query(lambda reader: Sources(database, reader).made(source))
     head = GENESIS
     number = 0
-    for blocks in _pages(database, source, 0):
+    for blocks in _pages_of_blocks(database, source, 0):
         for block in blocks:
             if block.first != number:
                 yield f"records {number} to {block.first - 1} of its source are missing"
@@ -473,7 +473,7 @@ def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]
     return Sources(database, reader).all_redacted(source)
 
 
-def _pages(database: Database, source: Source, start: int) -> Iterator[list[Block]]:
+def _pages_of_blocks(database: Database, source: Source, start: int) -> Iterator[list[Block]]:
     while start < source.records:
 
         def read(reader: Reader, start: int = start) -> list[Block]:

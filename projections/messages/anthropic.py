@@ -167,12 +167,14 @@ def _document(part: Part, mark: Part) -> Part:
 
 
 def _tool_use(call: PairedCall) -> Part:
-    arguments = json.loads(arguments_of(call.action), parse_float=_number, parse_int=_number)
+    arguments = json.loads(
+        arguments_of(call.action), parse_float=_parse_number, parse_int=_parse_number
+    )
     named_as = {"id": matching(call.id, _NAME_MAX), "name": matching(call.action.tool, _NAME_MAX)}
     return {"type": "tool_use", **named_as, "input": arguments}
 
 
-def _number(text: str) -> float | str:
+def _parse_number(text: str) -> float | str:
     # A number that is too large for a float stays a text, because most JSON parsers would read it
     # as infinity.
     value = float(text)

@@ -210,7 +210,7 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """A file in a message. Unknown fields are empty texts."""
+    """Unknown fields are empty texts."""
 
     name: str
     media_type: str

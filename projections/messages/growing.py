@@ -126,9 +126,13 @@ class Rendering:
         """
         if events is self._events and fit is self._fit:
             return
-        place = _alike(self._fit, fit)
+        place = _count_equal(self._fit, fit)
         same = min(
-            (_alike(self._events, events), *self._fit[place : place + 1], *fit[place : place + 1])
+            (
+                _count_equal(self._events, events),
+                *self._fit[place : place + 1],
+                *fit[place : place + 1],
+            )
         )
         while not self._go_on(events, fit, same):
             pass
@@ -154,7 +158,7 @@ class Rendering:
         return True
 
 
-def _alike(former: Sequence[Any], others: Sequence[Any]) -> int:
+def _count_equal(former: Sequence[Any], others: Sequence[Any]) -> int:
     length = len(former)
     if former == others[:length]:
         return length

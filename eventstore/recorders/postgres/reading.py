@@ -76,9 +76,9 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """A read transaction. The transaction's first query takes a connection from the pool. Before
-    the first result, a broken connection is replaced by a new connection. After the first result, a
-    new connection would show another moment, so ``ConnectionLost`` is raised.
+    """The transaction's first query takes a connection from the pool. Before the first result, a
+    broken connection is replaced by a new connection. After the first result, a new connection
+    would show another moment, so ``ConnectionLost`` is raised.
 
     ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
     connection to the store whose rows ``ask`` reads.

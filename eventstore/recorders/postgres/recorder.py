@@ -105,8 +105,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """Open the store. If the ``pool`` of another recorder is passed, the other recorder checks
-        the servers, and no schema is made.
+        """If the ``pool`` of another recorder is passed, the other recorder checks the servers, and
+        no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"

@@ -41,13 +41,13 @@ def prepare(
     """
     newest = max(migrations("postgresql"))
     try:
-        facts = _facts(connection, schema)
+        facts = _read_facts(connection, schema)
     # the table does not exist, or this role may not read it
     except psycopg.errors.ProgrammingError:
         facts = {}
     if "schema" not in facts:
         facts = _facts_of_store(connection, schema)
-    schema_version = _version(facts, schema, partitions)
+    schema_version = _check_version(facts, schema, partitions)
     if schema_version < newest and writable and (schema_version > 0 or create):
         try:
             with connection.transaction():
@@ -63,7 +63,7 @@ def prepare(
                 _migrate(
                     connection,
                     schema,
-                    _version(facts, schema, partitions),
+                    _check_version(facts, schema, partitions),
                     part or ONLY,
                     partitions or "1",
                 )
@@ -270,7 +270,7 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: st
     )
 
 
-def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+def _read_facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
     return dict(
         connection.execute(
             _statement_in(schema, "SELECT name, value FROM {schema}.store")
@@ -295,10 +295,10 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
             " (?schema=)",
             kind="foreign",
         )
-    return _facts(connection, schema)
+    return _read_facts(connection, schema)
 
 
-def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
+def _check_version(facts: Mapping[str, str], schema: str, partitions: str | None) -> int:
     if not facts:
         return 0
     newest = max(migrations("postgresql"))

@@ -45,8 +45,8 @@ _TO_WRITE = (
 
 
 class ReaderPool:
-    """Connections for readers. Only one thread at a time uses a connection. After a read, the
-    connection is kept for the next reader.
+    """Only one thread at a time uses a connection of the pool. After a read, the connection is kept
+    for the next reader.
 
     A signal handler may read while its thread executes any line of ``ReaderPool``. The class has no
     lock, and each step changes only one list or set in a single operation.

@@ -266,8 +266,8 @@ class StoreFile:
         return connection
 
     def _prepare_to_write(self, connection: sqlite3.Connection) -> None:
-        """Prepare a connection for writing. If the file is not ``durable``, a power cut may lose
-        the newest commits, and each commit is lost completely or not at all.
+        """If the file is not ``durable``, a power cut may lose the newest commits, and each commit
+        is lost completely or not at all.
         """
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != b"wal":

@@ -35,9 +35,8 @@ conversations.
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
-    """The writes of a transaction. ``last_conversation`` and the next position stay valid from one
-    transaction to the next. The owner must call ``forget`` after a rollback, and after a commit of
-    another connection.
+    """``last_conversation`` and the next position stay valid from one transaction to the next. The
+    owner must call ``forget`` after a rollback, and after a commit of another connection.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
