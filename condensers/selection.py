@@ -106,8 +106,7 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
 
     The events from ``first_kept_index`` on, calls without a result, and calls that may have run
     must stay. If an event of a unit must stay and the unit is sent to a model, the whole unit
-    stays. The summary of ``action`` then stands in the place of the first event that is still
-    forgotten.
+    stays. The summary of ``action`` stands in the place of the first event that is still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.

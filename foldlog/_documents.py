@@ -517,8 +517,8 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class FactDocument(Document, frozen=True, kw_only=True):
-    """Whether words are known: an event or a summary that a model is sent contains them. See
-    ``foldlog.Fact``.
+    """Whether words are known, which means that an event or a summary that is sent to a model
+    contains the words. See ``foldlog.Fact``.
     """
 
     words: str
@@ -532,10 +532,10 @@ class FactDocument(Document, frozen=True, kw_only=True):
 
 
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten",
-    "taken back", "never shown"), and the event ``by`` which it was hidden. ``dropped`` are the
-    terms of the event that no shown event contained after the event was hidden. If the user asked
-    about words, ``fact`` says whether these words are known, and the event is an event that
+    """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event ``by`` which
+    it was hidden. The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are
+    the terms of the event that no shown event contained after the event was hidden. If the user
+    asked about words, ``fact`` says whether these words are known, and the event is an event that
     contains them. ``compacting`` is the time of a compaction that the program has not written yet.
     The answer does not include the compaction that is not written yet.
     """
@@ -606,8 +606,8 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog diff ID A B``: the events that entered a View and left it, and the
-    content that the newest 50 condensations in between dropped.
+    """The output of ``foldlog diff ID A B``: the events that entered a View and the events that
+    left it. ``dropped`` is the content that the newest 50 condensations in between dropped.
     """
 
     before: int
@@ -656,8 +656,8 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):
-    """The events that a model was shown at this version, and their estimated tokens. ``alone`` are
-    the events in this document that the model of the other run was not shown.
+    """The events that were shown to a model at this version, and their estimated tokens. ``alone``
+    are the events in this document that were not shown to the model of the other run.
     """
 
     version: int
@@ -709,7 +709,7 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     is a request or a call. If a run has no calls, the messages of the agents are steps too.
     ``same_first`` is how many steps at the beginning are equal. ``same`` is how many of all steps
     are equal, in any order. ``redacted_first`` is how many steps at the beginning are redacted, so
-    that they cannot be compared. ``knew`` is what the agents were shown at the first different
+    that they cannot be compared. ``knew`` is what was shown to the agents at the first different
     step, or at the end without a difference.
     """
 
@@ -922,10 +922,10 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome for a source of an import. ``added`` is how many of its ``records`` are new. If
-    the import made a fork, ``forked_at`` is the first record of the source that differs from the
-    stored records. A source that is ``older`` adds nothing. The last line of a source that
-    ``waits`` is incomplete. A ``refused`` source has a finding with the reason.
+    """The outcome for a source of an import. ``added`` is how many of the source's ``records`` are
+    new. If the import made a fork, ``forked_at`` is the first record of the source that differs
+    from the stored records. If the source is ``older``, nothing is added. If the source ``waits``,
+    its last line is incomplete. If the source is ``refused``, a finding contains the reason.
     """
 
     path: str

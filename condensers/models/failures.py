@@ -154,9 +154,9 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     the key that is sent, the password in the address, and the values of environment variables that
     are named like a key.
 
-    An error may repeat a whole request, so it also has ``***`` in place of the texts in ``extra``
-    (such as a header) and of values that may be keys. Texts in ``extra`` and values that are only
-    perhaps keys stay in a reply, because a reply must not lose any words.
+    An error may repeat a whole request. In an error, the texts in ``extra`` (such as a header) and
+    values that may be keys are replaced too. Texts in ``extra`` and values that are only perhaps
+    keys stay in a reply, because a reply must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

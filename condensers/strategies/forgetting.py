@@ -36,7 +36,8 @@ class AmortizedForgettingCondenser(RollingCondenser):
     ``max_size`` remains. The condenser ``amortized_forgetting`` writes no summary.
 
     Old summaries are forgotten too. If the head or the tail contains a part of a call or of a tool
-    loop, the whole call or loop stays, even if more than half of ``max_size`` events then remain.
+    loop, the whole call or loop stays. More than half of ``max_size`` events may stay for this
+    reason.
     """
 
     type = "amortized_forgetting"

@@ -56,9 +56,9 @@ class Overview(NamedTuple):
                        request
     ``format``         the format of the source; ``foldlog`` if no source was imported
     ``events``         the number of events that figures count: see ``counted_in``
-    ``sent_events``    the number of events that a model is sent with the View, without pending
+    ``sent_events``    the number of events of the View that are sent to a model, without pending
                        events and summaries, before a condenser hides or masks any event
-    ``sent_summaries`` the number of summaries that a model is sent with the View
+    ``sent_summaries`` the number of summaries of the View that are sent to a model
     ``tokens``         the tokens of the View, by an estimate that errs high: see ``view_tokens``
     ``last_event_at``  the time of the last event that has a time, as ISO 8601 in UTC, or without a
                        zone if the source names no zone. Only activity counts: see ``is_activity``

@@ -122,7 +122,7 @@ class FiguresOfStore:
     # -- conversations ----------------------------------------------------------------------------
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
-        """Unless ``whole``, a conversation that is not counted yet has only an overview. A
+        """Without ``whole``, a conversation that is not counted yet has only an overview. A
         conversation that was erased after it was listed is yielded as erased.
         """
         remaining = iter(rows)

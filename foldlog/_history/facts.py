@@ -1,5 +1,5 @@
-"""Whether the agent knows a fact: whether the events and summaries that a model is sent contain
-some words.
+"""Whether the agent knows a fact, which means that the events and summaries sent to the model
+contain some words.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _WORDS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The answer whether ``words`` are known at ``version``: whether an event or a summary that a
-    model is sent contains all of them.
+    """The answer whether ``words`` are known at ``version``: whether an event or a summary that is
+    sent to a model contains all the words.
 
     ``known_by``      the ids of the shown events with the words; the id of a summary is below -1
     ``events``        the ids of all events and summaries with the words that were ever shown,

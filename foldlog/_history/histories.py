@@ -1,5 +1,5 @@
 """A store of histories, for the author of a runtime. ``history.py`` has the class of a single
-history. This module contains no rules of the log.
+history. The rules of the log are in ``foldlog.eventstore`` and ``foldlog.projections``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A single history of a store, for the author of a runtime. This module contains no rules of the
-log.
+"""A single history of a store, for the author of a runtime. The rules of the log are in
+``foldlog.eventstore`` and ``foldlog.projections``.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ Appended: TypeAlias = (
 
 
 class History:
-    """A conversation: append events, and read the View that the model is shown. The object itself
-    stores only the version of the View that ``step`` returned last, for ``append_reply``.
+    """A conversation: append events, and read the View that is shown to the model. The object
+    itself stores only the version of the View that ``step`` returned last, for ``append_reply``.
 
     A history without events is empty: its View, its events and its tail are empty, and its version
     is 0. The first append makes the conversation. Every method raises ``ConversationErased`` if the
@@ -123,8 +123,8 @@ class History:
         return True
 
     def view(self) -> View:
-        """Return the present View. The View is empty before the first event. The model is shown
-        this View, unless a condenser hides or masks a part of the View: see ``sent``.
+        """Return the present View. The View is empty before the first event. The View is shown to
+        the model, unless a condenser hides or masks a part of the View: see ``sent``.
 
         Cost: the method reads the events since the last call. The first call of a program reads the
         events that the View shows. If you need only the last events of the log, call ``tail``.
@@ -148,15 +148,15 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def sent(self, version: int | None = None) -> View:
-        """Return the View as it is sent to a model, now or at a version. The View that a model is
-        sent lacks the events that ``recent_events`` hides. The View that a model is sent also has
-        the masks of ``observation_masking`` and similar condensers, and the texts that
-        ``max_tokens`` shortened.
+        """Return the View as it is sent to a model, now or at a version. The View as it is sent
+        lacks the events that ``recent_events`` hides. The View as it is sent has the masks of
+        ``observation_masking`` and similar condensers, and the texts that ``max_tokens`` shortened.
 
         The log records the rules by which a step hid, masked or shortened events. The rules of a
         condenser of your own cannot be applied again, so the result contains the events that this
-        condenser hides. For such a View, ``why`` says that it is unknown which events the model was
-        sent. Raises the errors of ``at``. Cost: the method reads the View and the last 100 events.
+        condenser hides. For such a View, ``why`` says that it is unknown which events were sent to
+        the model. Raises the errors of ``at``. Cost: the method reads the View and the last 100
+        events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -242,7 +242,7 @@ class History:
         """Return the last ``count`` events of the log in order, including forgotten events. If the
         log has fewer events, return all events.
 
-        For the last events that the model is shown, use ``history.view().tail(count)``. Raises
+        For the last events that are shown to the model, use ``history.view().tail(count)``. Raises
         ``InvalidArgument`` for a negative number. Cost: the method reads the events that it
         returns.
         """
@@ -271,10 +271,10 @@ class History:
         ``foldlog.eventstore.Documents.append``. With ``dedupe="origin"``, imported events whose
         source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
 
-        If other programs appended after the last ``prepare`` or ``step`` of this object, the
-        ``meta`` of a model's reply names the View that the reply answers. Because of this name, no
-        condenser forgets an event that came while the model answered. If the first event after a
-        step is not a reply, its ``meta`` names the View of the step, which then counts as shown.
+        If other programs append while a model answers, the ``meta`` of the reply names the View
+        that the reply answers. Because of this name, no condenser forgets an event that came while
+        the model answered. If the first event after a step is not a reply, its ``meta`` names the
+        View of the step, which then counts as shown.
 
         Raises ``VersionConflict`` (read and decide again), ``InvalidEvent`` (the message names the
         broken rule), ``IdempotencyConflict`` (the key belongs to other events),
@@ -786,10 +786,10 @@ class History:
         key.
 
         If the call with this key is open, the outcome becomes its observation. The outcome of a
-        closed call becomes a message of a single line, which the model is shown. This method needs
-        no lease. Raises ``InvalidArgument`` if no call has this key, and the errors of ``append``.
-        Durability: the outcome is on disk when the method returns. Cost: the method reads all
-        events.
+        closed call becomes a message of a single line, which is shown to the model. This method
+        needs no lease. Raises ``InvalidArgument`` if no call has this key, and the errors of
+        ``append``. Durability: the outcome is on disk when the method returns. Cost: the method
+        reads all events.
         """
         from foldlog._history import effects
 
@@ -1091,8 +1091,9 @@ class History:
 
     def lifetimes(self) -> Lifetimes:
         """Return the lifetimes of the events and summaries. A lifetime has the versions at which
-        the View shows the event, the times when a model is sent it, the reason why it left the
-        View, and its estimated tokens. Cost: the method reads all events once.
+        the View shows the event, the reason why the event left the View, and its estimated tokens.
+        A lifetime also says when the event is sent to a model. Cost: the method reads all events
+        once.
         """
         from foldlog._figures.sizes import event_tokens
         from foldlog.projections import Lifetimes

@@ -57,9 +57,9 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     order.
 
     The argument is an object of an SDK, a plain dict or a list. A dict or an object may be a chat
-    completion (of OpenAI or litellm), a chat message, a response of OpenAI's Responses API or its
-    items, or an Anthropic message. A ``foldlog.condensers.Reply`` is accepted too. A list contains
-    messages or items.
+    completion (of OpenAI or litellm), a chat message, or an Anthropic message. A response of
+    OpenAI's Responses API, the items of such a response, and a ``foldlog.condensers.Reply`` are
+    accepted too. A list contains messages or items.
 
     The text becomes a ``Message`` of the agent. A tool call becomes an ``Action``. The arguments of
     an action are a map if they are a JSON object, and otherwise the text that the model wrote. A

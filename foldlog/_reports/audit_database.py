@@ -108,7 +108,7 @@ class AuditRow(NamedTuple):
 class AuditTables(Derived[AuditRow]):
     """First call ``apply`` with recorded events, then ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` are the numbers since the audit database was
+    ``events``, ``condensations`` and ``damaged`` count what was added since the audit database was
     opened. ``touched`` are the conversations to describe. A thread may call ``apply`` while another
     thread calls ``describe``.
     """

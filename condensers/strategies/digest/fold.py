@@ -95,8 +95,8 @@ An agent's message of at most this number of characters does not count as a repo
 _CALLS_AFTER_ERROR = 30
 """How many further calls close an error, because the agent then works on something else."""
 _OPENING = 60
-"""The environment's first message is an example if the user's request begins with the same
-characters, up to this number.
+"""The environment's first message is an example if its first characters, in this number, also begin
+the user's request.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
