@@ -61,8 +61,7 @@ class KeptBeside:
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
     ) -> dict[str, Any]:
-        """Return the cached values of conversations by id, as far as they belong to the present
-        version.
+        """Map the ids of conversations to their cached values of the present version.
 
         With ``of_any_version``, also return values of earlier versions. The option
         ``of_any_version`` is for values that do not depend on later events. ``kind`` is the type of

@@ -55,7 +55,9 @@ _RULES = (
 )
 _LINE_MAX = 100_000
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
-"""An escape of JSON. The letter of an escape would hide the beginning of a word."""
+"""An escape of JSON. Escapes are removed, because the letter of an escape would hide the beginning
+of the next word.
+"""
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 

@@ -21,8 +21,8 @@ annotation's data.
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys of two texts beside the usage: the model, and the id of the reply. Neither text is
-content.
+"""The keys of two texts beside the usage: the model, and the id of the reply. Neither the model nor
+the id of the reply is content.
 """
 USAGE_NAMES: Final = ("condenser", "failure")
 """If a text under one of these keys is a single word, the text is not content."""

@@ -46,8 +46,8 @@ _NO_NUMBER = "Input should be a valid integer, unable to parse string as an inte
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
-"""Commands that end with status 0 if the reader of their output closes the pipe early, as ``|
-head`` does.
+"""Commands that end with status 0 when the reader of their output closes the pipe early, for
+example ``head``.
 """
 
 

@@ -174,8 +174,8 @@ def _with_attributes(
 
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
-    """Yield the conversations that match the filters of a line. The line has no words to search in
-    texts.
+    """Yield the conversations that match the filters of a line. ``line`` has only filters, and no
+    words to search for.
     """
     from foldlog._web.notes import noted
 

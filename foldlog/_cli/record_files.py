@@ -39,8 +39,8 @@ def choose_export(
     """Return the content of an export in a format. The default format is the format of the source.
     Raises ``Refused`` for an unknown format.
 
-    With ``view``, the export writes the messages that a model would be sent now. With
-    ``as_records``, the export never writes the bytes of the source.
+    With ``view``, the export writes the messages of the next prompt. With ``as_records``, the
+    export never writes the bytes of the source.
     """
     if not view and not as_records:
         source = source_bytes(store, conversation, format)

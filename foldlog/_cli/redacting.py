@@ -37,8 +37,8 @@ def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
 
 
 class Search(NamedTuple):
-    """A search for events to redact: by a text or secrets, by age, by attributes of their
-    conversations.
+    """A search for events to redact. The criteria are a text or secrets, the age of events, and
+    attributes of conversations.
     """
 
     holds: Holds | None

@@ -1,8 +1,8 @@
 """Make the document of a history for the page: columns of its events, its condensations, and the
 places of its summaries.
 
-The server sends this document at ``/api/history``, and ``docs/PAGE.md`` describes it. One pass over
-the log makes the document, and can continue with later events.
+The server sends the document at ``/api/history``, and ``docs/PAGE.md`` describes the document. One
+pass over the log makes the document, and can continue with later events.
 """
 
 from __future__ import annotations
@@ -263,9 +263,10 @@ def _columns(
     of special events.
 
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
-    still shown, and -1 for an event that was never shown. ``sent`` is the first version at which a
-    model is sent the event, or 0. The spans are for events that columns cannot represent: events
-    that were shown more than once, or that changed since the version ``since``.
+    still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
+    the event is sent to a model. ``sent`` is 0 for an event that is never sent. Spans describe
+    events that were shown more than once, or that changed since the version ``since``, because
+    columns cannot describe such events.
     """
     left = []
     by = []

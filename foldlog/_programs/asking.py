@@ -1,4 +1,6 @@
-"""Find the conversation about which a tool is asked, and import the new records of its file."""
+"""Find the conversation about which an agent asks a tool, and import the new records of the
+conversation's file.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ class Unclear(EventStoreError):
 
 
 class Asked(NamedTuple):
-    """A conversation about which a tool is asked.
+    """A conversation about which an agent asks a tool.
 
-    problem   why the stored state of the conversation may be old; empty if it is not old
-    missing   a compaction that the program has not written yet
-    agents    the sub-agents at work; one of them may be asking
+    problem why the stored state of the conversation may be old; empty if it is not old missing a
+    compaction that the program has not written yet agents the sub-agents at work; one of them may
+    be asking
     """
 
     conversation: str

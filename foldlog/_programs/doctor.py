@@ -1,4 +1,4 @@
-"""Find the status of a program: the transcripts that are not in the store, the transcripts that it
+"""Find the status of a program: transcripts that are not in the store, transcripts that the program
 will delete soon, and whether its hooks fire.
 """
 
@@ -18,7 +18,7 @@ _SOON_DAYS = 7
 
 
 def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return the status of a program. In the folder ``hooks``, the program's hooks note that they
+    """Return the status of a program. The folder ``hooks`` has notes of the program's hooks that
     fired. Cost: a status call for every file of the program.
     """
     importing = Import(store, [])  # used only to check which files are in the store

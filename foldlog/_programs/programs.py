@@ -83,7 +83,7 @@ def place_at(place: str) -> Path | None:
 
 def settings_at(place: str) -> Path:
     """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable. If
-    the environment variable is not set or is empty, its default is used.
+    an environment variable is not set or is empty, the default after ``:-`` is used.
     """
     return (
         Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))

@@ -28,7 +28,7 @@ _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 name, are left out.
 """
 _WHOLE_FILE = ""
-"""The entry for the file itself in a record's list of sections and names that setup made."""
+"""In the record of setup, this entry stands for a settings file that setup itself created."""
 
 
 class Written(NamedTuple):
@@ -72,8 +72,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings files that have foldlog's hooks or server, as they are after the removal
-    of foldlog's parts. Raises the errors of ``settings_with``.
+    """Yield the settings files that have foldlog's hooks or server, and remove foldlog's parts from
+    their texts. Raises the errors of ``settings_with``.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -140,8 +140,8 @@ def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin with the command that starts foldlog on this machine. All
-    languages of plugins write strings as JSON does.
+    """Return the text of a plugin. The text has the command that starts foldlog on this machine.
+    The languages of all plugins write strings as JSON does.
     """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])

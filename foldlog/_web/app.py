@@ -55,7 +55,9 @@ _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The search then reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
-"""The maximum number of bytes of a request with a note. The longest note as JSON is shorter."""
+"""The maximum number of bytes of a request with a note. The longest allowed note is shorter as
+JSON.
+"""
 
 _STATUS: dict[type[EventStoreError], int] = {
     ConversationNotFound: 404,
@@ -211,7 +213,7 @@ def _standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced,
     for example by a restore.
 
-    Without this check, the server would go on to read the former file.
+    Without the check, the server would still read the former file after a restore.
     """
     first = store.path and identity(store.path)
 

@@ -45,8 +45,8 @@ LISTED = Where(companions=False)
 
 
 class ServedConversations:
-    """The list of conversations, made from the figures in the store. Thread-safe. ``close`` ends
-    its thread.
+    """The list of conversations, made from the figures in the store. The list is thread-safe, and
+    ``close`` ends its thread.
     """
 
     def __init__(self, store: Store, prices: Prices | None = None) -> None:
@@ -139,8 +139,8 @@ class ServedConversations:
                 yield row.id
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
-        """Return the sums, facets and days of the conversations that a search line selects. The
-        result also has days outside of the selected span of time.
+        """Return the sums, facets and days of the conversations that a search line selects. Days
+        outside of the selected span of time are included too.
         """
         left = self.refresh()
         where = self.where(line)

@@ -38,7 +38,7 @@ def noted(store: Store) -> set[str]:
 
 
 class Notes:
-    """The notes of the conversations of a store. Thread-safe."""
+    """The notes of a store's conversations. Many threads may use this object."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

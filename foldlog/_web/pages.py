@@ -38,7 +38,7 @@ _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
 _AFTER = 12
 _AFTER_LAST = 160
-"""The number of characters of an excerpt after the last word."""
+"""The number of characters that an excerpt shows after the last found word."""
 _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
@@ -56,7 +56,9 @@ D = TypeVar("D", bound=Document)
 
 
 class Pages:
-    """Keeps the page folds of the conversations that were requested last. Thread-safe."""
+    """Keeps the page folds of the conversations that were requested last. Many threads may use this
+    object.
+    """
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class Pages:
         self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
-        """By conversation, the version that the fold in progress has reached."""
+        """Maps a conversation to the version that its running fold has reached."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
         """By conversation, a lock and a list with its fold. The list is empty before the first
         fold, and while a request uses the fold.

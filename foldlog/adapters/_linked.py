@@ -4,7 +4,7 @@ branch of the tree is a consecutive part of the log.
 An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. The View of a
 conversation ends with an entry. To continue after an earlier entry, a retraction returns to the
 View that ended with the earlier entry. So the View at the version after an entry is the chain of
-entries that leads to this entry. A fork at this version shares the chain.
+entries that leads to this entry. A fork at the version after an entry shares the chain.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class LinkedEntries:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry. Return None if the conversation has no such entry
-        before ``version``.
+        """Return the version after an entry. Return None if the conversation does not have the
+        entry before ``version``.
         """
         places = {
             found.conversation: found.event_id

@@ -124,8 +124,8 @@ class _Given:
     ) -> tuple[History, T]:
         """Append to a history, and begin the conversation first if the history has no events.
 
-        If the conversation was erased before ``history`` used it, a new conversation with this id
-        begins. Return the history that has the appended events, and the result of ``append``.
+        If the conversation was erased before ``history`` used it, a new conversation begins under
+        the same id. Return the history that has the appended events, and the result of ``append``.
         Raises ``ConversationErased`` if the conversation was erased after ``history`` read or wrote
         it.
         """
@@ -198,8 +198,8 @@ def to_its_end(
 def effect_of(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Iterator[None]:
-    """Set the current tool call while the block runs. ``foldlog.effect`` reads the current tool
-    call.
+    """Set the current tool call while the ``with`` block runs. ``foldlog.effect`` reads the current
+    tool call.
     """
     before = begin_effect(given, conversation, call_id, tool, arguments)
     try:
@@ -248,8 +248,8 @@ def unquoted(part: str) -> str:
 def recent(
     histories: Histories, attributes: Mapping[str, Any]
 ) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield the conversations that have these attributes, the last active conversation first.
-    Conversations are read from the store page by page.
+    """Yield the conversations with the attributes ``attributes``, the last active conversation
+    first. Conversations are read from the store page by page.
 
     A store that is open only for reading has no index of attributes. From a store that is open only
     for reading, all conversations are read and yielded.
@@ -531,9 +531,7 @@ def _events_of_record(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """Return the ids that shown summaries replace: inclusive intervals of ids, by the id of a
-    summary.
-    """
+    """Map the id of a shown summary to the inclusive intervals of ids that the summary replaces."""
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
         intervals, summaries = each.forgotten

@@ -63,8 +63,8 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""The key for the run's context in the state that ``save_messages`` gets. ``after_run`` passes a
-copy of the session's state.
+"""The key for a run's context in the state that is passed to ``save_messages``. ``after_run``
+passes a copy of the session's state.
 """
 _RECORD = "message"
 """In a condensation's metadata, the key for the SDK's message with the summary."""
@@ -90,7 +90,8 @@ class _Ids(tuple[int, ...]):
 
 
 class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[misc]
-    """Stores the messages of sessions. Use it as one of the ``context_providers`` of an ``Agent``.
+    """Stores the messages of sessions. Use a provider as one of the ``context_providers`` of an
+    ``Agent``.
 
         histories   the URL of a store, or open histories, sync or async; ``close`` and
                     ``async with`` close a store that was opened by its URL
@@ -258,8 +259,8 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """A run after its end: the ids of the loaded messages, the messages that a model was sent, and
-    the usage. Sent messages include summaries.
+    """A run after its end: the ids of the loaded messages, the messages that were sent to a model,
+    and the usage. Sent messages include summaries.
     """
 
     def __init__(
@@ -313,8 +314,8 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
 
 
 def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
-    """Yield condensations after which the View shows the messages that the model was sent, instead
-    of the loaded messages.
+    """Yield condensations that replace the loaded messages in the View by the messages that were
+    sent to the model.
     """
     shown = [event.id for event in view]
     loaded = iter(run.loaded)
@@ -353,8 +354,8 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _count_repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many records at the beginning are already in the View. The SDK may save all
-    messages of a session again.
+    """Return how many of the first records the View already has. The SDK may save all messages of a
+    session again.
     """
     start = len(view)
     count = len(records) + 1
@@ -383,11 +384,11 @@ def _identity(record: Any) -> tuple[str, ...]:
 
 
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
-    """Return the events that a run is sent before its input.
+    """Return the events that come before the input of a run.
 
     A call comes directly before its result. Calls that the input answers come last, even if other
-    runs have appended or condensed events. Open calls without an answer in the input are left out,
-    with the requests to approve them.
+    runs have appended or condensed events. If the input does not answer an open call, the call and
+    the request to approve it are left out.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {

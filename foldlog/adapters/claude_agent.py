@@ -86,16 +86,18 @@ class FoldlogSessionStore(OpenHistories):
         self._prefix = prefix
         self._written: dict[str, History] = {}
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """The calls that a hook announced and that have not begun yet, by the name of the tool."""
+        """Maps the name of a tool to the calls that a hook announced and that have not begun
+        yet.
+        """
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append all of the entries, or none if an error is raised. An entry is left out if the
         session already has its ``uuid``.
 
-        The entries are on disk when the method returns. An append to a deleted session begins the
-        session again. Raises ``ConversationErased`` if other code deleted the session after this
-        store wrote to it.
+        The entries are on disk when the method returns. If the session was deleted, the append
+        begins the session again. Raises ``ConversationErased`` if other code deleted the session
+        after this store wrote to it.
         """
         if entries:
             self._append(key, entries)

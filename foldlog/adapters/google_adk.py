@@ -343,7 +343,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """Return the history, the version and the JSON of a state that several sessions share.
+        """For a state that several sessions share, return its history, its version and its JSON.
 
         If the conversation with the state was erased, an append at version 0 begins the
         conversation again.
@@ -566,14 +566,15 @@ def _records_of(
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """A running session's event as a model is sent it. ``_whole`` is the stored event."""
+    """An event in the form that is sent to a model. ``_whole`` is the stored event."""
 
     _whole: AdkEvent = PrivateAttr()
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event as a model is sent it. ``_make_compaction`` returns ``changed``. Events with
-    a call in ``waiting`` stay whole, because the SDK still reads events with waiting calls.
+    """Return an event in the form that is sent to a model. ``_make_compaction`` returns
+    ``changed``. Events with a call in ``waiting`` stay whole, because the SDK still reads events
+    with waiting calls.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

@@ -5,8 +5,8 @@
         model, lambda session_id: FoldlogChatMessageHistory(session_id, histories)
     )
 
-A session is a conversation in the format ``langchain``. ``clear`` retracts messages, and they stay
-in the log. Agents of LangGraph store their messages in checkpoints: see
+A session is a conversation in the format ``langchain``. ``clear`` retracts messages. Retracted
+messages stay in the log. Agents of LangGraph store their messages in checkpoints: see
 ``foldlog.adapters.langgraph``.
 """
 
@@ -39,8 +39,8 @@ _FORMAT = "langchain"
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of a session. A ``RunnableWithMessageHistory`` gets this object from the
-    function that you pass to it.
+    """The messages of a session. Your function for a ``RunnableWithMessageHistory`` returns such an
+    object.
 
         session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
                     a URL

@@ -112,7 +112,7 @@ _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
 class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Stores the checkpoints of threads. Use it as ``builder.compile(checkpointer=...)``.
+    """Stores the checkpoints of threads. Use a saver as ``builder.compile(checkpointer=saver)``.
 
         histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
                     ``async with`` close a store that was opened by its URL
@@ -152,7 +152,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """Return a checkpoint as it was put, by default the newest checkpoint of the thread. Return
+        """Return a checkpoint unchanged, by default the newest checkpoint of the thread. Return
         None if the checkpoint does not exist.
         """
         conf = config["configurable"]
@@ -378,8 +378,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Return the writes and the seed of channels that are stored as differences: see
-        ``BaseCheckpointSaver``.
+        """Return the writes and the seeds of channels, if the channels are stored as differences.
+        ``BaseCheckpointSaver`` describes the result.
 
         The checkpoints since the last snapshot are read, with their writes.
         """
@@ -603,8 +603,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active namespace first.
 
-        An id beside a namespace is above all ids from before the namespace's last activity.
-        Conversations are read only as far as the caller iterates.
+        The id beside a namespace is above all ids that were made before the namespace's last
+        activity. Conversations are read only as far as the caller iterates.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -766,7 +766,7 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that returns the field values of a message of this class."""
+    """Return a function that takes the field values out of a message of the class ``kind``."""
     # Cached, because pydantic takes longer to list the fields than to encode their values
     # (``benchmarks.adapters``).
     return itemgetter(*kind.model_fields)

@@ -105,8 +105,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         """Replace the messages of a key, in one transaction.
 
         Old messages at the beginning stay if ``messages`` begins with the same messages. An old
-        message that does not stay is retracted if it is at the end of the View. Elsewhere in the
-        View, it is forgotten. New messages are appended.
+        message that does not stay is retracted if it is at the end of the View. An old message
+        elsewhere in the View is forgotten. New messages are appended.
         """
         records = list(map(_record, messages))
 

@@ -4,8 +4,9 @@
     await Runner.run(agent, "hello", **session.run_options())
 
 A session is a conversation in the format ``openai-responses``. If the SDK takes items back, foldlog
-retracts the items, and they stay in the log. The SDK reads a session only at the start of a run. So
-condensing during a run needs the filter ``input_filter``, and recording usage needs ``hooks``.
+retracts the items. Retracted items stay in the log. The SDK reads a session only at the start of a
+run. So condensing during a run needs the filter ``input_filter``, and recording usage needs
+``hooks``.
 """
 
 from __future__ import annotations
@@ -304,9 +305,9 @@ class FoldlogSession(OpenHistories):
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     """Store a compaction of the SDK as a condensation.
 
-    The SDK has cleared the session just before: the View from before the clearing returns, without
-    the events that are not among ``items``. If ``items`` have no compaction, append nothing and
-    return an empty tuple.
+    The SDK has cleared the session just before. The condensation restores the View from before the
+    clearing, and forgets the events that are not among ``items``. If ``items`` have no compaction,
+    append nothing and return an empty tuple.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()

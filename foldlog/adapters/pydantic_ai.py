@@ -454,7 +454,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         condense  whether to condense the View before a model call, if the condenser finds a
                   condensation due
 
-    The run's ``conversation_id`` names the conversation. The model is sent the View: a summary
+    The run's ``conversation_id`` names the conversation. The View is sent to the model: a summary
     replaces forgotten messages. The messages of the run and of the stored conversation stay
     complete.
 

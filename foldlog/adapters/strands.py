@@ -65,9 +65,9 @@ _REPLACED = "the runtime replaced the message"
 class _Held:
     """The facts about an agent's conversation that this process remembers.
 
-    ``version`` is the version at which the agent was begun or read. ``messages`` maps the id of a
-    first event to its message, for the messages that the SDK still has. A mark on a message pins
-    it. ``state`` is the agent's state at the version ``state_at``.
+    ``version`` is the version at which the agent was begun or read. ``messages`` are the messages
+    that the SDK still has. The key of a message is the id of its first event. A mark on a message
+    pins it. ``state`` is the agent's state at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -82,7 +82,8 @@ class _Held:
 
 
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
-    """Stores sessions. Use it as the ``session_repository`` of a ``RepositorySessionManager``.
+    """Stores sessions. Use a repository as the ``session_repository`` of a
+    ``RepositorySessionManager``.
 
         histories   the URL of a store, or open histories, sync or async; ``close`` and ``with``
                     close a store that was opened by its URL

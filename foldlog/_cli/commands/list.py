@@ -110,10 +110,10 @@ def run(
     the size of the next prompt is unknown.
 
     Times are in UTC, or have no zone. The columns sent+sum. and ≈ tokens count the events and
-    summaries that the model would be sent now. Errors are results that a source marks as errors.
-    The tokens and the cost are the sums that model calls reported. Without a reported cost, the
-    cost of a call is the price of its tokens. A fork's figures count only its own events. A
-    terminal shows forks below their parents. In a pipe, rows are sorted by id and have tabs.
+    summaries of the next prompt. Errors are results that a source marks as errors. The tokens and
+    the cost are the sums that model calls reported. Without a reported cost, the cost of a call is
+    the price of its tokens. A fork's figures count only its own events. A terminal shows forks
+    below their parents. In a pipe, rows are sorted by id, and cells are separated by tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

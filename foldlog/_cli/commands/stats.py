@@ -100,7 +100,7 @@ def _first_day(since: str | None, by: By | None) -> str:
 
 
 def _grouped(stats: Stats, by: By, first_day: str) -> GroupedDocument:
-    """Group the calls by day, by model or by tool."""
+    """Group calls by day, by model or by tool."""
     return GroupedDocument(
         by=str(by),
         conversations=stats.conversations,

@@ -1,4 +1,6 @@
-"""``foldlog view``: show the events and summaries of a View, and which events a model is sent."""
+"""``foldlog view``: show the events and summaries of a View, and mark events that are not sent to a
+model.
+"""
 
 from __future__ import annotations
 

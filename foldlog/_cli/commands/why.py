@@ -60,8 +60,8 @@ def run(
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces the event.
 
-    For words, the command shows whether the agent still knows them. If the model is sent an event
-    or a summary with these words, the command shows it. Otherwise the command shows the
+    For words, the command shows whether the agent still knows them. If an event or a summary with
+    these words is sent to the model, the command shows it. Otherwise the command shows the
     condensation that forgot the words. S260 is the summary of condensation 260. In JSON, the id of
     this summary is -262: minus (2 + 260).
 

@@ -71,8 +71,8 @@ class ChannelValues:
         new: Container[str],
         before: Checkpoint,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the fields about channels for a checkpoint's document, and the documents of
-        changed channels.
+        """Return two parts of a new checkpoint: the fields about channels in its document, and the
+        documents of changed channels.
 
         A channel is unchanged if it is not in ``new`` and has the same version as in the checkpoint
         ``before``.
@@ -110,8 +110,8 @@ def next_version(current: Any) -> Any:
 
 
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    """Return the writes of a checkpoint in LangGraph's order: for a write its task, its channel and
-    its packed value.
+    """Return the writes of a checkpoint in LangGraph's order. A write is a task, a channel and a
+    packed value.
 
     If a task has several writes with the same index, the first write counts. For an index below 0,
     such as the index of an error, the last write counts.

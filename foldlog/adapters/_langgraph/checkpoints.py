@@ -85,8 +85,8 @@ class _Newest:
     """The newest checkpoint of a branch with its records.
 
     ``history`` remembers which conversation has the id of the branch. ``history`` is None if the
-    branch was only read. ``alone`` is an event id. As far as this process knows, no shown event
-    below this id follows the records.
+    branch was only read. ``alone`` is an event id: as far as this process knows, no shown event
+    below ``alone`` follows the records.
     """
 
     checkpoint: Checkpoint
@@ -98,7 +98,7 @@ class _Newest:
 class Checkpoints:
     """Reads and writes the checkpoints of all threads of a store.
 
-    ``format`` is the format of the records. A record of this format can be read without other
+    ``format`` is the format of the records. A record of ``format`` can be read without other
     records. ``value`` returns the runtime's value of a record. ``listed`` returns the keys and ids
     of the runtime's values. New conversations get ``attributes``. Many threads and processes may
     use the checkpoints.
@@ -343,10 +343,11 @@ class Checkpoints:
         """Write a checkpoint after its parent, in one transaction: its document ``body``, its
         changed documents, and its records.
 
-        ``channels`` gets the checkpoint before the new checkpoint. ``channels`` returns further
-        fields of ``body``, and the changed documents. ``listed`` gets the checkpoint before the new
-        checkpoint, and the records of that earlier checkpoint. ``listed`` returns the records of
-        the new checkpoint, or None for a checkpoint without a list.
+        The function ``channels`` is called with the checkpoint before the new checkpoint.
+        ``channels`` returns further fields of ``body``, and the changed documents. The function
+        ``listed`` is called with the checkpoint before the new checkpoint, and with that
+        checkpoint's records. ``listed`` returns the records of the new checkpoint, or None for a
+        checkpoint without a list.
 
         The checkpoint is on disk when the method returns.
         """
@@ -479,8 +480,8 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return the events that turn the records of a checkpoint into new records, the list of new
-        records, and the recorder.
+        """Return three values: the events that turn a checkpoint's records into new records, the
+        list of new records, and the recorder.
 
         The recorder decoded the new records. The recorder is None if no record is new. Raises
         ``VersionConflict``.

@@ -57,8 +57,8 @@ def changes(
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
-    """Return the events that turn one list of records into another list, and the event ids of the
-    new list's records.
+    """Return two values: the events that turn the old list of records into the new list, and the
+    event ids of the new list's records.
 
     ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
     of the next event. ``removed`` is the id of the last event that forgot records before the end of

@@ -51,7 +51,7 @@ _is_content = has(type=str)
 
 
 def _role(record: dict[str, Any]) -> str | None:
-    """Return the role of a message. In 2025 the role was an object."""
+    """Return the role of a message. In 2025, the SDK wrote the role as an object."""
     return text_or_none(within(record, "role", "value") or record.get("role"))
 
 

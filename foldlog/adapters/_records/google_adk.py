@@ -135,7 +135,7 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 class _Span(NamedTuple):
     """The times of a shown event. Only a summary has two different times: the summary is about the
-    events between them.
+    events between these two times.
     """
 
     first: datetime
@@ -259,7 +259,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return a signature of Anthropic's server. Only signatures of this server are text in
+    """Return a signature of Anthropic's server. Only a signature of Anthropic's server is a text in
     base64.
     """
     with suppress(ValueError):

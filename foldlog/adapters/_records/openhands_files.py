@@ -73,7 +73,7 @@ class EventFiles:
         redaction, so both are then read again.
         """
         self._counted: dict[str, int] | None = None
-        """The number of model calls in the last state, by the use of the model. None before a state
+        """Maps a use of the model to the number of its calls in the last state. None before a state
         was written.
         """
 
@@ -103,8 +103,8 @@ class EventFiles:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Add the events that this object appended. Do nothing if events of other writers came
-        before them.
+        """Add the events that this object appended. If events of other writers came before the
+        appended events, do nothing.
         """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
@@ -234,7 +234,9 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Return to the branch that ends in ``head``, by a retraction or by its reversal."""
+        """Return to the branch that ends in ``head``, by a retraction or by the reversal of a
+        retraction.
+        """
         if head is not None and head not in self._events:
             raise InvalidEvent(
                 f"conversation {self._history.id!r} has no event {head!r} to continue from"

@@ -64,11 +64,11 @@ def run(
     """Check every event's checksum and its place in the hash chain, and check that no event is
     missing.
 
-    Changed, missing, inserted, swapped and moved events are reported by conversation and id, with
-    exit status 1. A head is a hash of all events up to a version. Heads that you published before
-    (--heads) detect a missing end, or a conversation that was rewritten as a whole. Erased
-    conversations are listed and are not findings. An interrupted check prints where to continue
-    (--from).
+    The command reports the conversation and the id of changed, missing, inserted, swapped and moved
+    events, with exit status 1. A head is a hash of all events up to a version. Heads that you
+    published before (--heads) detect a missing end, or a conversation that was rewritten as a
+    whole. Erased conversations are listed and are not findings. An interrupted check prints where
+    to continue (--from).
 
     Example: foldlog store verify --heads heads.json
     """
