@@ -57,9 +57,7 @@ def names_source_ids(event: Event) -> bool:
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural, which means that it can change any part of a View and
-    not only its end.
-    """
+    """Return whether the event can change any part of a View, and not only its end."""
     if isinstance(event, UnknownEvent):
         return event.is_structural
     return event.structural

@@ -127,7 +127,8 @@ def restore_store(
     the former store open raises ``StoreUnavailable``, and the process must open the store again.
     The former file is kept beside the restored file, with its write-ahead log. The restored store
     never uses a position again, so followers continue. After the next write, followers read a
-    ``StoreRestored``, which names the position after which the store has lost events.
+    ``StoreRestored``. The ``StoreRestored`` names the position after which the store has lost
+    events.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` are the names of the read models that may contain events

@@ -25,8 +25,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """The result of the audit of one conversation. ``missing`` is the number of revisions that are
-    not stored. Revisions are missing if a writer without the projection appended structural events,
-    or if an earlier version of foldlog stored revisions in an older form. A missing revision is not
+    not stored. A revision is missing if a writer without the projection appended its structural
+    event, or if an earlier version of foldlog stored it in an older form. A missing revision is not
     a finding, because the next structural event stores all missing revisions.
     """
 

@@ -30,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that records that the tool of its ``cause`` begins. The name
-``foldlog.effect`` is also the key of the effect's fields in later events.
+"""The name of the annotation that marks the start of a tool. The name ``foldlog.effect`` is also
+the key of the effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))

@@ -64,8 +64,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """Events that a condensation removed from the View, and the summary that the condensation put
-    in their place. The later View may no longer show the summary that replaced the events.
+    """Events that a condensation removed from the View, and the summary in their place. The later
+    View may no longer show the summary that replaced the events.
     """
 
     condensation: CondensationAction

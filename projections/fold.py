@@ -444,7 +444,7 @@ def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[in
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:
-    """Return the summary that replaces, in a View, the events that ``action`` forgot."""
+    """Return the summary of ``action``, which a View shows in place of the forgotten events."""
     return CondensationSummary(
         id=summary_id(action.id), content=action.summary or "", summary_of=action.id
     )

@@ -2,8 +2,7 @@
 event of its unit, but not the event itself.
 
 The function ``left_behind_by_ids`` defines which events are left behind. Usually the forgotten
-events share no unit with other events of the View, so nothing is left behind, and the units need
-not be found.
+events share no unit with other events of the View, so nothing is left behind.
 """
 
 from __future__ import annotations

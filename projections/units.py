@@ -120,8 +120,8 @@ class UnitsSoFar:
     """The units of a growing list of events. A View usually grows at its end. Only one thread at a
     time may use a ``UnitsSoFar``.
 
-    Values that ``units`` returned never change later: parallel calls and loops that grow are
-    replaced.
+    Values that ``units`` returned never change: if parallel calls or a loop grow, a new value
+    replaces them.
     """
 
     def __init__(self, left_behind: Set[int]) -> None:

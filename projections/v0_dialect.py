@@ -7,9 +7,9 @@ condensations, requests and itself by their source ids. If a source id occurs tw
 forgets both events. Every reading of a View shows only the newest summary, and applies the
 summary's offset again.
 
-An import cannot translate a condensation of V0 into a native condensation. 59 of 440 recorded
-histories would show another View, because the summary moves with new events, and later events are
-forgotten too.
+An import cannot translate a condensation of V0 into a native condensation. With a translation, 59
+of 440 recorded histories would show another View. The summary of V0 moves with new events, and a
+condensation of V0 also forgets later events.
 
 The state of a View contains two values for the V0 dialect. The *tomb* contains the source ids that
 are forgotten forever. The *register* contains the newest summary with its offset. The first native

@@ -162,7 +162,7 @@ class Views:
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
         """Return the lifetime of each event: the versions at which the View shows it, the versions
-        at which a model is sent it, and why it left the View.
+        at which it is sent to a model, and why it left the View.
 
         ``count`` returns the number of tokens of an event, possibly an estimate. Raises the errors
         of ``current``. Cost: one pass over the events. Each structural event also costs one pass

@@ -30,14 +30,14 @@ from foldlog.eventstore.recorders.types import RecalledKey, utf8
 INDEXED: Final = "foldlog:sources"
 """The idempotency key that marks a conversation as indexed."""
 _RESERVED: Final = "foldlog:source"
-"""The beginning of ``INDEXED`` and ``SOURCE_KEYS``. A caller's idempotency key may not begin with
-``foldlog:source``.
+"""The text with which ``INDEXED`` and ``SOURCE_KEYS`` begin. A caller's idempotency key may not
+begin with ``foldlog:source``.
 """
 _CHUNK = 500
 
 
 class FoundEvent(NamedTuple):
-    """An event that was found by the id that its source gave it."""
+    """An event that was found by its id in its source."""
 
     conversation: str
     event_id: int

@@ -74,8 +74,8 @@ def without_content(event: Event, redacted: Redacted) -> Event:
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return the values of a map that describe model calls: their usage, and the View that they
-    answer.
+    """Return the values of a map that describe model calls: the usage of the calls, and the View
+    before each call.
     """
     usage: dict[str, Any] = {}
     for name, value in values.items():

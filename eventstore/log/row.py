@@ -286,8 +286,8 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Set the times that a reader will see, as ``event_of`` does, and return ``events``. The events
-    themselves are changed, so no other code may use them.
+    """Set the times of events as ``event_of`` does, and return ``events``. The events themselves
+    are changed, so no other code may use them.
     """
     for event in events:
         # For an unknown event, foldlog does not know whether it has a time.

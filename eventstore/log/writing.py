@@ -314,8 +314,8 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
 
 
 class InlineProjection(Protocol):
-    """A read model that is written in the transaction of the structural events that change it. Each
-    projection of a store has its own ``name``.
+    """A read model that is written in the transaction of structural events. Each projection of a
+    store has its own ``name``.
     """
 
     name: str

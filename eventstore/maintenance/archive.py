@@ -52,7 +52,7 @@ class Archived(NamedTuple):
 
 
 def archive(store: Store, conversation: str, to: str) -> Archived:
-    """Write the stored events of a conversation to a new object in the object store ``to``, read
+    """Write the stored events of a conversation to a new object in the object store ``to``. Read
     the object back, then delete the rows of the events. The last event stays in the store, and so
     do all data beside the events. After an interruption, call ``archive`` again.
 

@@ -50,8 +50,8 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""The number of microseconds after whose silence an import counts as killed. If the process of a
-killed import still runs, the import fails and has to be run again.
+"""An import that has written nothing for this number of microseconds counts as killed. If the
+process of a killed import still runs, the import fails and has to be run again.
 """
 
 

@@ -147,10 +147,10 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield the conversations of ``source`` that ``target`` lacks, or that have another head or
-    fewer redactions in ``target``. If names are passed, compare only the named conversations.
-    Conversations that only the target has are ignored. Cost: reading one row of each conversation
-    in both stores.
+    """Yield the conversations of ``source`` that ``target`` lacks. Yield also each conversation
+    with another head, or with fewer redactions, in ``target``. If names are passed, compare only
+    the named conversations. Conversations that only the target has are ignored. Cost: reading one
+    row of each conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):

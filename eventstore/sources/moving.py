@@ -50,10 +50,10 @@ def copy_source(
     parent of the source, the shared records are copied too. The target already has the events
     before ``version``, and later makes the remaining events from the records.
 
-    After each transaction, the target has a complete source, which is shorter than the original
-    until the last transaction. Events that the target itself made stay, and records that the target
-    redacted stay redacted. Return the number of new records that have no events yet. If the
-    conversation has no events, ``copy_source`` begins the conversation in the target. Raises
+    After each transaction, the target has a complete source, but until the last transaction, the
+    source is shorter than the original. Events that the target itself made stay, and records that
+    the target redacted stay redacted. Return the number of new records that have no events yet. If
+    the conversation has no events, ``copy_source`` begins the conversation in the target. Raises
     ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
     erased the conversation. Cost: reading the index of each block, and copying the blocks from the
     first new or newly redacted record on. If both sources are equal, the cost is two small reads.
@@ -241,9 +241,9 @@ def _keep_redactions(
 
 
 def _about_both(own: Source, original: Source) -> bytes:
-    """Return the data beside the records of a source that redacted other records than its original.
-    If the original redacted records too, only equal fields stay. A differing field may contain text
-    that one of the two sources removed.
+    """Return the data beside the records of a source whose redacted records differ from the
+    redacted records of its original. If the original redacted records too, only equal fields stay.
+    A differing field may contain text that one of the two sources removed.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about

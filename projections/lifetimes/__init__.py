@@ -65,11 +65,11 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """The versions at which the View shows one event, or one summary, which has a negative id.
-    ``spans`` is empty if the View never shows the event. ``spans`` has several members if
+    """The versions at which the View shows one event or one summary. The id of a summary is
+    negative. ``spans`` is empty if the View never shows the event. ``spans`` has several members if
     retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
     caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0.
-    ``returns`` contains pairs of a version and a reason: at the version, a retraction left the
+    ``returns`` contains pairs of a version and a reason. At the version, a retraction left the
     event hidden for another reason than the reason of its last span.
     """
 

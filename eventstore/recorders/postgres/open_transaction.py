@@ -28,9 +28,9 @@ OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A query that finds a row if, and only if, a transaction was committed. The query of a ``Witness``
-searches for a row that the transaction wrote, by values that no other transaction could have
-written. The searched values have a random part: the place of an event, a sealed key, the key of a
-new conversation, or the token of a tracking id.
+searches for a row of the transaction by values that no other transaction could have written. The
+searched values have a random part: the place of an event, a sealed key, the key of a new
+conversation, or the token of a tracking id.
 """
 
 
@@ -102,8 +102,8 @@ class OpenTransaction:
         confirmed.
 
         After the commit, rows that were only read are durable too. An earlier attempt may have
-        written rows that this transaction only read, and a primary may show them after a crash
-        before its standby has them. A commit without writes also waits for the standby.
+        written rows that this transaction only read. After a crash, a primary may show rows that
+        its standby does not have. A commit without writes also waits for the standby.
         """
         self.check_unused()
         if not self._begun:
@@ -203,9 +203,9 @@ class OpenTransaction:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
-        """After the lock and in the same round trip, check that the transaction's number is not
-        older than the number of the lock's previous holder. With an older number, the transaction's
-        events would get positions before the previous holder's events.
+        """Check, in the round trip of the lock, that the transaction's number is not older than the
+        number of the lock's previous holder. With an older number, the transaction's events would
+        get positions before the previous holder's events.
         """
         if self._number_asked is None:
             self._begin()
@@ -230,7 +230,7 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result of the work whose commit got no answer, and the transaction that wrote it."""
+        """The result of the work whose commit got no answer, and the work's transaction."""
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None

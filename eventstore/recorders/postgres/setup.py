@@ -240,8 +240,8 @@ def _check_server(
 
 
 def _begin_epoch(wire: Wire) -> None:
-    """Begin an epoch above all positions that were ever given, because this server may give numbers
-    that its predecessor gave.
+    """Begin an epoch above all positions that were ever given. Without a new epoch, this server
+    could give the numbers of its predecessor again.
 
     No other process is writing, because each new connection for writing first checks the epoch. The
     commit does not wait for a standby, because no standby may exist right after a failover. Every

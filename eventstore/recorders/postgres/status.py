@@ -39,9 +39,9 @@ class Lag(NamedTuple):
 
 class Status(NamedTuple):
     """``horizon_age`` is the number of transactions that began to write after the oldest running
-    transaction, for which followers wait. ``held_back`` is the number of committed events at or
-    beyond ``horizon``, counted up to 10,000. ``standbys`` names the standbys for which a commit
-    waits, as in ``synchronous_standby_names``.
+    transaction. ``held_back`` is the number of committed events at or beyond ``horizon``, counted
+    up to 10,000. ``standbys`` names the standbys for which a commit waits, as in
+    ``synchronous_standby_names``.
     """
 
     horizon: int
@@ -95,7 +95,7 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
-    reports that it removed every row that was deleted before this call. If VACUUM removed every
+    reports the removal of all rows that were deleted before this call. If VACUUM removed every
     deleted row, delete the marks of pending bytes. Return False if VACUUM left a row that was
     deleted before this call, or if the report of VACUUM is not in English. Return None if the role
     may not vacuum the tables. Only the owner of a table may vacuum it, and from PostgreSQL 17 on a

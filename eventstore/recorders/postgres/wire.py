@@ -159,8 +159,8 @@ class Wire:
         self.is_confirmed = False
         """Whether a standby has confirmed everything that the connection may show to a follower."""
         self.idle_in_transaction_s = 0.0
-        """The time in seconds after which the server ends a session that is idle in a transaction,
-        or 0 if the server has no limit.
+        """The time in seconds after which the server ends an idle session inside a transaction, or
+        0 if the server has no limit.
         """
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []

@@ -112,9 +112,8 @@ def raise_translated(error: BaseException, doing: str) -> None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's own code raised this error of SQLite or the system. The error of an
-    SQLite call may also come from code that foldlog called, such as a guard, or from a signal
-    handler that interrupted foldlog.
+    """Return whether foldlog's own code raised this error of SQLite or the system. A guard or other
+    code that foldlog called may raise an SQLite error too, and so may a signal handler.
 
     The last frame of the traceback outside of Python's standard library shows which code called
     SQLite or the system.

@@ -8,10 +8,10 @@ Every write transaction compares the file under the absolute name with the opene
 the inode, and the number of names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
-locks. After the loss of the locks, another process would believe that it is the only process with
-the file, and would remove the log when it ends. On Linux, each connection to a file with a log
-therefore holds a second lock, which belongs to one opening of the file and not to the process. No
-other code of foldlog opens the file.
+locks. If the locks are lost, another process believes that no other process has the file open. The
+other process then removes the log at its end. On Linux, each connection to a file with a log
+therefore holds a second lock. The second lock belongs to one opening of the file, and not to the
+process. No other code of foldlog opens the file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TO_SAVE: Final = (
 
 
 MOVED: Final = ("moved", "replaced")
-"""The kinds of errors that mean that a store's name no longer leads to the opened file."""
+"""The kinds of errors for a store whose name no longer leads to the opened file."""
 
 
 class Connection(sqlite3.Connection):

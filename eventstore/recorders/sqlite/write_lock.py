@@ -37,9 +37,9 @@ class WriteLock:
     deleted for example, SQLite's own lock still separates their writes. Only one thread of a
     process at a time, the leader, may use the lock.
 
-    The kernel gives the lock to processes nearly in the order in which they began to wait, but the
-    kernel's wait has no time limit. A separate thread waits until the kernel grants the lock, and
-    the leader waits for the thread for a limited time.
+    The kernel gives the lock to processes nearly in the order in which they began to wait. A
+    process cannot limit the time for which it waits for the kernel. A separate thread waits until
+    the kernel grants the lock, and the leader waits for the thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
