@@ -44,7 +44,7 @@ def within_s(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Outside of all blocks, the result is infinity."""
+    """Outside of all blocks with a limit, the result is infinity."""
     return _seconds_left.get()()
 
 

@@ -4,7 +4,7 @@ source differs from its stored records, its first different record begins a fork
 A *place* is the path of a file, the number of a source in this file, and the options of the import.
 An import is a copy, and never removes or repairs stored records. A row of ``places`` stores which
 conversation a place became, and a hash identifies each record. A second import of the same places
-therefore decides nothing again. An import refuses an erased source. An import also refuses a source
+therefore repeats no decision. An import refuses an erased source. An import also refuses a source
 that was rewritten before a redacted record, because the redacted text could come back unrecognized.
 """
 

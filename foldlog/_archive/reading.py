@@ -92,7 +92,7 @@ class _Findings:
 
 
 class LineReading(_Findings):
-    """Memory: a block, or a longer line."""
+    """Memory: a block of the file, or a line that is longer than a block."""
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)

@@ -75,7 +75,7 @@ class Stats(Counts):
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Leave the field of ``ModelDocument`` empty that ``name`` does not name."""
+        """Return the calls of each ``day`` or of each ``model``, as ``name`` says."""
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():
             if first_day and not (day[:1].isdigit() and day >= first_day):
