@@ -435,7 +435,10 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
         if start is not None and end is not None and start > end:
-            raise InvalidEvent(f"a condensation's range runs backwards, from {start} to {end}")
+            raise InvalidEvent(
+                f"a condensation's range runs backwards, from {start} to {end}; give the smaller"
+                " id first"
+            )
         declined = self.metadata.get("outcome") == "declined"
         if not self.given_ids and start is None and self.summary is None:
             if not declined:

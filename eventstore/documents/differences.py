@@ -87,7 +87,9 @@ def patched(before: Any, change: Difference) -> Any:
     if "keep" in change:
         count = change["keep"]
         if count > len(before):
-            raise LookupError(f"a difference keeps {count} elements of a list of {len(before)}")
+            raise LookupError(
+                f"a difference cannot keep {count} elements of a list of {len(before)} elements"
+            )
         array = list(before[:count])
         for index, inner in inside.items():
             array[int(index)] = patched(array[int(index)], inner)

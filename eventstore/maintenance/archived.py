@@ -103,7 +103,7 @@ def check_url(recorder: Recorder, to: str) -> None:
     is_in_memory = recorder.path is None and not recorder.on_server
     if "://" not in to or (to.startswith("memory:") and not is_in_memory):
         raise InvalidArgument(
-            f"{to!r} is not the URL of an object store; use one such as s3://bucket/prefix or"
+            f"{to!r} is not the URL of an object store; use a URL such as s3://bucket/prefix or"
             " file:///mnt/archive"
         )
 

@@ -139,8 +139,8 @@ class Import:
                 count += sum(isinstance(item, Found) for item in found)
         if count > 1:
             raise InvalidArgument(
-                f"--conversation {self._conversation!r} names one conversation, and there are"
-                f" {count:,} at these paths; leave it out, or name one file"
+                f"--conversation {self._conversation!r} names one conversation, but these paths"
+                f" have {count:,} conversations; leave out --conversation, or name one file"
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:

@@ -100,7 +100,9 @@ def _applied(rules: Iterable[Report], view: View) -> View:
             continue
         kind = next((each for each in _MASKS if each.type == of), None)
         if kind is None:
-            raise InvalidCondenser("this rule is not one of foldlog's masks")
+            raise InvalidCondenser(
+                f"the recorded rule of condenser {of!r} is not one of foldlog's masks"
+            )
         masks.append(msgspec.convert(rule, kind, strict=False))
         if unknown := rule.keys() - vars(masks[-1]).keys():
             raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")

@@ -251,8 +251,8 @@ class FoldlogSession(OpenHistories):
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
             raise ValueError(
-                "the config has a call_model_input_filter; call session.input_filter in it, and"
-                " give Runner.run the session and the config instead of run_options"
+                "the config has a call_model_input_filter; call session.input_filter in this"
+                " filter, and give Runner.run the session and the config instead of run_options"
             )
         return {
             "session": self,

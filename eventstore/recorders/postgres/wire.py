@@ -411,7 +411,7 @@ class Pool:
 
     def check_open(self) -> None:
         if self.closed:
-            raise StoreUnusable(f"{self._server} is closed; open it again", kind="closed")
+            raise StoreUnusable(f"{self._server} is closed; open the store again", kind="closed")
 
     def _take(self, place: _Place) -> None:
         self.check_open()

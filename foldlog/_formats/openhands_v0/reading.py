@@ -93,7 +93,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
 
     def check(self, record: Any) -> None:
         if record == []:
-            raise NotAnEvent("expected an event object or an array of them, found an empty array")
+            raise NotAnEvent(
+                "expected an event object or an array of event objects, found an empty array"
+            )
         for member in members_of(record):
             if type(member) is not dict:
                 raise refused("an event object", member)

@@ -268,7 +268,7 @@ NO_RECORDS = {
 ATIF.
 """
 OF_V0 = {
-    "an array": "expected an event object or an array of them, found an empty array",
+    "an array": "expected an event object or an array of event objects, found an empty array",
     "another object": (
         "an event has a text under 'action' or 'observation', but this object has neither"
     ),
