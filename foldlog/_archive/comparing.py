@@ -345,7 +345,9 @@ class SourceImport(SourceWriter):
         shorter = source._replace(records=shared_count, head=head)
 
         def cut(sources: SourcesToWrite) -> None:
+            self.check_unchanged(sources, source)
             sources.join_blocks(source, blocks, kept)
+            sources.set_progress(source, shared_count, source.made, head)
 
         self.append(shorter, shared_count, first=cut)
         return self.outcome(self.reading.records - source.records)

@@ -294,11 +294,9 @@ class SourceWriter:
                 raise VersionConflict(name, source.records, source.records)
             writing = WriteTransaction(transaction, conversation, self.database)
             sources = SourcesToWrite.beside(writing)
-            stored = sources.settle(source.conversation)
-            if stored is None or (stored.made, stored.redacted) != (source.made, source.redacted):
-                raise VersionConflict(name, source.records, source.records)
             if first is not None:
                 first(sources)
+            stored = self.check_unchanged(sources, source)
             stored_source = source._replace(about=stored.about, sums=stored.sums)
             return self._put(writing, sources, stored_source, blocks)
 
@@ -507,6 +505,16 @@ class SourceWriter:
     # -- steps
     # ----------------------------------------------------------------------------------------------
 
+    def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
+        """Settle and return the stored source. Raises ``VersionConflict`` if another writer has
+        changed the source.
+        """
+        stored = sources.settle(source.conversation)
+        if stored is None or _compared_by(stored) != _compared_by(source):
+            name = sources.name_of(source.conversation)
+            raise VersionConflict(name, source.records, source.records)
+        return stored
+
     def query(self, work: Callable[[Sources], Any]) -> Any:
         return self.database.recorder.query(lambda reader: work(Sources(self.database, reader)))
 
@@ -537,6 +545,10 @@ class SourceWriter:
             + self._decoder_findings_count,
             note=self.found.format.note,
         )
+
+
+def _compared_by(source: Source) -> tuple[object, ...]:
+    return source.records, source.head, source.made, source.redacted
 
 
 def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message, Store
+from tests.between import before_next_call
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,
@@ -64,6 +65,24 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines: list[bytes], path: 
                 figures_of(store, name),
             ) == expected
             assert_sound(store)
+
+
+def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
+    lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_store() as store:
+
+        def import_longer() -> None:
+            path.write_bytes(b"".join(lines))
+            imported(store, path)
+
+        path.write_bytes(b"".join(lines[:5]))
+        name = imported(store, path).conversation
+        path.write_bytes(b"".join(lines[:7]))
+        before_next_call(monkeypatch, store.database.recorder, "transact", import_longer)
+        imported(store, path)
+        assert bytes_of(store, name) == path.read_bytes()
+        assert_sound(store)
 
 
 def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one_after_it(
