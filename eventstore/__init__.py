@@ -13,8 +13,8 @@ conversation includes the records of Views.
     maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing
                                           library
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
-    times.py inside.py                    times that come from outside; the face for projections and
-                                          tools
+    times.py inside.py                    times that come from outside; the names for projections
+                                          and tools
 """
 
 if __name__ != "foldlog.eventstore":  # from the root of a checkout: each class would be there twice

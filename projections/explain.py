@@ -281,8 +281,8 @@ def _follow(
     """Follow ``event`` through the later structural events that were not taken back.
 
     Return the event that forgot ``event``, and the summary that replaced it. Return also the
-    summary that the View shows for ``event``. The View shows the ids ``shown``. If the summary was
-    itself summarized, the View shows the later summary instead.
+    summary that the View shows for ``event``. ``shown`` contains the ids that the View shows. If
+    the summary was itself summarized, the View shows the later summary instead.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

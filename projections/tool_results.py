@@ -99,7 +99,7 @@ def close_open_calls(
 ) -> tuple[Recorded, ...]:
     """Append the ``answers`` to the open calls, all or none. A call that was made after ``before``
     stays open. A call that was recorded without a time is answered too. Return the recorded answers
-    in the order of the calls.
+    in the order of the calls that they answer.
 
     Other writers may append at the same time. If another writer answers a call first, the call gets
     no second observation. Raises ``ConversationNotFound`` before the first append, and the errors

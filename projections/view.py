@@ -35,7 +35,7 @@ class View:
 
     A View is a sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), and
     iteration. Summaries are ``CondensationSummary`` events with ids below -1. Two Views are equal
-    if they show equal events. Equal Views stay equal after equal further events.
+    if they show equal events. If two equal Views get equal further events, they stay equal.
 
     ``state``          the fold's state, from which further events continue
     ``condensations``  all condensations, from the oldest to the newest

@@ -210,7 +210,7 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """Unknown fields are empty texts."""
+    """An unknown field of a file is an empty text."""
 
     name: str
     media_type: str

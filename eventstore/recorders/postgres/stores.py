@@ -735,7 +735,7 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Queries with an empty result, with the snapshots of the servers at the moment of the
+        """Queries that had an empty result, with the snapshots of the servers at the moment of the
         query.
         """
         self._server_of: dict[int, Server] = {}

@@ -153,7 +153,7 @@ def sync(path: Path | str) -> None:
 
 PART = ".part"
 _NAME_MAX = 100
-"""The number of characters of the final name with which a temporary name begins, because a name may
+"""The number of characters of the final name with which a temporary name begins. A file name may
 have at most 255 bytes.
 """
 
