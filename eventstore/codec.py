@@ -263,8 +263,8 @@ def decode(
     """Return the event whose stored form has the given columns, with the id ``event_id``.
 
     The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
-    kind or the schema version. An older schema version, an unknown field or a value in the exact
-    form takes several times as long.
+    kind or the schema version. Decoding an older schema version, an unknown field or a value in the
+    exact form takes several times as long.
     """
     try:
         event: KnownEvent = _strict.decode(body)

@@ -275,9 +275,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 )
 
     def newest(self) -> dict[str, int]:
-        """Return, by name, the id of the newest value of every document that exists after the
-        event.
-        """
+        """Return, by name, the id of the event with the newest value of each existing document."""
         changed = {
             name: self.id for name, change in self.changed.items() if "deleted" not in change
         }
@@ -668,8 +666,9 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types that a structural event can have. If ``MAY_BE_STRUCTURAL`` and the types of some events
-are disjoint, no event of them is structural, and no Python code runs for each event.
+"""The types that a structural event can have. If no type of some events is in
+``MAY_BE_STRUCTURAL``, none of the events is structural. The test of the types runs no Python code
+for each event.
 """
 
 _COMMON_FIELDS = """

@@ -67,9 +67,9 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """One of the conversations that had an id, one after another, because erased ids were used
-    again. A writer always appends to the conversation that its first append found. ``key`` is the
-    key of the writer's conversation. Before the writer's first append, ``key`` is None.
+    """One of several conversations that used the same id one after another. A writer always appends
+    to the conversation that its first append found. ``key`` is the key of the writer's
+    conversation. Before the writer's first append, ``key`` is None.
 
     If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
     conversation with the id of the erased conversation. ``fence`` is called inside the transaction

@@ -15,8 +15,8 @@ of heads.
 A head proves its event and all earlier events of the conversation. A head is computed from the
 plain text as it was first written. Encryption, compression, copies and upgrades of old schema
 versions therefore do not change a head. With a published head, a reader can detect every later
-change of the history before it. Without the salt, which is erased with the conversation, a head
-reveals nothing about the events.
+change of the events before the head. Without the salt, which is erased with the conversation, a
+head reveals nothing about the events.
 
 A stored row has two checksums (CRC-32): one of the body, and one of ``meta``. ``meta`` contains the
 checksum of the body. Every read checks both checksums, so a flipped bit becomes an error and never

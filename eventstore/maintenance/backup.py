@@ -50,7 +50,7 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""An import that has written nothing for this number of microseconds counts as killed. If the
+"""An import that has written nothing for ``_STALE_US`` microseconds counts as killed. If the
 process of a killed import still runs, the import fails and has to be run again.
 """
 

@@ -247,8 +247,8 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the subset of ``idempotency_keys`` that is stored, with conversations but without
-        positions.
+        """Return the subset of ``idempotency_keys`` that is stored, each with its conversation but
+        without its position.
 
         If ``key`` is None, search the keys of all conversations. A search in all conversations
         needs an index of the idempotency keys in the schema.
@@ -845,8 +845,9 @@ class Recorder(ABC):
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Prepare for copying the conversations of ``former`` here. After ``succeed``, this
-        recorder uses only later positions, and finds conversations whose ids name the former store.
+        """Prepare this recorder for a copy of the conversations of ``former``. After ``succeed``,
+        this recorder uses only later positions, and finds conversations whose ids name the former
+        store.
         """
 
     def position(self, position: int | str) -> int:

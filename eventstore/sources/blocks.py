@@ -117,8 +117,8 @@ class Block(NamedTuple):
 
 class AppendedIndex(NamedTuple):
     """The index of a block that was appended separately. Until the block is joined with other
-    blocks, its index also lists the events of its records. The index also contains the head after
-    the last record.
+    blocks, its index also lists the events of its records. The index of an appended block also
+    contains the head after its last record.
     """
 
     places: array[int]

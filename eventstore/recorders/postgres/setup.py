@@ -34,7 +34,7 @@ def prepare(
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
     migrates the store, and other processes wait. Return which part of a joined store the schema is.
-    If ``part`` is not None, the store must be the part ``part``.
+    The schema must be the part ``part`` of a joined store, unless ``part`` is None.
 
     Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
     or if this role may not make it.

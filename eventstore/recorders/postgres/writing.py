@@ -34,9 +34,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. The first query or statement begins the transaction.
 
     Transactions that ask for the same conversation by its id wait for one another. The advisory
-    lock for which they wait ends with its transaction. While the lock is held, the conversation
-    does not change between its read and the commit. Without the lock, the primary keys would refuse
-    the second writer, and the second writer would have to start again. Transactions on different
+    lock of a conversation ends with its transaction. While the lock is held, the conversation does
+    not change between its read and the commit. Without the lock, the primary keys would refuse the
+    second writer, and the second writer would have to start again. Transactions on different
     conversations never wait for one another.
 
     If ``is_numbered_first`` is true, the transaction gets its number before it sends rows, and

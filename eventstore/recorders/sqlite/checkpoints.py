@@ -3,9 +3,10 @@
 By default, SQLite writes the log back in the commit that makes it long. The caller of a commit that
 writes the log back waits: with large batches, a third of the time. foldlog writes the log back in a
 thread with a short life. Most of the writing back needs no lock: SQLite writes committed pages back
-while other connections commit and read (``PASSIVE``). The log would never end if commits continued
-without a pause. The last pages of the log are written back under the write lock, and the next
-commit begins the log again (``RESTART``). The thread waits briefly for readers of the log.
+while other connections commit and read (``PASSIVE``). Without the write lock, the log would never
+be written back completely while commits continue. The last pages of the log are written back under
+the write lock, and the next commit begins the log again (``RESTART``). The thread waits briefly for
+readers of the log.
 
 Commits do not depend on the thread. Everything in the log is committed, even if the thread is
 killed or fails. If the thread is too slow, SQLite writes the log back in a commit, as it does

@@ -18,8 +18,8 @@ from foldlog.eventstore.recorders.types import Row, as_rows, utf8
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
-"""If a query has at most this number of intervals, each interval is a separate parameter. A query
-with more intervals gets them as one JSON text.
+"""If a query has at most ``_FEW`` intervals, each interval is a separate parameter. A query with
+more than ``_FEW`` intervals gets its intervals as one JSON text.
 """
 _id: Final = itemgetter(0)
 _POSITIONS: Final = range(2**62)

@@ -8,10 +8,10 @@ Every write transaction compares the file under the absolute name with the opene
 the inode, and the number of names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
-locks. If the locks are lost, another process believes that no other process has the file open. The
-other process then removes the log at its end. On Linux, each connection to a file with a log
-therefore holds a second lock. The second lock belongs to one opening of the file, and not to the
-process. No other code of foldlog opens the file.
+locks. If the locks are lost, another process believes that no other process has the file open, and
+removes the log at its end. On Linux, each connection to a file with a log therefore holds a second
+lock. The second lock of a connection belongs to one opening of the file, and not to the process. No
+other code of foldlog opens the file.
 """
 
 from __future__ import annotations
