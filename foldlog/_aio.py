@@ -54,8 +54,8 @@ model, and a connection while it reads.
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""An append that may share a commit has at most this number of events. The encoding of these events
-delays all appends of the commit by about a millisecond.
+"""An append that may share a commit has at most this number of events. The encoding of 100 events
+delays all appends of a commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
 """An append with an argument besides ``expected_version`` and ``idempotency_key`` has a commit of

@@ -1,6 +1,6 @@
 """The store of one ``History``. The id of the history always means the same conversation, also
 after this conversation is erased and a new conversation gets the id.
-``docs/internals/decisions/0036-generations.md`` explains this rule.
+``docs/internals/decisions/0036-generations.md`` explains why an id keeps its meaning.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ repeats one character needs at most a hundred megabytes of memory.
 
 
 def unpacked(path: Path | str) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file. Raises the errors of ``unpacked_of``."""
     with open(path, "rb") as file:
         yield from unpacked_of(iter(partial(file.read, _PART_BYTES), b""))
 

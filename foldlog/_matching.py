@@ -205,8 +205,8 @@ def texts_of(
     """Return the texts and numbers of the messages, calls and results in ``redacted_events``, with
     the names of their parts.
 
-    Texts that are also in ``staying_events`` are left out, because these events keep the texts
-    readable.
+    Texts that are also in ``staying_events`` are left out, because ``staying_events`` keep the
+    texts readable.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 

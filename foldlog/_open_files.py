@@ -49,8 +49,8 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
 
 
 def open_database(path: Path | str, besides: int = -1) -> int | None:
-    """Return the descriptor with which this process has a database open, or has the index of its
-    log open.
+    """If this process has a database or the index of its log open, return the descriptor of the
+    open file.
 
     Return None if the database is not open, or if the system does not show open files. The
     descriptor is needed because opening and closing an open database would release SQLite's locks.

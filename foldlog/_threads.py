@@ -40,8 +40,6 @@ turn in any order.
 
 
 class _Call(Generic[T]):
-    """One call of a task, from its submission to its outcome."""
-
     __slots__ = ("_context", "_unclaimed", "may_withdraw", "outcome", "post", "wake", "work")
 
     def __init__(self, work: Callable[[], T], *, may_withdraw: bool = True) -> None:
@@ -51,7 +49,7 @@ class _Call(Generic[T]):
         self.outcome: Outcome[T] | None = None
         self.post: _Post
         self.wake: Callable[[], object]
-        """Wakes the task that made the call. ``wake`` is called in the event loop of this task."""
+        """Wakes the task that made the call. ``wake`` is called in the task's event loop."""
         self._unclaimed = [True]
 
     def claim(self) -> bool:
@@ -195,7 +193,7 @@ def _run_together(
     """Make several calls, and wake the tasks of one event loop together.
 
     Afterwards wait until the woken tasks have continued, so that their next calls are made together
-    too. Without this wait, two groups of tasks would alternate for ever.
+    too. Without the wait, two groups of tasks would alternate for ever.
     """
     try:
         outcomes = together([call.work for call in calls])

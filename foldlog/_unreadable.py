@@ -59,7 +59,7 @@ def _finding_of_series(first: CorruptEvent, last: CorruptEvent) -> str:
 
 
 def placeholder(error: CorruptEvent) -> UnknownEvent:
-    """Return an event for an event that cannot be read. No View shows the returned event."""
+    """Return the placeholder for an event that cannot be read. No View shows the placeholder."""
     return UnknownEvent(id=error.event_id, stored_kind=DAMAGED, stored_schema=0, body=b"")
 
 

@@ -94,7 +94,6 @@ def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False
 
 
 def _copy_with_names(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a copy of a map with new keys, or a list of the parts of a list or tuple."""
     if type(value) is dict:
         return {names.get(name, name): part for name, part in value.items()}
     return [*value]

@@ -78,7 +78,6 @@ def counter_beside(model: LLM | None) -> LLM | None:
 
 
 def counted_words(model: LLM) -> str:
-    """Return the end of a sentence about a number of tokens: words about how tokens are counted."""
     name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"

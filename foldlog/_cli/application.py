@@ -263,7 +263,6 @@ def _one_line_paragraphs(text: str) -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line, and return the exit status."""
     # Events are many objects without cycles. The search for cycles took half of the time.
     gc.set_threshold(100_000, 20, 100)
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)

@@ -62,7 +62,6 @@ def follow_with_database(db: str, file: Path) -> None:
 
 
 def _make_all_events(store: Store, names: Sequence[str] | None) -> None:
-    """Make the events of imported conversations whose events were not made yet."""
     for name in names or chosen(store, None):
         try:
             make_events(store, name)

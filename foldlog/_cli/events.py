@@ -84,7 +84,6 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERV
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
-    """Return a summary with the time, the format and the receipt of its condensation."""
     if action.origin is None:
         origin = None
     else:
@@ -194,7 +193,6 @@ def _condensation(event: Any) -> Iterator[_Part]:
 
 
 def _content(name: str, content: Content) -> Iterator[_Part]:
-    """Yield texts unchanged and any other part as JSON."""
     if isinstance(content, str):
         if content:
             yield name, content

@@ -20,7 +20,6 @@ _store: str | None = None
 
 
 def home_folder() -> str:
-    """Return the folder of the store into which coding agents write by default."""
     return os.path.join(
         os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "foldlog"
     )

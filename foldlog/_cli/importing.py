@@ -45,8 +45,6 @@ class ImportOptions(NamedTuple):
 
 
 class Importing:
-    """Imports some paths into a store, once or repeatedly, and reports the outcome."""
-
     def __init__(
         self, store: Store, paths: Sequence[Path], options: ImportOptions, stdin: str
     ) -> None:

@@ -74,12 +74,10 @@ class ListOptions(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether a list for people has the default limit."""
         return self.limit is None and not self.as_json
 
     @property
     def most(self) -> int | None:
-        """The maximum number of conversations in the list."""
         return LISTED_MAX if self.is_cut else self.limit
 
 
@@ -219,7 +217,6 @@ def _matching(
 
 
 def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
-    """Yield the conversations that a program wrote in this folder, or below it."""
     from foldlog._figures.places import in_folder, places
 
     found = {*in_folder(places(store), os.path.realpath("."), below=True)}
@@ -306,7 +303,7 @@ def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
     """Yield conversations sorted by a figure. In both directions of sorting, conversations without
-    this figure come last, followed by erased conversations.
+    the figure come last, followed by erased conversations.
 
     If the list has a limit and no filter, SQL selects the first rows.
     """

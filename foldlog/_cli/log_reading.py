@@ -115,7 +115,6 @@ class LogReading:
         return nlargest(number, waits, key=lambda wait: wait[0])
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
-        """Yield new events when they are appended, until Ctrl-C or up to ``stop``."""
         seen = -1
         done = self.version
         try:

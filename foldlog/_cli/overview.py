@@ -106,7 +106,6 @@ def _store_problems(
 
 
 def _program_problems(store: Store) -> Iterator[AttentionDocument]:
-    """Yield the coding agents that will soon delete transcripts that are not in the store."""
     from foldlog._programs.programs import PROGRAMS, settings_at
 
     here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]

@@ -169,7 +169,6 @@ def answer(document: Document, text: str | Sequence[str] | Callable[[], object])
 
 
 def print_summary(text: str, columns: int) -> None:
-    """Print the text of a summary with its own line breaks, indented."""
     print_indented(columns, ("\n".join(printable(text).splitlines()), "magenta"))
 
 
@@ -250,9 +249,6 @@ def print_values(values: Mapping[str, str]) -> None:
 
 
 def cut(text: str, room: int) -> str:
-    """Return ``text``. If ``text`` does not fit into ``room`` columns, shorten it with an
-    ellipsis.
-    """
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= room:
@@ -304,7 +300,7 @@ def _progress() -> Progress:
 
 
 def _show_nothing(**progress: object) -> None:
-    """Show no progress, because the output is not a terminal."""
+    pass
 
 
 @contextmanager

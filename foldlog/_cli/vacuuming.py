@@ -8,9 +8,6 @@ from foldlog.eventstore import EventStoreError, Store
 
 
 def bytes_pending_words(store: Store, of: str) -> str:
-    """Return a sentence about where erased or replaced bytes may still be, and how to remove
-    them.
-    """
     if store.path is not None:
         return (
             f"the files of the store may still contain bytes of {of}; run 'foldlog store vacuum' to"

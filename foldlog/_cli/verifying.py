@@ -93,7 +93,6 @@ class Checks:
         return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
 
     def summary(self) -> dict[str, Any]:
-        """Return the fields of the document whose values are known only after the last verdict."""
         return {
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,

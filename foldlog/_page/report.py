@@ -81,7 +81,6 @@ def write_report(
 def _spooled(
     found: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events, and write their documents for the page into ``texts``, in chunks."""
     chunk: list[str] = []
     size = first = 0
     for done, entry in enumerate(found, 1):
@@ -141,7 +140,6 @@ def _write(
 
 
 def _table_of_condensations(document: HistoryDocument) -> str:
-    """Return a table of the condensations for readers whose browser runs no script."""
     rows = "".join(
         f"<tr><td>{change.id}</td><td>{escape(printable(change.reason))}</td></tr>"
         for change in document.changes

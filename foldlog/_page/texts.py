@@ -38,7 +38,6 @@ def text_document(event: Event) -> dict[str, Any]:
 
 
 def shown_document(found: Logged | CorruptEvent) -> dict[str, Any]:
-    """Return the document of an event. For an event that cannot be read, return its problem."""
     if isinstance(found, CorruptEvent):
         return {"id": found.event_id, "kind": DAMAGED, "problem": str(found)}
     return text_document(found.event)

@@ -287,7 +287,6 @@ def _quoted(text: str, length: int) -> str:
 
 
 def _answer(lines: Iterable[str]) -> str:
-    """Return the first lines that fit into an answer of the tool."""
     answer = list[str]()
     room = TOKENS_MAX - 60
     left_out = 0

@@ -354,7 +354,6 @@ async def _answered(check: Callable[[], object], made: Callable[[], Response]) -
 
 
 async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
-    """Change a note if the request is a POST, and return the notes of the conversation."""
     if request.method != "POST":
         return await _answered(check, lambda: _json(notes.of(_id(request))))
     body = b""

@@ -54,8 +54,8 @@ class ServedConversations:
         self._store, self._prices = store, prices or Prices()
         self.figures = FiguresOfStore(store, prices=self._prices)
         self.complete = False
-        """Whether every conversation was counted at least once. Before that, the sums over all
-        conversations are too low.
+        """Whether every conversation was counted at least once. Until every conversation was
+        counted, the sums over all conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
         """The words of the last search, the state of the store during the search, and the
@@ -111,7 +111,6 @@ class ServedConversations:
         return self.figures.ids(where)
 
     def _having(self, words: str) -> Collection[str]:
-        """Return the ids of conversations that contain all words in an event or in their id."""
         version = self._store.database.data_version()
         if self._searched[:2] != (words, version):
             hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits

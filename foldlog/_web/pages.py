@@ -74,8 +74,8 @@ class Pages:
         self._reached: dict[str, int] = {}
         """Maps a conversation to the version that its running fold has reached."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """By conversation, a lock and a list with its fold. The list is empty before the first
-        fold, and while a request uses the fold.
+        """Maps a conversation to a lock and to a list with the conversation's fold. The list has no
+        fold before the first fold is made, and while a request uses the fold.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
@@ -233,7 +233,6 @@ class Pages:
             yield fold
 
     def _followed(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
-        """Yield the events from ``start`` on, and note how far they were read."""
         for number, found in enumerate(logged(self._store, conversation, start), start):
             if number % _TELL_EVERY == 0:
                 self._reached[conversation] = number

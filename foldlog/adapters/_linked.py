@@ -113,7 +113,6 @@ class LinkedEntries:
         return None
 
     def missing(self, conversation: str, version: int, entry_id: str) -> list[Entry]:
-        """Return the entries of ``chain`` that a conversation does not have, in order."""
         if self.place(conversation, version, entry_id) is not None:
             return []
         chain = self.chain(entry_id)
@@ -224,7 +223,6 @@ class Moves:
         self._added: dict[str, int] = {}
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add entries that the conversation does not have."""
         for entry in entries:
             self.go_to(entry["parent_id"])
             for event in self._recorder.decode(entry):

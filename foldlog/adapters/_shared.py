@@ -146,16 +146,12 @@ class _Given:
 
 
 class OpenHistories(_Given):
-    """The histories of an adapter that has only an async interface."""
-
     async def close(self) -> None:
         """Close the store if the adapter opened the store by its URL."""
         await self.__aexit__()
 
 
 class WithHistories(_Given):
-    """The histories of an adapter with a sync and an async interface."""
-
     def close(self) -> None:
         """Close the store if the adapter opened the store by its URL."""
         if self._owned:
@@ -440,7 +436,6 @@ class SentRecords:
 
     @property
     def is_all(self) -> bool:
-        """Whether all records of the log are sent unchanged."""
         return self.view is self.log and not self.log.condensations
 
     def records(

@@ -314,9 +314,6 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
 
 
 def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
-    """Yield condensations that replace the loaded messages in the View by the messages that were
-    sent to the model.
-    """
     shown = [event.id for event in view]
     loaded = iter(run.loaded)
     number = view.version

@@ -708,15 +708,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
 
 class _Values(ChannelValues):
-    """Converts values of channels, and converts messages of LangChain into records of the format
-    ``langchain``.
-    """
-
     def __init__(self, serde: SerializerProtocol) -> None:
         super().__init__(serde, readable=isinstance(serde, JsonPlusSerializer))
 
     def are_messages(self, value: Any) -> TypeGuard[list[BaseMessage]]:
-        """Return whether a value is a list of messages that can be records."""
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
@@ -741,7 +736,6 @@ class _Values(ChannelValues):
         return bytes(kind.encode() + written)
 
     def listed(self, messages: Sequence[BaseMessage]) -> Listed:
-        """Return messages as the records of a checkpoint."""
         ids = [message.id for message in messages]
         return Listed(
             list(map(self.key, messages)), ids, lambda place: self.record(messages[place])

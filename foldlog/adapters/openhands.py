@@ -414,7 +414,6 @@ def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> Sd
 
 
 def _as_sdk_view(result: View, shown: View, view: SdkView) -> SdkView:
-    """Return the SDK's view without hidden events, and with masked and shortened texts."""
     hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
     masks = {source_id_of(event): event for event in result if is_masked(event)}
     if not masks and not hidden:

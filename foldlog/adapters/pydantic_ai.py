@@ -417,7 +417,6 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
 
 
 def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
-    """Return the messages of stored records."""
     text = b"[%b]" % b",".join(texts)
     if b'{"$' in text or b"\\ud" in text:
         return _messages(map(parse, texts))

@@ -55,8 +55,8 @@ ids of all events of the message, and the new record.
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""The key in an agent's state with the id of a condensation. Only this condensation has the summary
-of the conversation manager.
+"""The key in an agent's state with the id of a condensation. Only the condensation with the id has
+the summary of the conversation manager.
 """
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
@@ -369,7 +369,6 @@ def _agent_state(history: History, agent_id: str) -> Any:
 
 
 def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
-    """Yield the ids of a message's events, and the message's record, in the order of the log."""
     rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (

@@ -13,7 +13,7 @@ from foldlog.eventstore.inside import install_command
 
 def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
     """Serve five tools over stdio for a coding agent: dropped, why, recall, sessions, knew. The
-    tools do not change the store.
+    tools themselves only read the store.
 
     A program starts this command: see 'foldlog setup'. A call of a tool first imports the
     transcript of the program. Needs the extra 'mcp'.

@@ -35,8 +35,6 @@ numbers of tokens are None.
 
 
 class Made(NamedTuple):
-    """A condensation, the Views before and after it, and the requests that it answers."""
-
     action: CondensationAction
     before: View
     after: View
@@ -44,7 +42,6 @@ class Made(NamedTuple):
 
     @property
     def summary(self) -> tuple[int, CondensationSummary] | None:
-        """The summary of the condensation, and its index in the View ``after``."""
         for index, event in enumerate(self.after):
             if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
                 return index, event

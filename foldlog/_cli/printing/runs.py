@@ -109,7 +109,6 @@ def _system_heading(difference: DifferingDocument) -> str:
 
 
 def _write_difference(heading: str, difference: DifferingDocument, names: tuple[str, str]) -> None:
-    """Print the passages in which two events differ, with the different words in brackets."""
     terminal.print_heading(heading)
     lines = terminal.PrintedLines()
     if not difference.passages:
@@ -136,7 +135,6 @@ def _write_difference(heading: str, difference: DifferingDocument, names: tuple[
 
 
 def _write_steps(runs: RunsDocument, difference: DifferingDocument) -> None:
-    """Print the requests and calls of both runs after the first difference."""
     lines = terminal.PrintedLines()
     terminal.print_heading(f"requests and {_reply_words(runs)} from there on")
     firsts = [
@@ -163,7 +161,6 @@ def _write_steps(runs: RunsDocument, difference: DifferingDocument) -> None:
 
 
 def _write_shown(runs: RunsDocument) -> None:
-    """Print the events that only one of two runs was shown."""
     id_text, other_id_text = (_column_name(run.conversation) for run in runs.runs)
     lines = terminal.PrintedLines()
     for sign, name, without, knew, colour in zip(

@@ -120,7 +120,6 @@ def _show_models(stats: Stats) -> None:
 
 
 def _largest_prompt(stats: Stats, tokens: int) -> str:
-    """Return how near the largest prompt came to its limit, and when."""
     at_version = ""
     if stats.peak_prompt_version is not None:
         at_version = f", at version {stats.peak_prompt_version:,}"

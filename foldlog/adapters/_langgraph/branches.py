@@ -70,7 +70,6 @@ class Checkpoint(NamedTuple):
 
     @property
     def before(self) -> int:
-        """The version of the branch at which the checkpoint was written."""
         return self.version if self.value is None else int(self.value["before"])
 
     @property
@@ -332,5 +331,4 @@ def copied(value: Any) -> Any:
 
 
 def numbered(checkpoint_id: str, number: int) -> str:
-    """Return the idempotency key of an append for a checkpoint."""
     return f"{checkpoint_id} {number}"

@@ -126,7 +126,6 @@ def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, A
 
 
 def is_json(value: Any) -> bool:
-    """Return whether JSON can represent a value together with its types."""
     kind = type(value)
     if kind is dict:
         return all(type(key) is str and is_json(each) for key, each in value.items())

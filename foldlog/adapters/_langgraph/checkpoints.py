@@ -183,7 +183,6 @@ class Checkpoints:
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
-        """Read a checkpoint with its documents, records and notes at one moment."""
         return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
     def _whole(
@@ -297,7 +296,6 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint, in the order of their appends."""
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
 
     # -- the newest one in memory
@@ -570,9 +568,6 @@ def _shown_events(branch: str, intervals: list[Span], moment: Moment) -> list[Ev
 
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[Span]) -> bool:
-    """Return whether every range begins and ends with a stored record, so that all its records are
-    stored.
-    """
     starts = {start for start, _ in spans}
     stops = {stop for _, stop in spans}
     return all(start in starts and stop in stops for start, stop in ranges_of)
