@@ -159,7 +159,7 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """On request, forgets the older half of the events that are not essential. The condenser
+    """Forgets, on request, the older half of the events that are not essential. The condenser
     ``conversation_window`` needs no model.
 
     The essential events are the first system prompt, the user's first message, and the knowledge

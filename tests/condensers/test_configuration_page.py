@@ -86,14 +86,15 @@ def described(strategy, shared) -> str:
         if strategy.aliases
         else ""
     )
-    text = f"**`{strategy.type}`**{also}. {' '.join(strategy.description.split())}"
+    description = " ".join(strategy.description.replace("``", "`").split())
+    text = f"**`{strategy.type}`**{also} {description[0].lower()}{description[1:]}"
     names = [f"`{parameter.name}`" for parameter in strategy.parameters if row(parameter) in shared]
     rest = [f"`{name}`" for name in shared_names(shared) if f"`{name}`" not in names]
     if len(names) > len(rest):
         but = f", except {', '.join(rest)}" if rest else ""
-        text += f" This strategy has the parameters of the first table{but}."
+        text += f" `{strategy.type}` has the parameters of the first table{but}."
     elif names:
-        text += f" This strategy has {', '.join(names)} of the first table."
+        text += f" `{strategy.type}` has {', '.join(names)} of the first table."
     own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]
     return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
 
