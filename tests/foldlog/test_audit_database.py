@@ -41,7 +41,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.status import confirm
 from foldlog.projections import Views
 from tests.said import said
 
@@ -151,21 +150,6 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(
     assert store.conversation(erased).unconfirmed == (name,)
     update(store, path)
     assert store.conversation(erased).unconfirmed == ()
-
-
-def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store, path: Path):
-    update(store, path)
-    name = f"audit database {path}"
-    store.append("another", said("x"), expected_version=0)
-    erased = [row.id for row in store.conversations() if row.erased_at is None][:2]
-    assert erase(store, erased[0], reason="asked to").unconfirmed == (name,)
-    update(store, path)
-    assert store.conversation(erased[0]).unconfirmed == ()
-    assert erase(store, erased[1], reason="asked to").unconfirmed == (name,)
-    confirm(store, name, 1)  # earlier than what it has confirmed
-    assert store.conversation(erased[0]).unconfirmed == ()
-    confirm(store, name, None)
-    assert store.conversation(erased[1]).unconfirmed == ()
 
 
 def test_it_confirms_again_what_could_not_be_confirmed(store: Store, path: Path, monkeypatch):

@@ -17,39 +17,12 @@ import pytest
 
 from foldlog._cli import stores
 from foldlog._cli.catalog import COMMANDS
-from foldlog.eventstore import Message, open_store
+from foldlog.eventstore import open_store
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
-
-
-def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
-    hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
-    with open_store("sqlite:///foldlog.db") as store:
-        store.append(hostile, [Message(source="user", content=hostile)] * 2, expected_version=0)
-    looks = (
-        ["list"],
-        ["log", hostile],
-        ["view", hostile],
-        ["export", hostile],
-        ["log", hostile, "--json"],
-    )
-    copies = (
-        ["store", "verify", "--print-heads"],
-        ["store", "copy", "foldlog.db", "other.db"],
-        ["store", "rekey"],
-    )
-    with_findings = (["store", "verify"], ["store", "erase", hostile, "--yes", "--reason", hostile])
-    for arguments in (*looks, *copies, *with_findings, ["store", "verify"]):
-        if arguments == ["store", "verify"]:
-            with closing(sqlite3.connect("foldlog.db")) as connection, connection:
-                connection.execute("UPDATE events SET shown = 0 WHERE id = 1")
-        ran = foldlog(*arguments)
-        assert ran.status in (0, 1), (arguments, ran)
-        assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments
-    assert foldlog("view", f"{hostile}?").err.count("\n") == 1
 
 
 def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldlog, monkeypatch):

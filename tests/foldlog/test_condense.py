@@ -11,7 +11,6 @@ from foldlog.condensers import CondenserConfig, NoOpCondenser
 from foldlog.condensers.config import registry
 from foldlog.eventstore import Action, Message, Observation, SystemMessage, open_store
 from foldlog.eventstore.errors import install_command
-from foldlog.projections import Views
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 from tests.how_many import some
 from tests.said import said
@@ -82,32 +81,6 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
         estimated,
     )
     assert made["tokens"]["counted_as"] == "gpt-4o"
-
-
-def test_the_document_says_what_the_condensation_did_as_the_log_has_it(foldlog, work, config):
-    digest = config('[condenser]\ntype = "digest"\n')
-    named = ("--config", digest, "--agent-model", "gpt-4o")
-    assert "as gpt-4o counts them" in foldlog("condense c1", *named, "--dry-run").out
-    ran = foldlog("condense c1", *named, "--json")
-    assert (ran.status, ran.err) == (0, "")
-    *_, request, condensation = events_of()
-    assert request.reason == "foldlog condense"
-    document = ran.document
-    with open_store(DB) as store:
-        before, after = (Views(store).at("c1", version) for version in (43, 44))
-    assert document["event"] == condensation.id == 43
-    assert document["forgotten"] == [
-        list(interval) for interval in condensation.forgotten.intervals
-    ]
-    assert document["events"] == {"before": len(before), "after": len(after)}
-    assert document["summary"]["text"] == condensation.summary
-    metadata = condensation.metadata
-    assert document["metadata"] == metadata
-    assert document["tokens"] == {
-        "counted_as": "gpt-4o",
-        "before": metadata["tokens_before"],
-        "after": metadata["tokens_after"],
-    }
 
 
 def test_a_configuration_that_is_no_toml_is_refused(foldlog, work, config):
@@ -218,23 +191,3 @@ def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(
         assert (ran.status, ran.out) == (2, "")
         assert install_command("llm") in ran.err
     assert len(events_of()) == 42
-
-
-def test_no_history_and_no_model_steers_the_terminal(foldlog, config, tmp_path):
-    hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        events = [
-            Message(source=("user", "agent")[n % 2], content=f"{hostile} {n}") for n in range(12)
-        ]
-        store.append(hostile, events, expected_version=0)
-    with OpenAIServer(Text(hostile)) as server:
-        file = config(asking(server, "max_size = 8"))
-        for arguments in (
-            ["condense", "--dry-run"],
-            ["condense", "--dry-run", "--json"],
-            ["compare"],
-            ["condense"],
-        ):
-            ran = foldlog(arguments[0], hostile, "--config", file, *arguments[1:])
-            assert ran.status == 0, ran.err
-            assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments

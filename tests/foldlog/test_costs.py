@@ -14,11 +14,10 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._documents import SavingsDocument
 from foldlog._figures import prices
 from foldlog._figures.prices import Prices
-from foldlog._figures.savings import recorded_cost, saving_of
-from foldlog._figures.spending import spent_by, total_of
+from foldlog._figures.savings import recorded_cost
+from foldlog._figures.spending import spent_by
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
@@ -159,41 +158,6 @@ def test_a_cost_that_is_no_number_is_not_known():
         assert recorded_cost(made) is None
     imported = CondensationAction(forgotten_event_ids=(1,), meta={"cost": 0.01, "model": "m"}, id=3)
     assert recorded_cost(imported) == 0.01
-
-
-def test_the_sum_of_condensations_has_what_is_known_of_each_and_a_declined_one_costs_only():
-    def saving(number: int, cost: float | None = None, **metadata: str) -> SavingsDocument:
-        made = CondensationAction(
-            id=number, forgotten_event_ids=(1,), metadata={"cost": cost, **metadata}
-        )
-        return saving_of(made, {2: 900, 3: 300, 4: 275, 7: 5})
-
-    some = [saving(2, 0.5), saving(3), saving(5, 0.25), saving(7, 0.25, outcome="declined")]
-    total = SavingsDocument(condensations=3, tokens_saved=625, cost=1.0)
-    assert total_of(SavingsDocument(), some) == total
-    assert total_of(SavingsDocument(), [saving(5)]) == SavingsDocument(condensations=1)
-
-
-def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity(histories, history):
-    def last_event_at():
-        ((_, one),) = FiguresOfStore(histories.store).of(histories.store.iter_conversations())
-        return one.overview.last_event_at
-
-    usage = {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 50}
-    metrics = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}, "cost": 0.25, "attempts": 2}
-    report = {"condenser": "llm", "response": {"model": "sum"}, "metrics": metrics, "prompt": "Ann"}
-    meta = {"model": "m", "usage": usage, "cost": 0.5, "title": "Ann's", "note": {"cost": 1}}
-    at = datetime(2026, 3, 1, tzinfo=UTC)
-    history.append(said("I am Ann", timestamp=at))
-    history.append(Message(source="agent", content="hello Ann", meta=meta, timestamp=at))
-    metadata = {"condenser_meta": [report], "text": "Ann"}
-    history.append(CondensationAction(forgotten_event_ids=[1], metadata=metadata))
-    models, last = history.stats().models, last_event_at()
-    history.redact([0, 1, 2], reason="asked to")
-    assert "Ann" not in repr([*history.events()])
-    assert history.stats().models == models
-    assert {model.cost for model in models.values()} == {0.5, 0.25}
-    assert last_event_at() == last
 
 
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known(histories):

@@ -220,32 +220,6 @@ def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, 
     assert first == history.dropped(3), "a later condensation does not extend the search"
 
 
-def test_a_fact_says_by_what_it_is_known_and_what_forgot_it(history):
-    for words, at, known_by, reason in (
-        ("src/a.py", None, (-5,), "'src/a.py' is known, by the summary of condensation 3"),
-        (
-            "4711002",
-            None,
-            (),
-            (
-                "it was known until version 3, condensation 3 forgot it; its summary does not"
-                " contain it"
-            ),
-        ),
-        ("4711002", 3, (2,), "'4711002' is known, by event 2"),
-        (
-            "max_size",
-            None,
-            (4,),
-            "by event 4; before that it was known until version 3, condensation 3 forgot it",
-        ),
-        ("nowhere", None, (), "no event that was ever shown contains 'nowhere'"),
-        ("MAX_SIZE", 2, (), "no event that was ever shown contains 'MAX_SIZE'"),
-    ):
-        fact = history.fact(words, at)
-        assert (fact.known_by, reason in fact.reason) == (known_by, True), fact
-
-
 def test_what_is_not_sent_is_not_known(history):
     history.append(Action(tool="read", arguments={"path": "left_open.py"}))
     fact = history.fact("left_open.py")

@@ -214,27 +214,6 @@ def calls_of(store: Store, figures: FiguresOfStore) -> int:
     return sum(model.calls for model in figures.totals().models.values())
 
 
-def test_what_replies_used_is_stored_where_two_histories_have_them(
-    store: Store, tmp_path: Path
-) -> None:
-    """Also where records of one are events, and those of the other are not."""
-    logs, names = tmp_path / "logs", ["first", "second", "alone"]
-    write_logs(logs, {"first": [1, 2, 3], "second": [2, 3, 4], "alone": [5]})
-    histories = foldlog.Histories(store)
-    histories.import_(logs)
-    store.version("second")
-    for _ in range(2):  # counted, then stored
-        stats = collect_stats(store, names, views=Views(store))
-        assert [model.calls for model in stats.models.values()] == [5]
-    assert replies_stored(store) == {"first": 2, "second": 2}
-    with (logs / "first.jsonl").open("a") as file:
-        file.write(reply_line("first", 4))
-    histories.import_(logs)
-    stats = collect_stats(store, names, views=Views(store))
-    assert [model.calls for model in stats.models.values()] == [5]
-    assert replies_stored(store) == {"first": 3, "second": 3}
-
-
 def test_replies_are_compared_once(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,27 +3,20 @@ back.
 """
 
 import asyncio
-import gzip
 import json
 import re
 import subprocess
 import sys
-import threading
 from base64 import b64encode
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import foldlog
@@ -277,57 +270,15 @@ def test_an_append_that_is_not_observed_calls_nothing_for_it():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_collector_is_sent_the_spans_and_metrics_that_the_page_lists(tmp_path):
-    received = {}
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
-            received.setdefault(self.path, []).append(body)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *told):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
-        threading.Thread(target=collector.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{collector.server_port}/v1"
-        traces, reader = (
-            TracerProvider(),
-            PeriodicExportingMetricReader(OTLPMetricExporter(f"{url}/metrics")),
-        )
-        traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/traces")))
-        meters = MeterProvider([reader])
-        otel.instrument(traces, meters)
-        try:
-            with foldlog.open(tmp_path / "s.db") as histories:
-                histories["c1"].append([said() for _ in range(3)])
-                histories["c1"].prepare()
-        finally:
-            otel.uninstrument()
-            traces.shutdown()
-            meters.shutdown()
-            collector.shutdown()
-    spans = {
-        span.name
-        for body in received["/v1/traces"]
-        for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans
-        for of_scope in of_resource.scope_spans
-        for span in of_scope.spans
-    }
-    sums = {
-        metric.name
-        for body in received["/v1/metrics"]
-        for of_resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
-        for of_scope in of_resource.scope_metrics
-        for metric in of_scope.metrics
-    }
+def test_the_page_lists_the_spans_and_metrics(seen, tmp_path):
+    with foldlog.open(tmp_path / "s.db") as histories:
+        histories["c1"].append([said() for _ in range(3)])
+        histories["c1"].prepare()
+    spans = {span.name for span in seen.spans()}
+    sums = {name for name in seen.metrics() if isinstance(name, str)}
     assert spans == {"foldlog.open", "foldlog.append", "foldlog.prepare", "foldlog.condense"}
     assert {"foldlog.appends", "foldlog.append.bytes", "foldlog.view.tokens"} <= sums
     listed = set(
         re.findall(r"`((?:foldlog|gen_ai)\.[\w.]+)`", PAGE.partition("## OpenTelemetry")[2])
     )
     assert spans | sums | otel._COUNTERS.keys() | otel._HISTOGRAMS.keys() <= listed
-    assert not any(SECRET.encode() in body for bodies in received.values() for body in bodies)

@@ -19,6 +19,7 @@ from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
 from tests.page_samples import HOSTILE, hostile_history
 from tests.said import said
+from tests.stored_rows import execute
 
 
 class Elements(HTMLParser):
@@ -221,3 +222,18 @@ def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, tmp_path):
 def test_a_reader_without_script_sees_the_number_of_events(tmp_path):
     text, _ = written(tmp_path, [said("only this")])
     assert "<p>1 event. This page needs a browser" in text
+
+
+def test_a_damaged_event_has_its_problem_in_its_place(tmp_path):
+    url, path = f"sqlite:///{tmp_path}/s.db", tmp_path / "c.html"
+    with open_store(url) as store:
+        store.ingest("c", (said(f"message {number}") for number in range(3)))
+    execute(tmp_path / "s.db", "UPDATE events SET body = replace(body, '1', '9') WHERE id = 1")
+    with open_store(url) as store:
+        write_report(store, "c", path)
+    (texts,) = data(Elements(path.read_text("utf-8")), "texts")
+    assert [(text["id"], text["kind"]) for text in texts] == [
+        (0, "message"),
+        (1, "damaged"),
+        (2, "message"),
+    ]

@@ -34,11 +34,9 @@ from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
-    Action,
     CondensationAction,
     CondensationRequest,
     Message,
-    Observation,
     Retraction,
     confirm,
     open_store,
@@ -175,25 +173,6 @@ def test_a_path_gives_its_document(client, path, kind):
     assert json.loads(msgspec.json.encode(msgspec.convert(answer, kind))) == answer
 
 
-def test_a_tool_chooses_runs_that_used_it_and_with_errors_runs_in_which_it_failed(client, store):
-    for name, failed in (("one", True), ("two", False)):
-        action = Action(tool="Mend", arguments={}, call_id="a")
-        text = "no such file"
-        result = Observation(tool="Mend", content=text, call_id="a", is_error=failed)
-        append(store, name, action, result)
-    for query, found, hits in (
-        ("tool:Mend", {"one", "two"}, {("one", 1), ("two", 1)}),
-        ("tool:Mend has:error", {"one"}, {("one", 1)}),
-    ):
-        runs = client.json("conversations", {"q": query})["conversations"]
-        assert {run["conversation"] for run in runs} == found
-        answer = client.json("search", {"words": "such file", "q": query})
-        assert {(hit["conversation"], hit["event"]) for hit in answer["hits"]} == hits
-    facets = client.json("overview", {"q": "tool:Mend"})["facets"]
-    counts = {facet["what"]: facet["conversations"] for facet in facets if facet["name"] == "Mend"}
-    assert counts == {"tool": 2, "tool errors": 1}
-
-
 def test_the_list_and_the_fleet_count_every_conversation(client, store):
     listed = until_counted(client, 3)
     (usual,) = (row for row in listed["conversations"] if row["conversation"] == "usual")
@@ -277,18 +256,6 @@ def test_every_list_counts_the_condensations_that_were_made(store):
     assert reasons["too many tokens"] == 3
     assert not any(reason.startswith("declined") for reason in reasons)
     assert (fleet["cost"], history["cost"]) == (pytest.approx(0.5123), 0.5)
-
-
-def test_the_command_and_the_server_list_the_same_documents(foldlog):
-    with open_store("foldlog.db") as store:
-        append(store, "some", *(said(str(n)) for n in range(5)))
-        append(store, "some", CondensationAction(forgotten_event_ids=(1,)))
-        store.fork("some", 5, "other")
-        listed = foldlog("list --long --json").document["conversations"]
-        with asking(application(store, token=None)) as client:
-            served = client.json("conversations")["conversations"]
-    assert sorted(served, key=lambda row: row["conversation"]) == listed
-    assert [row["condensations"] for row in listed] == [0, 1]
 
 
 @pytest.fixture

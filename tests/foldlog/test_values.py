@@ -8,44 +8,14 @@ from typing import Any
 from foldlog._matching import events_with, holding
 from foldlog._page.texts import text_document
 from foldlog._reports.recall_score import event_terms
-from foldlog._values import named_in, parsed, replaced, texts_in, values_in
+from foldlog._values import parsed, replaced, texts_in
 from foldlog.condensers.prompts.rendering import arguments_of
-from foldlog.eventstore import Action, Message, Origin, open_store
+from foldlog.eventstore import Action, Message, open_store
 from foldlog.formats import decode, encode
-
-VALUE = {
-    "a": ["x", {"type": "text", "b": 1, "c": [], "d": (None, "y")}],
-    "e": True,
-    "f": 0.5,
-    "type": "two words",
-}
 
 
 def nested(inside: Any, levels: int) -> Any:
     return reduce(lambda value, _: {"a": value}, range(levels), inside)
-
-
-def test_values_stand_in_their_order_each_before_those_in_it_after_the_name_of_its_part():
-    ((_, whole), *inside) = values_in(VALUE)
-    assert whole == VALUE
-    assert [(name, each) for name, each in inside if not isinstance(each, dict | list | tuple)] == [
-        *(("a", "x"), ("type", "text"), ("b", 1), ("d", None), ("d", "y")),
-        *(("e", True), ("f", 0.5), ("type", "two words")),
-    ]
-    assert ("c", []) in inside
-    assert ("id", "o") in values_in([Origin(format="f", id="o")])
-    assert texts_in(VALUE) == ["x", "text", "y", "two words"]
-    assert texts_in(VALUE, 2) == ["text", "two words"]
-    assert [*named_in(VALUE)] == [("a", "x"), ("b", "1"), ("d", "y"), ("type", "two words")]
-
-
-def test_a_copy_has_the_other_texts_and_the_value_stays():
-    instead = {"x": "X", "y": "Y", "a": "A"}
-    inside = {"type": "text", "b": 1, "c": [], "d": (None, "Y")}
-    assert replaced(VALUE, instead) == {**VALUE, "a": ["X", inside]}
-    assert next(iter(replaced(VALUE, instead, names=True))) == "A"
-    assert texts_in(VALUE) == ["x", "text", "y", "two words"]
-    assert replaced("x", instead) == "X"
 
 
 def test_no_depth_is_too_deep():

@@ -17,85 +17,11 @@ from foldlog._formats.json_text import UnreadableJson
 from foldlog._history.histories import Histories
 from foldlog.eventstore import Message, Store, open_store
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
-from tests.foldlog.records import records_of
 
-ASKED, ANSWERED = (
-    {"role": "user", "content": "why é"},
-    {"role": "assistant", "content": "because\tso"},
-)
-CALLED = {
-    "role": "assistant",
-    "content": None,
-    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
-}
-MESSAGES = [ASKED, CALLED, {"role": "tool", "tool_call_id": "c", "content": "one\ntwo"}, ANSWERED]
-TASK = {"instance_id": "a__b-1", "messages": MESSAGES, "info": {"cost": 0.5, "note": "messages"}}
-
-
-def chat(key: str, nodes: Any, **about: Any) -> dict[str, Any]:
-    return {"title": "Kites", "create_time": 1.5, **about, key: nodes}
-
-
-def node(name: str, parent: str | None, role: str, text: str, *children: str) -> dict[str, Any]:
-    message = {
-        "id": name,
-        "author": {"role": role},
-        "create_time": 2.5,
-        "content": {"content_type": "text", "parts": [text]},
-        "recipient": "all",
-    }
-    return {"id": name, "message": message, "parent": parent, "children": list(children)}
-
-
-CHATGPT = chat(
-    "mapping",
-    {"u": node("u", None, "user", "hi", "a"), "a": node("a", "u", "assistant", "hello")},
-    conversation_id="c1",
-    current_node="a",
-)
-SAID = {"text": "hi", "created_at": "2026-01-01T00:00:10Z", "attachments": [], "files": []}
-CLAUDE = {
-    "uuid": "c2",
-    "name": "Gulls",
-    "updated_at": "2026-01-01T00:00:09Z",
-    "account": {"uuid": "x"},
-    "chat_messages": [
-        {
-            "uuid": "b",
-            "sender": "assistant",
-            **SAID,
-            "created_at": "2026-01-01T00:00:11Z",
-            "parent_message_uuid": "a",
-        },
-        {"uuid": "a", "sender": "human", **SAID, "parent_message_uuid": None},
-    ],
-}
-ATIF = {
-    "schema_version": "ATIF-v1.6",
-    "session_id": "s1",
-    "agent": {"name": "x", "version": "1"},
-    "steps": [
-        {"step_id": 1, "source": "user", "message": "hi"},
-        {"step_id": 2, "source": "agent", "message": "hello"},
-    ],
-    "final_metrics": {"total_prompt_tokens": 3},
-}
-TRAJ = {
-    "trajectory": [{"action": "ls", "observation": "a"}],
-    "history": records_of("swe-agent"),
-    "info": {},
-}
-DOCUMENTS = [
-    MESSAGES,
-    TASK,
-    CHATGPT,
-    CLAUDE,
-    ATIF,
-    TRAJ,
-    [CHATGPT],
-    [TASK],
-    ANSWERED | {"tool_calls": []},
-]
+FILE = Path(__file__).parents[2] / "golden" / "whole_documents.json"
+DOCUMENTS = json.loads(FILE.read_text("utf-8"))
+MESSAGES, TASK = DOCUMENTS["messages"], DOCUMENTS["a task with messages"]
+ASKED, *_, ANSWERED = MESSAGES
 SHAPES = [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}, {"separators": (",", ":")}]
 
 
@@ -106,13 +32,14 @@ def write(path: Path, value: Any, shape: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("document", DOCUMENTS[:-1])
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_is_exported_byte_for_byte(
-    document: Any, shape: dict[str, Any], tmp_path: Path
+    name: str, shape: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = tmp_path / "one.json"
+    path, document = tmp_path / "one.json", DOCUMENTS[name]
     data = write(path, document, shape)
-    held = json.dumps(document[0], **shape).encode() if document in ([CHATGPT], [TASK]) else data
+    is_array = type(document) is list and document is not MESSAGES
+    held = json.dumps(document[0], **shape).encode() if is_array else data
     with new_store() as store:
         one = imported(store, path)
         if "indent" not in shape or held is data:  # of several its own part, at its place

@@ -32,25 +32,6 @@ def lines_of(format: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_import_gives_back_the_bytes_and_the_figures_of_its_events(
-    format: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "source.jsonl"
-    path.write_bytes(b"".join(lines_of(format)))
-    with new_store() as store:
-        one = imported(store, path, format)
-        assert bytes_of(store, one.conversation) == path.read_bytes()
-        assert (
-            store.conversation(one.conversation, pending=True).pending == one.records == one.added
-        )
-        before = figures_of(store, one.conversation)
-        assert store.version(one.conversation) > 0  # the first use
-        assert store.conversation(one.conversation).pending == 0
-        assert figures_of(store, one.conversation) == before
-        assert bytes_of(store, one.conversation) == path.read_bytes()
-
-
-@pytest.mark.parametrize("format", FORMATS)
 def test_a_source_that_grows_is_as_if_it_was_imported_once(format: str, tmp_path: Path) -> None:
     lines, path = lines_of(format), tmp_path / "source.jsonl"
     path.write_bytes(b"".join(lines))

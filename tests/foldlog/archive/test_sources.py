@@ -141,30 +141,6 @@ def test_a_log_that_was_written_again_becomes_a_fork(
         assert_sound(store)
 
 
-def test_an_older_copy_adds_nothing(lines: list[bytes], path: Path, tmp_path: Path) -> None:
-    with new_store() as store:
-        path.write_bytes(b"".join(lines))
-        one = imported(store, path)
-        older = tmp_path / "older.jsonl"
-        older.write_bytes(b"".join(lines[:-2]))
-        two = imported(store, older)
-        assert (two.conversation, two.added, two.is_older) == (one.conversation, 0, True)
-        assert bytes_of(store, one.conversation) == path.read_bytes()
-
-
-def test_a_file_that_was_renamed_is_the_same_source(
-    lines: list[bytes], path: Path, tmp_path: Path
-) -> None:
-    with new_store() as store:
-        path.write_bytes(b"".join(lines[:-1]))
-        one = imported(store, path)
-        other = path.rename(tmp_path / "renamed.jsonl")
-        assert imported(store, other).added == 0
-        other.write_bytes(b"".join(lines))
-        two = imported(store, other)
-        assert (two.conversation, two.added, two.forked_at) == (one.conversation, 1, None)
-
-
 def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(
     lines: list[bytes], path: Path
 ) -> None:

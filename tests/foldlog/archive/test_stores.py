@@ -156,30 +156,6 @@ def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path: Path):
         assert counts(store, target) == (len(events_of(store, one.conversation)), 0)
 
 
-def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: Path):
-    path = session(tmp_path)
-    lines, before = path.read_bytes().splitlines(keepends=True), b""
-    with new_store() as store, new_store() as target:
-        for stop in (6, 12, 18, len(lines)):
-            path.write_bytes(b"".join(lines[:stop]))
-            name = imported(store, path).conversation
-            pending = store.conversation(name, pending=True).pending
-            copied(store, target)
-            # the copy made no events
-            assert store.conversation(name, pending=True).pending == pending > 0
-            assert bytes_of(target, name)[: len(before)] == before
-            says = [
-                event.id for event in events_of(store, name) if event.id >= 2 and has_content(event)
-            ]
-            Histories(store)[name].redact(says[-1], reason="asked for", by="me")
-            copied(store, target)
-            before = bytes_of(store, name)
-            assert bytes_of(target, name) == before
-            assert events_of(target, name) == events_of(store, name)
-            assert_sound(target)
-            assert [*compare_stores(store, target)] == []
-
-
 @USES
 @pytest.mark.parametrize("grows", [False, True])
 def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
@@ -209,27 +185,6 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
         assert_sound(target)
 
 
-def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: Path):
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:12]))
-    with new_store() as store, new_store() as target:
-        name = imported(store, path).conversation
-        copied(store, target)
-        used(target, name)
-        before = events_of(target, name)
-        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-        path.write_bytes(b"".join(lines))
-        imported(store, path)
-        copied(store, target)
-        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-        made = events_of(target, name)
-        assert made[: len(before)] == before
-        with new_store() as other:
-            assert len(events_of(other, imported(other, path).conversation)) == len(made)
-        assert_sound(target)
-
-
 @pytest.mark.parametrize("lost", [0, 9, 24])
 def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int, tmp_path: Path):
     path = tmp_path / "damaged.db"
@@ -247,21 +202,6 @@ def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int,
         assert target.conversation(name, pending=True).pending > 0
         assert events_of(target, name)[: len(expected)] == expected
         assert_sound(target)
-
-
-def test_a_copy_refuses_what_its_source_refuses(tmp_path: Path):
-    with new_store() as store, new_store() as target:
-        path = session(tmp_path)
-        erase(store, imported(store, path).conversation, reason="asked for")
-        copied(store, target)
-        other = tmp_path / "other.jsonl"
-        other.write_bytes(path.read_bytes())
-        for refusal in (
-            refused(target, path),
-            refused(target, path, prefix="p-"),
-            refused(target, other),
-        ):
-            assert isinstance(refusal, SourceRefused)
 
 
 @USES
@@ -296,18 +236,24 @@ def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
 
 
 @USES
-def test_what_was_erased_is_refused_until_it_is_asked_for(use: Use, tmp_path: Path):
-    with new_store() as store:
+def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use: Use, tmp_path: Path):
+    with new_store() as store, new_store() as target:
         path = session(tmp_path)
         one = imported(store, path)
         use(store, one.conversation)
         erase(store, one.conversation, reason="asked for")
         rows = store.database.recorder.query(lambda reader: reader.ask_sources("sources", 0, 10))
         assert rows == []
-        assert isinstance(refused(store, path), SourceRefused)
+        copied(store, target)
         other = tmp_path / "other.jsonl"
         other.write_bytes(path.read_bytes())
-        assert isinstance(refused(store, other), SourceRefused | ConversationErased)
+        for each in (store, target):
+            for refusal in (
+                refused(each, path),
+                refused(each, path, prefix="p-"),
+                refused(each, other),
+            ):
+                assert isinstance(refusal, SourceRefused | ConversationErased)
         again = imported(store, path, again=True)
         assert (again.conversation, again.added) == (one.conversation, one.added)
         assert bytes_of(store, one.conversation) == path.read_bytes()

@@ -238,32 +238,9 @@ def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(f
     assert (is_once, bool(named)) == (format not in {*NAMED, "openhands-v0"}, format in NAMED)
 
 
-NO_RECORDS = {
-    "claude-code": {"uuid": "b"},
-    "codex": {"type": 5},
-    "pi": {"type": 5},
-    "copilot-cli": {"type": "x"},
-    "openhands-v0": {"content": "x"},
-    "openhands-v1": {"id": "x"},
-    "swe-agent": {"agent": "main"},
-    "langchain": {"type": 3, "data": {}},
-    "openai-responses": {"content": "x"},
-    "pydantic-ai": {"kind": "request", "parts": [{}]},
-    "agent-framework": {"kind": "x"},
-    "google-adk": {"author": "a", "invocation_id": "i", "content": {"parts": ["x"]}},
-    "opencode": {"info": 1},
-    "gemini-cli": {"id": "x"},
-    "cursor": {"bubbleId": "x"},
-    "qwen-code": {"uuid": "x", "parentUuid": None, "type": "user"},
-    "openai-chat": {"content": "x"},
-    "strands": {"message_id": 1},
-    "inspect-eval": {"role": "x"},
-    "otlp-genai": {"resourceSpans": []},
-    "chatgpt": {"id": 1, "message": None},
-    "claude-ai": {"uuid": "u", "sender": "x"},
-    "anthropic-messages": {"role": "user"},
-    "aider": {"aider": "dog"},
-}
+NO_RECORDS = json.loads(
+    (Path(__file__).parents[2] / "golden" / "no_records.json").read_text("utf-8")
+)
 """Objects that lack little of what a record has. Each object may be a part of a trajectory of
 ATIF.
 """

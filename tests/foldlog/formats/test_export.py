@@ -133,25 +133,6 @@ def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
         )
 
 
-def test_what_was_taken_back_of_an_import_is_not_exported(foldlog: Any, tmp_path: Path) -> None:
-    foldlog("import", str(CORPUS / "langchain.jsonl"), "--conversation", "c")
-    with foldlog_package.open("foldlog.db") as histories:
-        histories["c"].retract(1)
-    assert foldlog("export", "c", "-o", "one").status == 0
-    first = (CORPUS / "langchain.jsonl").read_text().splitlines()[0]
-    assert list(map(json.loads, (tmp_path / "one").read_text().splitlines())) == [json.loads(first)]
-
-
-def test_a_redacted_record_is_exported_as_what_stays_of_it(foldlog: Any, tmp_path: Path) -> None:
-    source = (CORPUS / "langchain.jsonl").read_text().splitlines()
-    foldlog("import", str(CORPUS / "langchain.jsonl"), "--conversation", "c")
-    with foldlog_package.open("foldlog.db") as histories:
-        histories["c"].redact([0], reason="asked for")
-    ran = foldlog("export", "c", "-o", "one")
-    assert "left out: the content of 1 redacted record" in ran.err
-    assert (tmp_path / "one").read_text().splitlines() == ['{"type":"system"}', *source[1:]]
-
-
 class Random(random.Random):
     """Makes events with texts that are all different, and the noun of each."""
 

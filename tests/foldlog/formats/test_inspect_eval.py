@@ -44,28 +44,14 @@ def zipped(path, samples, method=zipfile.ZIP_DEFLATED, header="header.json"):
     return path
 
 
-@pytest.mark.parametrize("kind", ["eval", "json"])
-def test_each_sample_of_a_log_is_a_history(kind, tmp_path):
+def test_each_sample_of_a_log_is_a_history(tmp_path):
     samples = [sample(MESSAGES), sample(MESSAGES[:2], id="x/1", epoch=1)]
-    if kind == "eval":
-        path = zipped(tmp_path / "a.eval", {"1_epoch_2": samples[0], "x_1_epoch_1": samples[1]})
-    else:
-        path = tmp_path / "a.json"
-        path.write_text(
-            json.dumps(
-                {"version": 2, "status": "success", "eval": ABOUT, "samples": samples}, indent=1
-            )
-        )
+    path = zipped(tmp_path / "a.eval", {"1_epoch_2": samples[0], "x_1_epoch_1": samples[1]})
     for place in (path, tmp_path):
-        histories = histories_at(place)
-        assert [(history.name, history.format) for history in histories] == [
-            ("E1/1_epoch_2", FORMAT),
-            ("E1/x/1_epoch_1", FORMAT),
-        ]
-        assert [history.records for history in histories] == [
-            [*MESSAGES, END],
-            [*MESSAGES[:2], {**END, "id": "x/1", "epoch": 1}],
-        ]
+        one, other = histories_at(place)
+        assert (one.name, one.format, one.records) == ("E1/1_epoch_2", FORMAT, [*MESSAGES, END])
+        end = {**END, "id": "x/1", "epoch": 1}
+        assert (other.name, other.records) == ("E1/x/1_epoch_1", [*MESSAGES[:2], end])
 
 
 def test_the_texts_of_attachments_stand_in_their_places(tmp_path):

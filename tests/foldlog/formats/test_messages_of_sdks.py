@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._figures.shown import collect_stats
 from foldlog._formats.record import within
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Action, codec
@@ -30,18 +29,6 @@ FORMATS = (
     "strands",
 )
 RECORDS = {name: records_of(name) for name in FORMATS}
-
-
-def test_the_usage_of_a_live_event_without_a_time_is_of_the_day_of_its_recording():
-    usage = {"input_tokens": 40, "output_tokens": 9, "total_tokens": 49}
-    record = {
-        "type": "ai",
-        "data": {"content": "hi", "type": "ai", "usage_metadata": usage, "id": "r1"},
-    }
-    with foldlog.open("memory:") as histories:
-        (recorded,) = histories["c1"].append_records([record], format="langchain")
-        ((day, _),) = collect_stats(histories.store, ["c1"], views=histories.views).models
-        assert day == recorded.recorded_at.date().isoformat()
 
 
 def test_calls_of_one_response_are_together_in_items_as_from_openai_has_them():

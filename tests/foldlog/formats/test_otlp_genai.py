@@ -8,14 +8,7 @@ import json
 
 import pytest
 
-from foldlog import open as open_histories
-from foldlog.eventstore import (
-    CondensationAction,
-    Message,
-)
-from foldlog.formats import decode
-from foldlog.projections import View
-from tests.foldlog.formats.reading import histories_at, recorded
+from tests.foldlog.formats.reading import histories_at
 from tests.golden.rows import rows
 
 NAME = "otlp-genai"
@@ -25,24 +18,6 @@ def opened(folder, *requests, name="traces.jsonl", store=None):
     path = folder / name
     path.write_text("".join(f"{json.dumps(each)}\n" for each in requests))
     return histories_at(path, store=store)
-
-
-def test_a_condensation_behind_imported_spans_is_written_as_a_compaction(foldlog, tmp_path):
-    begun = recorded(NAME, "a compaction is a condensation")[:2]
-    (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in begun))
-    assert foldlog("import", tmp_path / "t.jsonl", "--conversation", "c").status == 0
-    with open_histories("foldlog.db") as histories:
-        history = histories["c"]
-        ids = [event.id for event in history.view()]
-        history.append(
-            CondensationAction(forgotten_event_ids=ids[1:3], summary="9 km far.", summary_offset=1)
-        )
-        history.append(
-            [Message(source="user", content="and back?"), Message(source="agent", content="18 km")]
-        )
-        shown = [event.content for event in history.view()]
-        records = list(history.export(NAME))
-    assert [event.content for event in View.from_events(decode(records, NAME))] == shown
 
 
 LANGFUSE, PHOENIX = rows("spans.json", "langfuse"), rows("spans.json", "phoenix")
