@@ -17,8 +17,6 @@ from foldlog import CondensationAction, Message
 from foldlog._figures import prices
 from foldlog._figures.prices import Prices
 from foldlog._figures.savings import recorded_cost
-from foldlog._figures.spending import spent_by
-from foldlog._figures.stored import FiguresOfStore
 from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -173,7 +171,7 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
         assert [one.cost for one in costs] == [0.0, None]
 
 
-def test_pages_say_what_a_conversation_cost_and_an_append_is_counted_on(tmp_path, monkeypatch):
+def test_pages_say_what_a_conversation_cost(tmp_path):
     def say(histories, name, **meta):
         histories[name].append(Message(source="agent", content="hm", meta=meta))
 
@@ -197,17 +195,6 @@ def test_pages_say_what_a_conversation_cost_and_an_append_is_counted_on(tmp_path
         models = [(one.model, one.calls, one.cost) for one in pages.models("partly").models]
         assert models == [("m", 1, 20.0), ("x", 1, None)]
         assert pages.history("silent").models == ()
-
-        say(histories, "paid", cost=0.25, model="m")
-        read = []
-        log = type(store).log
-        monkeypatch.setattr(
-            type(store), "log", lambda *asked: read.append(asked[1:]) or log(*asked)
-        )
-        ((_, figures),) = FiguresOfStore(store).of([store.conversation("paid")])
-        spent = spent_by(figures.calls, Prices())
-        assert (spent.cost, spent.calls) == (0.75, 2)
-        assert [asked for asked in read if asked != ("paid", 0, 30)] == [("paid", 1, 2)]
 
 
 def test_a_tiny_cost_is_not_shown_as_none():

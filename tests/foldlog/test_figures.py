@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import asdict
 
 import foldlog as library
-from foldlog import Action, CondensationAction, Message, Observation
+from foldlog import Action, CondensationAction, Observation
 from foldlog._cli.stores import open_existing
 from foldlog._figures.of_sources import of_events
 from foldlog._figures.prices import Prices
@@ -112,27 +112,6 @@ def test_a_run_that_ends_with_finish_is_answered(foldlog, tool, is_error, state)
         histories["c"].append([said("please"), call, result])
     (row,) = foldlog("list --long --json").document["conversations"]
     assert row["state"] == state
-
-
-def test_calls_of_condensers_are_counted_apart(foldlog):
-    metrics = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}, "cost": 0.25, "attempts": 2}
-    report = {"condenser": "llm", "response": {"id": "r", "model": "m"}, "metrics": metrics}
-    with library.open("foldlog.db") as histories:
-        history = histories["c"]
-        history.append([said(f"I am {n}") for n in range(4)])
-        history.append(Message(source="agent", content="yes", meta={"model": "m", "cost": 0.5}))
-        history.append(
-            CondensationAction(forgotten_event_ids=[1], metadata={"condenser_meta": [report]})
-        )
-        history.append(Action(tool="ls", source="user"))
-    document = foldlog("stats c --json").document
-    assert (
-        document["spent"]["calls"],
-        document["spent"]["condenser_calls"],
-        document["tools"],
-    ) == (3, 2, {})
-    assert "in all" not in (out := foldlog("stats c").out)
-    assert ("  1 + 2  " in out, "calls + those of condensers" in out) == (True, True)
 
 
 def test_the_borders_of_prices_are_those_of_the_table():

@@ -110,22 +110,6 @@ def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
     ]
 
 
-def test_the_list_chooses_conversations_with_a_note(client, store):
-    store.append("other", [Message(source="user", content="hi")], expected_version=0)
-
-    def chosen(query: str) -> list[str]:
-        runs = client.json("conversations", {"q": query})["conversations"]
-        return [run["conversation"] for run in runs]
-
-    assert chosen("has:note") == []
-    note(client, 3, "why again?")
-    assert chosen("has:note") == ["c"]
-    assert chosen("has:note hi") == []
-    assert client.json("overview")["chosen"]["with_notes"] == 1
-    note(client, 3, None)
-    assert chosen("has:note") == []
-
-
 def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
     keys = KeyRing(base64.b64encode(bytes(range(32))).decode())
     with open_store(f"sqlite:///{tmp_path}/secret.db", keys=keys) as store:

@@ -29,18 +29,6 @@ def execute(path, statement, *values):
         connection.execute(statement, values)
 
 
-def test_figures_name_a_damaged_event_that_no_view_shows(foldlog, tmp_path):
-    with open_store(tmp_path / "foldlog.db") as opened:
-        opened.register(Views(opened))  # then only what it shows is read for the View
-        opened.append("c", [said(f"{n}") for n in range(180)], expected_version=0)
-        hides = CondensationAction(forgotten_event_ids=tuple(range(60, 120)))
-        opened.append("c", hides, expected_version=180)
-    execute(tmp_path / "foldlog.db", "UPDATE events SET body = '{}' WHERE id = 90")
-    for command in ("list --long", "stats"):
-        ran = foldlog(command)
-        assert (ran.status, "conversation 'c', event 90: its checksum" in ran.err) == (1, True)
-
-
 @pytest.fixture
 def without_page(tmp_path):
     """A store of twelve histories in which SQLite cannot read a page with events of c04 and c05.
