@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import asdict
 
 import foldlog as library
-from foldlog import Action, CondensationAction, Observation
+from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._cli.stores import open_existing
 from foldlog._figures.of_sources import of_events
 from foldlog._figures.prices import Prices
