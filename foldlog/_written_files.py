@@ -90,7 +90,7 @@ def _will_be_a_file(path: str) -> bool:
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
     """Note the imported files of conversations, before the conversations are erased. After the
-    erasure, only the notes name the imported files. Return the new names.
+    erasure, only the notes name the imported files. Return the names of the new notes.
     """
     of_conversations = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]

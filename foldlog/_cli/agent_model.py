@@ -64,8 +64,8 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model with whose tokenizer the shown tokens are counted. This is the agent's
-    ``model``, or a common model by default. Return None if litellm is not installed.
+    """Return the model whose tokenizer counts the shown tokens. If ``model`` is None, the tokenizer
+    of a common model counts them. Return None if litellm is not installed.
 
     The common model never counts tokens for a limit. If the agent's model is not named, ``prepare``
     estimates the tokens.

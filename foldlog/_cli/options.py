@@ -145,7 +145,7 @@ def _checked_output(
 
 def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
     """Refuse ``-`` as the name of a file or store, because the command cannot write to stdout here.
-    Return any other name.
+    If ``path`` is another name, return ``path``.
     """
     if str(path).startswith("-"):
         option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar

@@ -93,15 +93,15 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     """Stores the messages of sessions. Use a provider as one of the ``context_providers`` of an
     ``Agent``.
 
-        histories   the URL of a store, or open histories, sync or async; ``close`` and
-                    ``async with`` close a store that was opened by its URL
+        histories   the URL of a store, or open histories, sync or async
         condense    whether loading condenses when the condenser of ``histories`` finds a
                     condensation due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
         settings    the settings of the SDK's history providers: ``load_messages``,
                     ``store_inputs``, …
 
-    Many tasks, processes and providers may use the same session.
+    A store that was opened by its URL is closed by ``close`` or ``async with``. Many tasks,
+    processes and providers may use the same session.
     """
 
     def __init__(

@@ -70,13 +70,13 @@ class ImportedSessions(NamedTuple):
 class FoldlogSessionStore(OpenHistories):
     """Stores the transcripts of Claude Code's sessions.
 
-        histories   the URL of a store, or open histories, sync or async; ``close`` and
-                    ``async with`` close a store that was opened by its URL
+        histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    A session's conversation has the id ``PREFIX/PROJECT/SESSION``. A sub-agent's conversation has
-    the id ``PREFIX/PROJECT/SESSION/SUBPATH``. The parts of an id are quoted as in a URL. Many
-    tasks, processes and stores may write to the same session.
+    A store that was opened by its URL is closed by ``close`` or ``async with``. A session's
+    conversation has the id ``PREFIX/PROJECT/SESSION``. A sub-agent's conversation has the id
+    ``PREFIX/PROJECT/SESSION/SUBPATH``. The parts of an id are quoted as in a URL. Many tasks,
+    processes and stores may write to the same session.
     """
 
     def __init__(

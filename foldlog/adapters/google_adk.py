@@ -91,17 +91,17 @@ class _Stored(NamedTuple):
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
     """Stores sessions of the Agent Development Kit.
 
-        uri         the URL of a store, or open histories, sync or async; ``close`` and
-                    ``async with`` close a store that was opened by its URL
+        uri         the URL of a store, or open histories, sync or async
         condense    whether to make a compaction in the SDK's format before a model call, if the
                     condenser of the histories finds a condensation due
         attributes  attributes of each new conversation besides ``runtime``, ``app`` and ``user``,
                     such as ``{"tenant": "acme"}``
 
-    Many tasks, processes and services may use the same store. ``delete_session`` erases a session,
-    and a new session may use its id. ``maintenance.vacuum`` then removes the erased bytes from a
-    SQLite file. In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+``
-    may precede any URL.
+    A store that was opened by its URL is closed by ``close`` or ``async with``. Many tasks,
+    processes and services may use the same store. ``delete_session`` erases a session, and a new
+    session may use its id. ``maintenance.vacuum`` then removes the erased bytes from a SQLite file.
+    In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+`` may precede
+    any URL.
     """
 
     def __init__(

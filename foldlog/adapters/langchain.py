@@ -44,16 +44,16 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
         session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
                     a URL
-        histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
-                    ``async with`` close a store that was opened by its URL; pass open histories if
-                    your function is called often
+        histories   the URL of a store, or open histories, sync or async
         condense    whether ``messages`` condenses when the condenser of ``histories`` finds a
                     condensation due
         clear       the effect of ``clear``: ``"retract"`` keeps all messages in the log,
                     ``"erase"`` removes their bytes
         attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
 
-    Many tasks, processes and objects may use the same conversation.
+    A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. If your
+    function is called often, pass open histories. Many tasks, processes and objects may use the
+    same conversation.
     """
 
     def __init__(

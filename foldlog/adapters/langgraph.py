@@ -114,16 +114,16 @@ _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Stores the checkpoints of threads. Use a saver as ``builder.compile(checkpointer=saver)``.
 
-        histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
-                    ``async with`` close a store that was opened by its URL
-        serde       the serializer, by default LangGraph's own; with another serializer, such as an
-                    encrypting serializer, messages are not events of a history
+        histories   the URL of a store, or open histories, sync or async
+        serde       the serializer, by default LangGraph's own; any other serializer also writes the
+                    messages, so the messages are not events of a history
         messages    the name of the channel with the messages
         condense    whether ``pre_model_hook`` condenses when the condenser of ``histories`` finds a
                     condensation due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    Many tasks, threads and processes may use the same thread of LangGraph.
+    A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. Many
+    tasks, threads and processes may use the same thread of LangGraph.
     """
 
     def __init__(
@@ -647,8 +647,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
         The text beside a namespace is above the ids of its checkpoints and of the checkpoints of
-        all later namespaces. So checkpoints with higher ids are yielded before the namespace is
-        read.
+        all later namespaces. Checkpoints with ids above this text are yielded before the namespace
+        is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 

@@ -49,15 +49,15 @@ class _Shown(NamedTuple):
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Stores the messages of chats under LlamaIndex's keys.
 
-        histories   the URL of a store, or open histories, sync or async; ``close``, ``with`` and
-                    ``async with`` close a store that was opened by its URL
+        histories   the URL of a store, or open histories, sync or async
         condense    whether ``get_messages`` condenses when the condenser of ``histories`` finds a
                     condensation due
         clear       the effect of ``delete_messages``: ``"retract"`` keeps all messages in the log,
                     ``"erase"`` removes their bytes
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    The messages of a key are the conversation ``PREFIX/KEY``, quoted as in a URL:
+    A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. The
+    messages of a key are the conversation ``PREFIX/KEY``, quoted as in a URL:
     ``store.history(key)``. Many threads, processes and stores may use the same conversation.
     """
 

@@ -67,8 +67,7 @@ class FoldlogSession(OpenHistories):
 
         session_id        the SDK's id of the session; the conversation's id is ``PREFIX/SESSION``,
                           quoted as in a URL
-        histories         the URL of a store, or open histories, sync or async; ``close`` and
-                          ``async with`` close a store that was opened by its URL
+        histories         the URL of a store, or open histories, sync or async
         condense          whether ``get_items`` and ``input_filter`` condense when the condenser of
                           ``histories`` finds a condensation due
         clear             the effect of ``clear_session``: ``"retract"`` keeps all items in the log,
@@ -79,7 +78,8 @@ class FoldlogSession(OpenHistories):
         attributes        attributes of a new conversation, such as ``{"user": "u7", "title":
                           "Refunds"}``
 
-    Many tasks, processes and session objects may use the same conversation.
+    A store that was opened by its URL is closed by ``close`` or ``async with``. Many tasks,
+    processes and session objects may use the same conversation.
     """
 
     def __init__(

@@ -80,14 +80,13 @@ class FoldlogFileStore(WithHistories, FileStore):
     """The files of a conversation. Many threads, processes and stores may use the same
     conversation.
 
-        histories        the URL of a store, or open histories, sync or async; ``close`` and
-                         ``with`` close a store that was opened by its URL
+        histories        the URL of a store, or open histories, sync or async
         conversation_id  the SDK's id of the conversation; its id in foldlog is ``PREFIX/ID``
         attributes       attributes of a new conversation, such as ``{"user": "u7", "title":
                          "Refunds"}``
 
-    An event file is written once, and cannot be changed or deleted. ``histories.erase`` erases the
-    whole conversation.
+    A store that was opened by its URL is closed by ``close`` or ``with``. An event file is written
+    once, and cannot be changed or deleted. ``histories.erase`` erases the whole conversation.
     """
 
     def __init__(

@@ -88,15 +88,15 @@ _records = TypeAdapter(ConversationRecord)
 class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignore[misc]
     """Stores conversations of pydantic-ai.
 
-        histories   the URL of a store, or open histories, sync or async; ``close`` and
-                    ``async with`` close a store that was opened by its URL
+        histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each saved conversation besides ``runtime`` and ``scope``, such as
                     ``{"user": "u7"}``
 
-    The SDK's conversation ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many
-    tasks, processes and stores may use the same conversation. ``delete`` erases a conversation, and
-    its forks get copies of shared messages. ``maintenance.vacuum`` then removes the erased bytes
-    from a SQLite file.
+    A store that was opened by its URL is closed by ``close`` or ``async with``. The SDK's
+    conversation ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many tasks,
+    processes and stores may use the same conversation. ``delete`` erases a conversation, and its
+    forks get copies of shared messages. ``maintenance.vacuum`` then removes the erased bytes from a
+    SQLite file.
     """
 
     def __init__(
@@ -490,7 +490,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         """Save the request before it is sent to a model, and replace its messages by the messages
-        of the View. A condensation that is due is made first.
+        of the View. A condensation that is due is made before the model call.
 
         Messages that other hooks add stay at the end. If other hooks change earlier messages, the
         request is returned unchanged. Raises ``NoCondensationAvailable`` if a required condensation

@@ -85,14 +85,13 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     """Stores sessions. Use a repository as the ``session_repository`` of a
     ``RepositorySessionManager``.
 
-        histories   the URL of a store, or open histories, sync or async; ``close`` and ``with``
-                    close a store that was opened by its URL
+        histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    Many threads, processes and repositories may use the same store. When a method returns, its
-    changes are on disk. A session that was deleted or erased can begin again. If an agent's session
-    is erased after this repository used the agent, later calls for the agent raise
-    ``ConversationErased``.
+    A store that was opened by its URL is closed by ``close`` or ``with``. Many threads, processes
+    and repositories may use the same store. When a method returns, its changes are on disk. A
+    session that was deleted or erased can begin again. If an agent's session is erased after this
+    repository used the agent, later calls for the agent raise ``ConversationErased``.
     """
 
     def __init__(
