@@ -1367,10 +1367,10 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 class StatsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
     ``events`` are counted by kind, with their ``total``. A total is the sum of the known figures.
-    ``unmarked`` is how many of the ``conversations`` do not mark errors. ``without_usage`` is how
-    many conversations have no call with its tokens. ``without_cost`` is how many conversations have
-    calls of the ``unpriced`` models, whose price is unknown. For a single conversation,
-    ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
+    ``unmarked`` is how many of the ``conversations`` do not mark errors. ``without_usage`` is the
+    number of conversations in which no call states its tokens. ``without_cost`` is how many
+    conversations have calls of the ``unpriced`` models, whose price is unknown. For a single
+    conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
     ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an import that was not used yet.
     ``max_input_tokens`` is the limit that the source or a condensation recorded, or else the window
     of the model ``window_of``.

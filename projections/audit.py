@@ -14,7 +14,7 @@ from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The problem of the revision of one version. ``Views.rebuild`` replaces a revision that has a
+    """What is wrong with a stored revision. ``Views.rebuild`` replaces a revision that has a
     problem.
     """
 

@@ -107,7 +107,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return a dict with the configuration of a section ``[condenser]`` under the key
+    """Return a dict that has the configuration of a section ``[condenser]`` under the key
     ``condenser``. A section without a ``type`` describes the condenser ``noop``. ``llm_configs``
     are the models that the section may name. Raises the errors of ``parse_config``.
     """

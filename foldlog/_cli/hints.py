@@ -1,8 +1,8 @@
 """Commands that a message asks the user to run. A command in a message is complete: it names the
 store of the running command.
 
-Other packages cannot know how the user named the store, so they write ``'foldlog store verify'``.
-``completed`` adds the store to the commands in messages on stderr.
+Other packages cannot know how the user named the store, so their messages say only ``'foldlog store
+verify'``. ``completed`` adds the store to the commands in messages on stderr.
 """
 
 from __future__ import annotations

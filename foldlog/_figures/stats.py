@@ -36,7 +36,7 @@ class Stats(Counts):
     """The figures of some conversations.
 
     ``models``         the calls by day and model
-    ``without_usage``  how many conversations have no call with its tokens
+    ``without_usage``  the number of conversations in which no call states its tokens
     ``without_cost``   how many conversations have calls whose models have no known price
     ``unpriced``       the models that have no known price
     ``in_views``       the tokens that all Views send now

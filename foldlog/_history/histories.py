@@ -298,11 +298,11 @@ class Histories:
         lists the formats.
 
         Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
-        contains no history, or several histories for a single ``conversation``. If a source cannot
-        be imported, all other sources are imported first, and then the error of this source is
-        raised. ``formats.SourceRefused``, for example, is raised if redacted content would come
-        back. Durability: the sources are on disk when the method returns. Cost: the method reads
-        the bytes of the sources.
+        contains no history. Also raises ``ValueError`` if ``conversation`` is set and the path
+        contains several histories. If a source cannot be imported, all other sources are imported
+        first, and then the error of this source is raised. ``formats.SourceRefused``, for example,
+        is raised if redacted content would come back. Durability: the sources are on disk when the
+        method returns. Cost: the method reads the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable

@@ -296,8 +296,9 @@ class Replaying:
                 return
             self._condense(result, event_id)
         raise CondenserError(
-            f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times"
-            f" before event {event_id} and asked for one more: it makes no progress"
+            f"the condenser {self._condenser.type!r} condensed the View"
+            f" {_CONDENSATIONS_MAX_A_TURN} times before event {event_id} and asked for one more"
+            " condensation: it makes no progress"
         )
 
     def _send(self, shown: View, event_id: int) -> None:

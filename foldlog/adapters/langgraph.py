@@ -787,7 +787,7 @@ def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> dic
 
 
 def _id_after(time: datetime) -> str:
-    """Return a text that is smaller than all ids that LangGraph makes after a time."""
+    """Return a text that sorts before every id that LangGraph makes after ``time``."""
     ticks = ((time - _EPOCH) // timedelta(microseconds=1) + 1) * 10
     return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
 
