@@ -603,8 +603,9 @@ class History:
 
     def current_lease(self) -> Lease | None:
         """Return the lease of the worker that drives this history now (see ``lease``). Return None
-        if no worker drives the history. If a history is erased, its worker keeps the lease until the
-        worker releases the lease. A new history with the id of an erased history has a lease of its own.
+        if no worker drives the history. If a history is erased, its worker keeps the lease until
+        the worker releases the lease. A new history with the id of an erased history has a lease of
+        its own.
         """
         from foldlog._history.lease import lease_of
 
