@@ -270,8 +270,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
         for name, event_id in self.others.items():
             if name in self.changed or not _is_id(event_id):
                 raise InvalidEvent(
-                    f"document {name!r} is named twice, or its event id {short(event_id)} is not a"
-                    " whole number from 0"
+                    f"document {name!r} is named twice, or has the event id {short(event_id)}; name"
+                    " each document once, with the id of an event"
                 )
 
     def newest(self) -> dict[str, int]:

@@ -31,7 +31,7 @@ def event_time(time: datetime) -> EventTime:
     except OverflowError:
         raise ValueError(
             f"the time {time.isoformat()} is outside the years 1 to 9999 in UTC; give another"
-            " time, or none"
+            " time, or no time"
         ) from None
     return EventTime(in_utc if offset % _MINUTE else time)
 

@@ -55,7 +55,7 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
     kind.
     """
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise TypeError(f"kinds is a list of words, such as ['user', 'agent'], not {given!r}")
+        raise TypeError(f"kinds must be a list of words, such as ['user', 'agent'], not {given!r}")
     words = frozenset(_STORED.get(kind, kind) for kind in given)
     for word in sorted(words.difference(KINDS)):
         raise InvalidArgument(f"{word!r} is not a kind of event; use one of {', '.join(KINDS)}")

@@ -122,7 +122,7 @@ def commitment_of(proof: bytes, body: bytes) -> bytes:
         return commitment(salt_or_commitment, body)
     if len(salt_or_commitment) == COMMITMENT_BYTES:
         return salt_or_commitment
-    raise ValueError(f"the proof of an event has {len(proof)} bytes")
+    raise ValueError(f"the proof of an event has {len(proof)} bytes, not 32, 48 or 64")
 
 
 def is_redacted(proof: bytes) -> bool:

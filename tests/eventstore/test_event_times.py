@@ -30,7 +30,7 @@ def test_a_time_outside_of_the_years_of_utc_is_refused_before_anything_is_writte
     far = said("x", timestamp=FAR[text])
     with open_store("memory:") as store:
         with pytest.raises(
-            InvalidEvent, match="outside the years 1 to 9999 in UTC; give another time, or none"
+            InvalidEvent, match="outside the years 1 to 9999 in UTC; give another time, or no time"
         ):
             store.append("c", [said("before"), far], expected_version=ANY_VERSION)
         assert store.version("c") == 0

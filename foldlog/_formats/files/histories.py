@@ -310,7 +310,9 @@ class _File:
         if begin.startswith(ZSTD):
             return self._in_rows(JsonLines(self._path, is_packed=True))
         if begin.startswith(_MAGIC):
-            raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
+            raise NotAHistory(
+                self._path, "is compressed; decompress the file, then import the result"
+            )
         if begin.startswith(SQLITE):
             raise NotAHistory(self._path, _describe_database(self._path))
         if self._is_lines(begin):
