@@ -18,6 +18,11 @@ def nested(inside: Any, levels: int) -> Any:
     return reduce(lambda value, _: {"a": value}, range(levels), inside)
 
 
+def test_texts_stand_in_their_order_also_in_the_fields_of_an_event():
+    event = Message(source="user", content=["a", {"b": "c", "d": ("e", 1)}], meta={"f": "g"})
+    assert [text for text in texts_in([event, "h"]) if len(text) == 1] == ["g", "a", "c", "e", "h"]
+
+
 def test_no_depth_is_too_deep():
     deep = nested("x", 100_000)
     assert texts_in(deep) == ["x"]

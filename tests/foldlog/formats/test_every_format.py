@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from codecs import BOM_UTF8
-from io import BytesIO
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 from msgspec.structs import replace
@@ -63,32 +60,6 @@ def told(events):
             )
 
 
-def documents(format):
-    """What its program writes otherwise than as exports do."""
-    records = RECORDS[format]
-    if format == "gemini-cli":
-        session, *others = [
-            each for each in records if "$set" not in each and "$rewindTo" not in each
-        ]
-        document = {**session, "messages": others}
-        yield from (
-            json.dumps(document).encode(),
-            BOM_UTF8 + json.dumps(document, indent=2).encode(),
-        )
-    elif format == "inspect-eval":
-        log = {"version": 2, "status": "success", "eval": {"eval_id": "E"}}
-        (end,) = [each for each in records if "epoch" in each]
-        sample = {**end, "messages": [each for each in records if "role" in each]}
-        yield json.dumps({**log, "samples": [sample]}).encode()
-        packed = BytesIO()
-        with ZipFile(packed, "w") as file:
-            for name, value in ("_journal/start", log), (f"samples/{end['id']}_epoch_1", sample):
-                file.writestr(f"{name}.json", json.dumps(value))
-        yield packed.getvalue()
-    elif format == "openai-chat":
-        yield json.dumps({"messages": records}, indent=2).encode()
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_file_is_read_by_what_it_holds_whatever_its_name(foldlog, tmp_path, format):
     assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
@@ -96,17 +67,16 @@ def test_a_file_is_read_by_what_it_holds_whatever_its_name(foldlog, tmp_path, fo
         each["conversation"] for each in foldlog("list", "--json").document["conversations"]
     ]
     assert foldlog("export", name, "-o", "exported").status == 0
-    for content in ((tmp_path / "exported").read_bytes(), *documents(format)):
-        read = []
-        for path in map(Path, ("c.json", "c.jsonl", "c.txt", "c.bak", "c", "stdin")):
-            path.write_bytes(content)
-            (history,) = histories_at(path)
-            called = history.name.removesuffix(":1")  # an array of messages may stand on each line
-            read.append(
-                (called.replace("stdin", "c"), history.format, history.events, history.findings)
-            )
-        assert len(read[0][2]) > 2
-        assert [each for each in read if each != read[0]] == []
+    content, read = (tmp_path / "exported").read_bytes(), []
+    for path in map(Path, ("c.json", "c.jsonl", "c.txt", "c.bak", "c", "stdin")):
+        path.write_bytes(content)
+        (history,) = histories_at(path)
+        called = history.name.removesuffix(":1")  # an array of messages may stand on each line
+        read.append(
+            (called.replace("stdin", "c"), history.format, history.events, history.findings)
+        )
+    assert len(read[0][2]) > 2
+    assert [each for each in read if each != read[0]] == []
 
 
 HALF = "\ud83d"

@@ -52,6 +52,7 @@ def test_each_sample_of_a_log_is_a_history(tmp_path):
         assert (one.name, one.format, one.records) == ("E1/1_epoch_2", FORMAT, [*MESSAGES, END])
         end = {**END, "id": "x/1", "epoch": 1}
         assert (other.name, other.records) == ("E1/x/1_epoch_1", [*MESSAGES[:2], end])
+    assert len(histories_at(path.rename(tmp_path / "a.bak"))) == 2
 
 
 def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
