@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged
+from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.row import not_erased
@@ -71,19 +71,20 @@ def copy_source(
     if original is None:
         return 0
     existing = target.recorder.query(partial(_source_in_target, target, conversation))
-    shared, root_key = (
+    parent_key, root_key = (
         target.recorder.query(partial(_key_of, target, name)) for name in (parent, root)
     )
-    if existing is not None and existing.parent is None:
-        shared = None  # the target has its own copy of the shared records
+    has_shared_records = existing is not None and existing.parent is None
+    shared = None if has_shared_records else parent_key
     is_alone = original.parent is not None and shared is None
     if is_alone:
         redacted_numbers = source.recorder.query(partial(_redacted_in, source, original))
         original = original._replace(redacted=tuple(sorted(redacted_numbers)))
-    if existing is not None and _has_all(existing, original):
+    if _has_all(existing, original):
         return 0
     hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
-    _check_first_records(existing, hashes, conversation)
+    if _is_ahead(target, existing, original, hashes, conversation):
+        return 0
     made = {
         number: (first, events)
         for number, (first, events) in made_of(source, conversation).items()
@@ -98,11 +99,12 @@ def copy_source(
     refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
     start = max(copied.from_record, _first_to_copy(source, target, original, existing))
     head = chained(GENESIS, hashes[: HASH_BYTES * start])
+    written = existing
     last = list[Block]()
     for blocks in _pages_of_blocks(source, original, start):
         if last:
             part = copied._replace(records=last[-1].stop, head=head, sums=b"")
-            target.recorder.transact(
+            written = target.recorder.transact(
                 partial(
                     _write_part,
                     target=target,
@@ -110,6 +112,7 @@ def copy_source(
                     part=part,
                     blocks=last,
                     made=made,
+                    before=written,
                 )
             )
         last = blocks
@@ -117,7 +120,7 @@ def copy_source(
 
     def finish(transaction: Transaction) -> None:
         # The last records, and all data beside the records, are stored together.
-        whole = _write_part(transaction, target, conversation, copied, last, made)
+        whole = _write_part(transaction, target, conversation, copied, last, made, written)
         writing, sources = _open_in_target(transaction, target, conversation)
         sources.refuse(writing.key, refused)
         if whole.made == copied.made:  # the target made no further events
@@ -128,8 +131,7 @@ def copy_source(
             sources.put_place(place, imported._replace(conversation=writing.key))
 
     target.recorder.transact(finish)
-    before = 0 if existing is None else existing.records
-    return max(0, copied.records - max(copied.made, before))
+    return max(0, copied.records - max(copied.made, _end_of(existing)[0]))
 
 
 def _first_to_copy(
@@ -160,9 +162,12 @@ def _write_part(
     part: Source,
     blocks: list[Block],
     made: Made,
+    before: Source | None,
 ) -> Source:
     writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle(writing.key)
+    if _end_of(existing) != _end_of(before):  # the target imported records meanwhile
+        raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
     if existing is not None:
         part, blocks = _keep_redactions(sources, existing, part, blocks)
     if blocks:
@@ -181,7 +186,7 @@ def _write_part(
         redacted.update(existing.redacted)
         part = part._replace(made=max(part.made, existing.made))
         if existing.records > part.records:
-            part = part._replace(records=existing.records, head=existing.head)
+            part = part._replace(records=existing.records, head=existing.head, sums=b"")
     part = part._replace(redacted=tuple(sorted(redacted)))
     sources.put_blocks(part, blocks)
     sources.put(part)
@@ -206,19 +211,38 @@ def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Bloc
     return [rest._replace(places=places, raw=between + rest.raw)]
 
 
-def _check_first_records(
-    existing: Source | None, hashes: bytes, conversation: Conversation
-) -> None:
+def _end_of(source: Source | None) -> tuple[int, bytes]:
+    return (0, GENESIS) if source is None else (source.records, source.head)
+
+
+def _is_ahead(
+    target: Database,
+    existing: Source | None,
+    original: Source,
+    hashes: bytes,
+    conversation: Conversation,
+) -> bool:
+    """Return whether the target has more records, and all redactions. Raises ``HistoryDiverged`` if
+    the target has other records.
+    """
     if existing is None:
-        return
-    if existing.head != chained(GENESIS, hashes[: HASH_BYTES * existing.records]):
+        return False
+    is_longer = existing.records * HASH_BYTES > len(hashes)
+    if is_longer:
+        own = target.recorder.query(lambda reader: Sources(target, reader).hashes(existing))
+        is_same = own.startswith(hashes)
+    else:
+        is_same = existing.head == chained(GENESIS, hashes[: HASH_BYTES * existing.records])
+    if not is_same:
         raise HistoryDiverged(conversation.id, 0, conversation.version)
+    return is_longer and set(existing.redacted).issuperset(original.redacted)
 
 
-def _has_all(existing: Source, original: Source) -> bool:
+def _has_all(existing: Source | None, original: Source) -> bool:
     # The source in the target may have further redactions and events.
     return (
-        existing.head == original.head
+        existing is not None
+        and existing.head == original.head
         and existing.made >= original.made
         and set(existing.redacted).issuperset(original.redacted)
     )

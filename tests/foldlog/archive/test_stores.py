@@ -37,7 +37,7 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
-from tests.between import Killed, killing
+from tests.between import Killed, before_next_call, killing
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,
@@ -182,6 +182,37 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
         assert len(records) < len(bytes_of(target, name)) or not grows
         calls = figures_of(target, name)["calls"]
         assert calls == figures_of(store, name)["calls"]
+        assert_sound(target)
+
+
+def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(tmp_path: Path):
+    path = session(tmp_path)
+    whole = path.read_bytes()
+    with new_store() as store, new_store() as target:
+        path.write_bytes(b"".join(whole.splitlines(keepends=True)[:12]))
+        name = imported(store, path).conversation
+        copied(store, target)
+        path.write_bytes(whole)
+        imported(target, path)
+        copied(store, target)
+        assert bytes_of(target, name) == whole
+        assert_sound(target)
+
+
+def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    with new_store() as store, new_store() as target:
+        name = imported(store, path).conversation
+        path.write_bytes(b"".join(lines[:5]).replace(b" ", b"  "))
+        before_next_call(
+            monkeypatch, target.database.recorder, "transact", lambda: imported(target, path)
+        )
+        (moved,) = copy_store(store, target)
+        assert moved.problem is not None
+        assert bytes_of(target, name) == path.read_bytes()
         assert_sound(target)
 
 
