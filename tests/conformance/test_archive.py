@@ -161,6 +161,13 @@ class _ReadOnly:
         return False
 
 
+def test_a_list_from_before_the_last_events_contradicts_nothing(store, to):
+    Histories(store).list()
+    store.append("c1", message(EVENTS), expected_version=EVENTS)
+    archive(store, "c1", to)
+    assert_sound(store)
+
+
 def test_an_append_restores(store, to):
     archive(store, "c1", to)
     say(store, "c1", "more")

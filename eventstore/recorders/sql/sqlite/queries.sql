@@ -394,7 +394,7 @@ SELECT count(*) FROM (
     SELECT l.conversation FROM listing l
     LEFT JOIN conversations c ON c.key = l.conversation LEFT JOIN entries n ON n.conversation = l.conversation
     WHERE c.key IS NULL OR c.erased_at IS NOT NULL OR coalesce(n.number, 0) <> length(l.digests) / 16
-    OR (l.version > coalesce(c.parent_version, 0) AND NOT EXISTS (
+    OR (l.version > coalesce(c.parent_version, 0) AND coalesce(c.pending, 0) >= 0 AND NOT EXISTS (
         SELECT 1 FROM events e WHERE e.conversation = l.conversation AND e.id = l.version - 1
         AND hex(substr(e.meta, 17, 8)) = printf('%016X', l.at)
     ))
