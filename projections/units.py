@@ -20,8 +20,8 @@ thinking with which it began. Every condenser must know the events that form a u
     loop             starts with thinking: at an action with thinking, or at a bond of several
                      events. A loop continues over actions, observations, and the texts of a reply
                      before its actions. A loop ends at any other event, and before the next loop.
-                     An orphan belongs to no loop and ends no loop, as does an event that no model
-                     sees.
+                     An orphan, or an event that no model sees, belongs to no loop and ends no
+                     loop.
 
 If a condensation forgot one event of a unit, the remaining events were *left behind*. Events left
 behind belong to no unit any more.

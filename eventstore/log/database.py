@@ -133,8 +133,8 @@ class Database:
     @property
     def bytes_pending(self) -> bool:
         """Whether the store's file may still contain the bytes of erased or later encrypted events.
-        ``vacuum`` removes the bytes of erased events, and the plain bytes of
-        events that were encrypted later.
+        ``vacuum`` removes the bytes of erased events, and the plain bytes of events that were
+        encrypted later.
         """
         return self.recorder.value("bytes_pending") != ""
 

@@ -457,8 +457,8 @@ class ReadTransaction:
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the stored keys of source ids, each with the event of this id. Raises the errors
-        of ``recall``.
+        """Yield the stored keys of source ids, each with the events of the source id. Raises the
+        errors of ``recall``.
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:

@@ -845,10 +845,9 @@ class Recorder(ABC):
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Prepare this recorder for a copy of the conversations of ``former``. The positions of
-        this
-        recorder then come after the positions of ``former``. The recorder also finds conversations
-        whose ids name the store of ``former``.
+        """Prepare this recorder for a copy of the conversations of ``former``. After ``succeed``,
+        the positions of this recorder come after the positions of ``former``. The recorder also
+        finds conversations whose ids name the store of ``former``.
         """
 
     def position(self, position: int | str) -> int:

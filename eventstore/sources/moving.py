@@ -222,8 +222,8 @@ def _is_ahead(
     hashes: bytes,
     conversation: Conversation,
 ) -> bool:
-    """Return whether the target has more records, and all redactions. Raises ``HistoryDiverged`` if
-    the target has other records.
+    """Return whether the target has more records than the source, and all redactions of the source.
+    Raises ``HistoryDiverged`` if the target has other records.
     """
     if existing is None:
         return False

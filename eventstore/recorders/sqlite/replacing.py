@@ -4,7 +4,7 @@ A process with the former file open notices that the file has lost its name, and
 more. The order of the steps matters, because the process may be killed between two steps. The
 former log must never be beside the new file. While the former file has the name, its log must stay
 beside it. The former file and its log first get a second name, because no store opens a file with
-two names. Next, the former log is removed. Last, the new file gets the name of the former file. If
+two names. The former log is removed next. The new file gets the name of the former file last. If
 the process is killed between two steps, the next process that opens the store finds the second
 name, and takes the remaining steps.
 """
