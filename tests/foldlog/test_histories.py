@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 from datetime import timedelta
+from operator import attrgetter
 
 import pytest
 
@@ -20,6 +21,7 @@ from foldlog._formats.conversion import writable_formats
 from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
+from tests.golden.rows import rows
 from tests.said import said
 
 SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -218,68 +220,28 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(
     assert ("1 item of reasoning" in str(notes)) is ("so" not in kept), notes
 
 
-WRONG = {
-    "append takes one event or chat message, or several, not of type int": (
-        lambda history: history.append([*messages("hi"), 5])
-    ),
-    "a View is made of events, not of 1; ": lambda history: foldlog.View.from_events([1]),
-    "a View is made of events, not of {'role': ": (
-        lambda history: history.view().then([{"role": "user"}])
-    ),
-    "the path of a file or a folder, not ['a']": lambda history: history._histories.import_(["a"]),
-    "records must be a list": lambda history: history.append_records(None, format="openai-chat"),
-    "source must be what foldlog.open": (
-        lambda history: history._histories.maintenance.copy_from("s.db")
-    ),
-    "foldlog.open(URL) returns": (
-        lambda history: history._histories.maintenance.differences_from("s.db")
-    ),
-    "older_than must be a datetime.timedelta": lambda history: history.close_open_calls(
-        older_than=5
-    ),
-    "older_than is -1 day": lambda history: history.close_open_calls(older_than=timedelta(-1)),
-    "expected_version is -1; a new conversation has version 0": (
-        lambda history: history.append(messages("hi"), expected_version=-1)
-    ),
-    "attribute 'share' is 1.5; attributes are a map": (
-        lambda history: history.set_attributes(user="u", share=1.5)
-    ),
-    "attribute 'tags' is ['a', 1]; attributes are": (
-        lambda history: history.set_attributes(done=True, tags=["a", 1])
-    ),
-    "5 is not a map; attributes are": (
-        lambda history: history.append(messages("hi"), documents={"attributes": 5})
-    ),
-    "documents must be a dict of values by name, not": (
-        lambda history: history.append(messages("hi"), documents=["a"])
-    ),
-    "attributes must be a dict of values by name, not": (
-        lambda history: history._histories.list("user")
-    ),
-    "attributes must be a dict of values by name, not [": (
-        lambda history: history._histories.create("d", ["a"])
-    ),
-    "meta must be a dict of values by name, not": (
-        lambda history: history.append_reply({"role": "assistant", "content": "hi"}, meta="user")
-    ),
-    "version must be a whole number, not '1'": lambda history: history.at("1"),
-    "event_id must be a whole number, not '1'": lambda history: history.why("1"),
-    "after must be a whole number, not '1'": lambda history: history.difference(0, "1"),
-    "start is -2; use a whole number from 0 to": lambda history: history.events(-2),
-    "stop is -1; use a whole number from 0 to": lambda history: history.events(0, -1),
-    "no action opened a call 'k'; the open calls are event 0; nothing was": (
-        lambda history: history.append_tool_result("k", "done")
-    ),
-}
-
-
-@pytest.mark.parametrize("problem", WRONG)
-def test_an_argument_of_a_wrong_type_or_value_is_named(history, problem):
+@pytest.mark.parametrize(
+    "problem, method, arguments, options",
+    rows("wrong_arguments.json", "what is said of a method with its arguments and options"),
+)
+def test_an_argument_of_a_wrong_type_or_value_is_named(
+    histories, problem, method, arguments, options
+):
+    history = histories["c"]
     history.append(Action(tool="run", arguments={}))
+    target = history if hasattr(history, method) else histories
     refusals = (TypeError, foldlog.errors.InvalidArgument, InvalidEvent)
     with pytest.raises(refusals, match=re.escape(problem)):
-        WRONG[problem](history)
-    assert history.version() == 1
+        attrgetter(method)(target)(*arguments, **options)
+    assert (history.version(), [*histories]) == (1, ["c"])
+
+
+def test_a_view_is_made_of_events_and_a_time_is_not_negative(history):
+    for wrong in (lambda: foldlog.View.from_events([1]), lambda: history.view().then([{}])):
+        with pytest.raises(InvalidEvent, match="a View is made of events, not of"):
+            wrong()
+    with pytest.raises(foldlog.errors.InvalidArgument, match="older_than is -1 day"):
+        history.close_open_calls(older_than=timedelta(-1))
 
 
 def test_histories_are_copied_from_histories(histories):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -515,19 +514,3 @@ def test_a_result_names_its_tool_and_its_call(history, messages_of):
         "t1": 0,
         "t3": 0,
     }
-
-
-def test_an_argument_of_a_wrong_type_is_named(history):
-    history.append(said("hi"))
-    reply = {"role": "assistant", "content": "x"}
-    with pytest.raises(TypeError, match="timestamp must be a datetime with a time zone, not 'now'"):
-        history.append_reply(reply, timestamp="now")
-    for wrong in (
-        history.request_condensation,
-        history.condense,
-        partial(history.retract, 0),
-        history.pop,
-    ):
-        with pytest.raises(TypeError, match="reason must be a text, not 5"):
-            wrong(reason=5)
-    assert len(history) == 1

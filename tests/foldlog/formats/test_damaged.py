@@ -5,86 +5,36 @@ other histories.
 from __future__ import annotations
 
 import json
+from functools import partial, reduce
 from itertools import product
+from operator import getitem
+from pathlib import Path
 
 import pytest
 
 from foldlog._archive.importing import Failed, Import
 from foldlog._formats.json_text import TOO_DEEP
-from foldlog._formats.registry import format_named
 from foldlog.formats import decode
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import records_in
 from tests.foldlog.records import records_of
 
-
-def corpus(name):
-    return records_of(name)
-
-
-def chats():
-    *nodes, about = corpus("chatgpt")
-    mapping = {node["id"]: {**node, "children": []} for node in nodes}
-    return [{**about, "mapping": mapping, "conversation_id": f"c{number}"} for number in range(3)]
-
-
-def conversations():
-    *messages, about = corpus("claude-ai")
-    return [{**about, "chat_messages": messages, "uuid": f"c{number}"} for number in range(3)]
-
-
-def samples():
-    messages = [each for each in corpus("inspect-eval") if "role" in each]
-    end = {"epoch": 1, "target": "9", "scores": {}}
-    about = {"version": 2, "status": "success", "eval": {"eval_id": "E", "task": "t", "model": "m"}}
-    return {
-        **about,
-        "samples": [{"id": number, **end, "messages": messages} for number in range(3)],
-    }
-
-
-def containers(name, key, **more):
-    return [{"instance_id": f"i{number}", key: corpus(name), **more} for number in range(3)]
-
-
-def gemini():
-    session = {"sessionId": "s", "projectHash": "h", "startTime": "2026-01-01T00:00:00Z"}
-    told = [each for each in corpus("gemini-cli") if type(each.get("id")) is str]
-    return {**session, "messages": list({each["id"]: each for each in told}.values())}
-
-
-def spans():
-    found = [each["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for each in corpus("otlp-genai")]
-    return {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
-
-
-def of_each(document, key):
-    """Return the records of each history in an array."""
-    return [each[key] for each in document]
-
-
-DOCUMENTS = {
-    "chatgpt": (chats(), lambda it: of_each(it, "mapping"), "message"),
-    "claude-ai": (conversations(), lambda it: of_each(it, "chat_messages"), "sender"),
-    "inspect-eval": (samples(), lambda it: of_each(it["samples"], "messages"), "role"),
-    "openai-chat": (
-        containers("openai-chat", "messages"),
-        lambda it: of_each(it, "messages"),
-        "role",
-    ),
-    "openhands-v0": (
-        containers("openhands-v0", "history"),
-        lambda it: of_each(it, "history"),
-        "action",
-    ),
-    "swe-agent": ({"history": corpus("swe-agent"), "info": {}}, lambda it: [it["history"]], "role"),
-    "atif": (format_named("atif").document(corpus("atif")), lambda it: [it["steps"]], "source"),
-    "gemini-cli": (gemini(), lambda it: [it["messages"]], "type"),
-    "otlp-genai": (spans(), lambda it: [it["resourceSpans"][0]["scopeSpans"][0]["spans"]], None),
-}
-"""A document of each format whose files hold more than a line for each record: the records of its
-histories, and the field without which an object is no record.
+DOCUMENTS = json.loads(
+    (Path(__file__).parents[2] / "golden" / "documents_to_damage.json").read_text("utf-8")
+)
+"""A document of each format whose files hold more than a line for each record: where its histories
+and their records are, and the field without which an object is no record.
 """
+
+
+def records_in_histories(row, document):
+    """The records of each history of a document."""
+    histories = document
+    if row["histories in"] is not None:
+        histories = document[row["histories in"]]
+    elif not isinstance(document, list):
+        histories = [document]
+    return [reduce(getitem, row["records in"], history) for history in histories]
 
 
 def read(path, document):
@@ -106,7 +56,9 @@ def read(path, document):
 
 @pytest.mark.parametrize("format", DOCUMENTS)
 def test_a_damaged_record_is_named_and_all_others_are_imported(format, tmp_path):
-    sound, records_of, field = DOCUMENTS[format]
+    row = DOCUMENTS[format]
+    sound, field = row["document"], row["field"]
+    records_of = partial(records_in_histories, row)
     path = tmp_path / f"{format}.json"
     whole, silent = read(path, sound)
     assert (len(whole), silent) == (len(records_of(sound)), [])
@@ -133,7 +85,7 @@ def test_a_damaged_record_is_named_and_all_others_are_imported(format, tmp_path)
 @pytest.mark.parametrize("format, array", [("chatgpt", "mapping"), ("claude-ai", "chat_messages")])
 def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path):
     for number, lost in product((0, 1), (None, "x", [])):
-        document = json.loads(json.dumps(DOCUMENTS[format][0]))
+        document = json.loads(json.dumps(DOCUMENTS[format]["document"]))
         whole, _ = read(tmp_path / "a.json", document)
         for damaged in ({**document[number], array: lost}, lost):
             histories, findings = read(
@@ -147,7 +99,7 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
 
 
 def test_a_record_that_is_nested_too_deep_is_a_finding():
-    (first, *_), deep = corpus("atif"), None
+    (first, *_), deep = records_of("atif"), None
     for _ in range(5_000):
         deep = [deep]
     findings = []
