@@ -154,7 +154,7 @@ def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -
         or parameters.get("store", "") is None
     ):
         return True
-    if item.path.stem in ("test_recorders", "test_library", "test_cells"):
+    if item.path.stem in ("test_recorders", "test_library", "test_interrupted"):
         return False
     function = item.path, item.originalname  # type: ignore[attr-defined]
     on_server[function] += 1

@@ -42,7 +42,7 @@ def parsed() -> argparse.Namespace:
         "--every",
         type=int,
         default=1,
-        help="crash at every so many points, and around commits, only",
+        help="crash at every so many points only",
     )
     points.add_argument("scenarios", nargs="*", choices=[*everywhere.SCENARIOS, []])
     writers = commands.add_parser("writers")

@@ -6,9 +6,7 @@
     full          the disk is full from a write on
     sync          a sync fails
 
-Of many points a sample can be taken: every third one, say, and always the first, the last, and
-those around the begin and the end of each COMMIT, because what a killed process leaves is changed
-by commits.
+Of many points a sample can be taken: the first, the third, the fifth, and so on.
 
 What is left must be whole, hold everything that was acknowledged, and let the next process do it
 all again to the same end. A full disk or a sync that failed must come as ``StoreUnavailable`` or
@@ -18,7 +16,6 @@ killed by its own hand, at the point it counted to.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -27,7 +24,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from itertools import count, pairwise
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,26 +41,22 @@ killed there.
 """
 
 
-def on_each_statement(do: Callable[[str], object]) -> None:
-    """From now on, call ``do`` before each SQL statement of this process, over all connections."""
-    connect = sqlite3.connect
-
-    def traced(*arguments: object, **options: object) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.set_trace_callback(do)
-        return connection
-
-    sqlite3.connect = traced
-
-
 def before_statement(n: int) -> None:
     """From now on, this process kills itself before its ``n``-th SQL statement, counted over all
     connections.
     """
-    numbers = count(1)
-    on_each_statement(
-        lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == n else None
-    )
+    connect, numbers = sqlite3.connect, count(1)
+
+    def kill_at_last(statement: str) -> None:
+        if next(numbers) == n:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def traced(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.set_trace_callback(kill_at_last)
+        return connection
+
+    sqlite3.connect = traced
 
 
 def before_write(n: int) -> None:
@@ -126,69 +119,37 @@ class Way(NamedTuple):
     arm: Callable[[int], None]
     left: Callable[[Path, Path], Iterator[Path]]
     needs_faults: bool
-    passed: Callable[[int], int]
-    """How many points this process has passed, when it has executed so many SQL statements."""
     came: Callable[[], bool] = never
     """Asked at the end of a scenario: whether it came to the point all the same, and went on."""
 
 
-def statements(executed: int) -> int:
-    return executed
-
-
-def writes(executed: int) -> int:
-    return fault("calls").value
-
-
-def syncs(executed: int) -> int:
-    return fault("syncs").value
-
-
 WAYS = {
-    "statements": Way(before_statement, as_it_is, False, statements),
-    "writes": Way(before_write, as_it_is, True, writes),
-    "power": Way(before_write_with_power_cut, as_the_disk_has_it, True, writes),
-    "full": Way(full_from_write, as_it_is, True, writes, came=space_was_missed),
-    "sync": Way(failing_sync, as_it_is, True, syncs, came=sync_failed),
+    "statements": Way(before_statement, as_it_is, False),
+    "writes": Way(before_write, as_it_is, True),
+    "power": Way(before_write_with_power_cut, as_the_disk_has_it, True),
+    "full": Way(full_from_write, as_it_is, True, came=space_was_missed),
+    "sync": Way(failing_sync, as_it_is, True, came=sync_failed),
 }
-
-
-class Points(NamedTuple):
-    """How many points a scenario has, and those where a commit begins and ends."""
-
-    last: int
-    of_commits: list[int]
-
-    def sample(self, every: int) -> list[int]:
-        """Every so many of them, and always the first, the last, and those around some edges of
-        commits.
-        """
-        edges = self.of_commits[:: len(self.of_commits) // 2 or 1]
-        around = {near for point in edges for near in (point, point + 1)}
-        return sorted(
-            {self.last, *around, *range(1, self.last + 1, every)} & set(range(1, self.last + 1))
-        )
 
 
 def crash_everywhere(
     scenario: Scenario, way: Way, folder: Path, every: int = 1
-) -> tuple[Points, int, list[str]]:
+) -> tuple[int, list[str]]:
     """Crash a scenario at its first point, at its second, …, until one run reaches the end; or at
     every so many.
 
-    Returns its points, the number of crashes and what was wrong after them.
+    Returns the number of crashes and what was wrong after them.
     """
     base = folder / "base"
     base.mkdir()
     scenario.prepare(base / "store.db")
     whole = _copied(base, folder / "whole")
-    points = _points(scenario, way, whole)
-    if points is None:
-        return Points(0, []), 0, ["the scenario fails without a crash"]
+    if not _succeeds(scenario, whole / "store.db", Ledger(whole / "all.ledger")):
+        return 0, ["the scenario fails without a crash"]
     end = contents(whole / "store.db")
     findings: list[str] = []
     crashes = 0
-    for n in count(1) if every == 1 else points.sample(every):
+    for n in count(1, every):
         crashed = _copied(base, folder / "crashed")
 
         def run(n: int = n, crashed: Path = crashed) -> int:
@@ -214,32 +175,7 @@ def crash_everywhere(
                 f"point {n}, {left.name}: {finding}"
                 for finding in _consequences(scenario, left, end)
             ]
-    return points, crashes, findings
-
-
-def _points(scenario: Scenario, way: Way, folder: Path) -> Points | None:
-    """Run a scenario without a crash; returns its points, None if it fails."""
-    noted = folder.with_name("points")
-
-    def run() -> int:
-        executed: list[tuple[str, int]] = []
-        before = way.passed(0)
-        on_each_statement(lambda statement: executed.append((statement, way.passed(len(executed)))))
-        scenario.run(folder / "store.db", Ledger(folder / "all.ledger"))
-        executed.append(("", way.passed(len(executed))))
-        edges = [
-            point - before
-            for (statement, begins), (_, ends) in pairwise(executed)
-            if statement == "COMMIT"
-            for point in (begins + 1, ends)
-        ]
-        noted.write_text(json.dumps([executed[-1][1] - before, *edges]))
-        return _ENDED
-
-    if in_child(run) != _ENDED:
-        return None
-    last, *of_commits = json.loads(noted.read_text())
-    return Points(last, of_commits)
+    return crashes, findings
 
 
 def _succeeds(scenario: Scenario, path: Path, ledger: Ledger) -> bool:
@@ -274,10 +210,7 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
     try:
         findings = []
         if path.exists():
-            erasing = bool(scenario.erases)
-            findings += inspect(
-                path, Ledger.read(left), without_views=scenario.without_views, erasing=erasing
-            )
+            findings += inspect(path, Ledger.read(left), erasing=bool(scenario.erases))
         if not _succeeds(scenario, path, Ledger(left / "second.ledger")):
             return [*findings, "the next process cannot do it again"]
         findings += inspect(path, Ledger.read(left))
@@ -307,12 +240,7 @@ def run(way: str, names: Sequence[str], every: int = 1) -> list[str]:
     found = []
     for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
-            points, crashes, findings = crash_everywhere(
-                SCENARIOS[name], WAYS[way], Path(folder), every
-            )
-        print(
-            f"{name}: {crashes} crashes at {points.last} points ({way}), {len(findings)} findings",
-            flush=True,
-        )
+            crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder), every)
+        print(f"{name}: {crashes} crashes ({way}), {len(findings)} findings", flush=True)
         found += [f"{name}, {finding}" for finding in findings]
     return found

@@ -21,7 +21,6 @@ from foldlog.eventstore import (
     Erased,
     Event,
     Message,
-    Redaction,
     Store,
     open_store,
 )
@@ -118,13 +117,11 @@ def inspect(
     path: Path,
     acknowledged: Iterable[Acknowledged],
     *,
-    without_views: bool = False,
     erasing: bool = False,
 ) -> list[str]:
     """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it,
     several times.
 
-    ``without_views``: revisions may be missing: a writer keeps no Views.
     ``erasing``: an erasure may be unfinished.
     """
     findings: list[str] = []
@@ -141,7 +138,7 @@ def inspect(
             row.id: row.version for row in store.conversations(limit=100_000) if not row.erased_at
         }
         for conversation in versions:
-            findings += _inspect_conversation(store, conversation, batches, without_views)
+            findings += _inspect_conversation(store, conversation, batches)
         findings += _inspect_order(store, versions)
     for ack in acknowledged:
         found = batches.get(f"{ack.conversation}/{ack.batch}")
@@ -153,18 +150,10 @@ def inspect(
     return findings
 
 
-def is_of_redaction(event: Event) -> bool:
-    """Whether an event was redacted, so that it does not say its batch any more, or is the
-    receipt.
-    """
-    return event.redacted is not None or isinstance(event, Redaction)
-
-
 def _inspect_conversation(
-    store: Store, conversation: str, batches: dict[str, tuple[str, int, int]], without_views: bool
+    store: Store, conversation: str, batches: dict[str, tuple[str, int, int]]
 ) -> Iterator[str]:
-    events = [event for event in store.events(conversation) if not is_of_redaction(event)]
-    for name, run in groupby(events, key=lambda event: event.meta["batch"]):
+    for name, run in groupby(store.events(conversation), key=lambda event: event.meta["batch"]):
         batch = list(run)
         first = batch[0]
         if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
@@ -182,23 +171,16 @@ def _inspect_conversation(
     yield from (
         f"revision {found.version} of {conversation}: {found.problem}" for found in audited.findings
     )
-    if audited.missing and not without_views:
+    if audited.missing:
         yield (
             f"{audited.missing} revisions of {conversation} are missing, which were to be written"
             " with their events"
         )
 
 
-FORKS = {"f": 12, "f2": 13, "branch": 14, "leaf": 16}
-"""Forks, and the first event of their own: those before are followed as events of their parent, and
-once more as events of the fork when it is detached.
-"""
-
-
 def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
     erased: list[str] = []
-    last, own = 0, {name: FORKS.get(name, 0) for name in versions}
-    taken_over: dict[str, int] = {}
+    last, followed = 0, dict.fromkeys(versions, 0)
     for position, conversation, _, event in store.follow():
         if position <= last:
             yield f"out of order: position {position} behind {last}"
@@ -206,29 +188,14 @@ def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
         if isinstance(event, Entry):  # of the ledger, not an event of the conversation
             erased += [conversation] if isinstance(event, Erased) else []
             continue
-        is_own = event.id >= FORKS.get(conversation, 0)
-        due = own.get(conversation) if is_own else taken_over.get(conversation, 0)
+        due = followed.get(conversation)
         if event.id != due:
             yield (
                 f"out of order: event {event.id} of {conversation} is followed where {due} was due"
             )
-        (own if is_own else taken_over)[conversation] = event.id + 1
-    detached = {
-        name: FORKS[name]
-        for name in versions
-        if name in FORKS and store.conversation(name).parent is None
-    }
-    if taken_over != detached:
-        yield (
-            f"the forks {detached} are detached, and of their shared events {taken_over} were"
-            " followed"
-        )
+        followed[conversation] = event.id + 1
     tombstones = [row.id for row in store.iter_conversations() if row.erased_at is not None]
     if sorted(erased) != sorted(tombstones):
         yield f"the erasures of {sorted(erased)} are followed, and {sorted(tombstones)} are erased"
-    if own != versions:
-        differing = next(c for c in versions if own.get(c) != versions[c])
-        yield (
-            f"not followed: {differing} has {versions[differing]} events, {own.get(differing)} were"
-            " followed"
-        )
+    if followed != versions:
+        yield f"not followed: there are {versions}, and {followed} were followed"

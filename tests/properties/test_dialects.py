@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hypothesis import example, given, strategies as st
@@ -29,58 +30,22 @@ from tests.projections.parts import (
     SEARCHED,
     SIGNED,
     UPLOADED,
-    WEB,
     document,
     image,
-    text,
 )
 from tests.properties.histories import histories
 
 odd_texts = st.sampled_from(["", " ", "\n", "hello", "x\ud800", "é", "more "])
+FOLDER = Path(__file__).parent
 PARTS = [
-    text("said"),
-    text(""),
-    text(" "),
-    text("kept", cache_control={"type": "ephemeral"}),
-    {"type": "text"},
-    {"text": "bare"},
-    {"type": "refusal", "refusal": "no"},
-    {"type": "document", "title": "d"},
-    {"kind": "odd"},
-    image(),
-    image(WEB),
-    image("data:image/svg+xml;base64,AA=="),
-    image(""),
-    image(None),
-    image("file:///x"),
-    {"type": "image_url", "image_url": WEB},
-    {"type": "image", "source": {"type": "url", "url": WEB}},
-    {"type": "image"},
-    {"type": 5},
-    {},
-    {"type": "file", "file": {"file_id": "f"}},
-    {"type": "file"},
-    PDF,
+    *map(json.loads, (FOLDER / "odd_parts.jsonl").read_text().splitlines()),
     document(b"%PDF-1.4"),
-    document("kept so", "text", "text/plain"),
-    document("AA==", "base64", "a/zip"),
-    document("", "text", "text/plain"),
-    document(5),
-    {"type": "document", "source": {"type": "url", "url": WEB}},
-    {"type": "document", "source": {"type": "content", "content": [text("held")]}},
     {"type": "input_file", "filename": "notes.txt", "file_data": b"kept too"},
-    {"type": "file", "file": {"file_data": "broken"}},
+    PDF,
     FOUND,
     UPLOADED,
     MCP,
-    {"type": "search_result"},
-    {"type": "anthropic"},
-    {"type": "anthropic", "block": 5},
-    {**FOUND, "content": [text("x\ud800")]},
     SEARCHED,
-    {"type": "server_tool"},
-    {"type": "input_text", "text": "typed"},
-    {"type": "input_image", "image_url": image()["image_url"]["url"]},
 ]
 CUSTOM = {"custom_tool": True}
 REASONED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -92,19 +57,7 @@ THINKING = [
     REASONED,
     {"type": "reasoning"},
 ]
-ARGUMENTS = [
-    None,
-    {},
-    {"a": 1},
-    {"a": "\ud800"},
-    "",
-    "{",
-    "{}",
-    '{"a": 1}',
-    "[]",
-    {"a": float("nan")},
-    {"input": "x\ud800"},
-]
+ARGUMENTS = json.loads((FOLDER / "odd_arguments.json").read_text())
 SUMMARY = CondensationSummary(content="in short")
 odd_contents = st.one_of(odd_texts, st.lists(st.sampled_from(PARTS), max_size=4).map(tuple))
 call_ids = st.sampled_from([None, "", "a", "b", "a b", "a/b", "c" * 50, "\ud800"])

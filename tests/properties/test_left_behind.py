@@ -27,8 +27,8 @@ from foldlog.projections import View, contains, normalize, well_formed
 from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
 from tests.golden.cases import Case, cases_in, write_anew
 from tests.how_many import examples
+from tests.properties.definition import assert_as_defined
 from tests.properties.histories import histories, long_histories
-from tests.properties.slow_fold import slow_fold
 from tests.said import ids
 
 CASES = [case for cases in cases_in("views").values() for case in cases]
@@ -53,10 +53,7 @@ def test_a_forgotten_piece_leaves_behind_what_the_definition_says(
 def test_a_long_fold_is_what_its_definition_says(events: list[Event], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(events)))
     view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
-    slow = slow_fold(events)
-    assert list(view) == slow.events
-    assert view.unhandled_condensation_request == slow.requested
-    assert view.left_behind == slow.left_behind
+    assert_as_defined(view, events)
     assert view == in_two
     assert view.condensations == in_two.condensations
 
@@ -110,11 +107,8 @@ def test_a_view_is_as_its_golden_case_and_its_definition_say(case: Case) -> None
     events = case.events()
     for output, text in case.outputs.items():
         assert made(case, output) == text, "python -m tests.properties.test_left_behind"
-    slow = slow_fold(events)
     for cut in range(len(events)):
-        view = View.from_events(events[:cut]).then(events[cut:])
-        assert view.left_behind == slow.left_behind
-        assert list(view) == slow.events
+        assert_as_defined(View.from_events(events[:cut]).then(events[cut:]), events)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Laws of the View, on histories that nobody wrote: one fold, and what ``well_formed`` gives can be
-sent to a model.
+sent to a model. ``definition.py`` has what a View shows.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from hypothesis import given, strategies as st
 
 from foldlog.eventstore.events import (
     Action,
-    Annotation,
     CondensationAction,
     CondensationSummary,
     Event,
     Observation,
-    Origin,
     summary_id,
 )
 from foldlog.projections import View, contains, intervals_kept, well_formed
@@ -24,8 +22,7 @@ from foldlog.projections.fold import fold
 from foldlog.projections.messages import BEGINNING
 from foldlog.projections.units import units
 from tests.how_many import examples
-from tests.properties.histories import histories, long_histories, ordered_histories
-from tests.properties.slow_fold import slow_loops
+from tests.properties.histories import histories, ordered_histories
 from tests.said import ids
 
 many = examples(300)
@@ -89,67 +86,6 @@ def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earli
     assert waiting == []
 
 
-@many
-@given(histories)
-def test_no_batch_is_kept_by_half_and_no_loop_is_kept_broken(events: list[Event]) -> None:
-    view = View.from_events(events)
-    kept = set(ids(well_formed(view)))
-    found = units(view.events, view.left_behind)
-    for calls in found.parallel_calls:
-        assert len({view[place].id in kept for place in calls.members}) == 1
-    for loop in found.loops:
-        shown = [view[place].id in kept for place in loop]
-        assert shown == sorted(shown, reverse=True), "what is kept of a loop is its beginning"
-
-
-@many
-@given(st.one_of(histories, long_histories))
-def test_loops_are_what_their_definition_says(events: list[Event]) -> None:
-    view = View.from_events(events)
-    found = units(view.events, view.left_behind)
-    assert found.loops == slow_loops(view.events, view.left_behind, found.orphans)
-
-
-def without_their_followers(view: View) -> set[int]:
-    """Places of events that stay with the next, where the next of the agent's did not come."""
-    there = [place for place, event in enumerate(view) if event.id not in view.left_behind]
-    alone: set[int] = set()
-    for place, after in zip(reversed(there), [None, *reversed(there)], strict=False):
-        follows = after is not None and view[after].source == "agent" and after not in alone
-        if view[place].stays_with_next and not follows:
-            alone.add(place)
-    return alone
-
-
-@many
-@given(histories)
-def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
-    view = View.from_events(events)
-    kept = set(ids(well_formed(view)))
-    found = units(view.events, view.left_behind)
-    needed = set(found.orphans) | {
-        place for place, event in enumerate(view) if event.id in view.left_behind
-    }
-    reasons = {
-        place for calls in found.parallel_calls if calls.unanswered for place in calls.members
-    }
-    reasons |= without_their_followers(view)
-    together = [calls.members for calls in found.parallel_calls] + found.loops + found.bonds
-    grown = -1
-    while grown < len(reasons):  # whatever hangs together with a call that has no answer
-        grown = len(reasons)
-        reasons.update(*(members for members in together if not reasons.isdisjoint(members)))
-    for place, event in enumerate(view):
-        assert event.id in kept or place in needed or place in reasons
-
-
-@many
-@given(histories)
-def test_what_is_well_formed_stays_as_it_is(events: list[Event]) -> None:
-    fit = well_formed(View.from_events(events))
-    assert well_formed(fit) == fit
-
-
 # --- cutting ---
 
 
@@ -160,31 +96,7 @@ def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(
 ) -> None:
     view = View.from_events(events)
     for start, stop in drawn_cuts(view, data):
-        assert_nothing_else_goes(
-            view, start, stop, {"summary": "in short", "summary_offset": start}
-        )
-
-
-@examples(200)
-@given(st.one_of(ordered_histories, histories), st.data())
-def test_without_a_summary_too_unless_that_joins_a_loop_with_a_call_that_was_never_answered(
-    events: list[Event], data: st.DataObject
-) -> None:
-    view = View.from_events(events)
-    found = units(view.events, view.left_behind)
-    of_loops = {place for loop in found.loops for place in loop}
-    # it would stay with what comes after the gap
-    alone = any(len(bond) == 1 for bond in found.bonds)
-    if not (
-        alone
-        or any(
-            each.unanswered
-            for each in found.parallel_calls
-            if not of_loops.isdisjoint(each.members)
-        )
-    ):
-        for start, stop in drawn_cuts(view, data):
-            assert_nothing_else_goes(view, start, stop, {})
+        assert_nothing_else_goes(view, start, stop)
 
 
 def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
@@ -205,44 +117,20 @@ def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
     return data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
 
 
-def assert_nothing_else_goes(view: View, start: int, stop: int, summary: dict[str, Any]) -> None:
+def assert_nothing_else_goes(view: View, start: int, stop: int) -> None:
     gone = set(ids(view[start:stop]))
-    action = CondensationAction(id=view.version, forgotten_event_ids=tuple(sorted(gone)), **summary)
+    action = CondensationAction(
+        id=view.version,
+        forgotten_event_ids=tuple(sorted(gone)),
+        summary="in short",
+        summary_offset=start,
+    )
     after = view.then([action])
     assert [event_id for event_id in ids(after) if event_id != summary_id(action.id)] == [
         event_id for event_id in ids(view) if event_id not in gone
     ]
     # More may be fit than before: a summary that parts a broken loop makes its end whole.
     assert set(ids(well_formed(after))) >= set(ids(well_formed(view))) - gone
-
-
-@many
-@given(ordered_histories)
-def test_a_view_may_be_cut_before_its_first_event_and_no_call_that_waits_at_its_end_may_be_cut_off(
-    events: list[Event],
-) -> None:
-    waiting = Action(tool="run", call_id="new", response_id="new")
-    view = View.from_events(events).then([waiting])
-    assert view.cut_points[0] == 0
-    assert view.cut_points[-1] < len(view)
-
-
-@many
-@given(ordered_histories, st.integers(1, 4), st.data())
-def test_parallel_calls_wait_until_each_has_its_observation_whatever_is_delivered_twice(
-    events: list[Event], count: int, data: st.DataObject
-) -> None:
-    calls = [Action(tool="run", call_id=f"new {n}", response_id="new") for n in range(count)]
-    observed = data.draw(st.lists(st.integers(0, count - 2), unique=True)) if count > 1 else []
-    deliveries = [Observation(content="done", call_id=f"new {n}") for n in observed]
-    others = [
-        *deliveries,
-        Observation(content="?", call_id="unknown"),
-        Annotation(name="state", shown=True, origin=Origin(format="openai-responses")),
-    ]
-    arriving = [*deliveries, *data.draw(st.lists(st.sampled_from(others), max_size=4))]
-    before = View.from_events(events)
-    assert before.then([*calls, *arriving]).cut_points[-1] <= len(before)
 
 
 # --- messages ---

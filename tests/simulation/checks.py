@@ -5,9 +5,15 @@ from __future__ import annotations
 import random
 import sqlite3
 from contextlib import closing
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import foldlog.eventstore as es
+from foldlog._figures.overview import overview_of
+from foldlog._figures.prices import Prices
+from foldlog._figures.shown import collect_stats
+from foldlog._figures.spending import spent_by
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports.audit_database import update
 from foldlog.projections.audit import audit
 from tests.simulation import model
@@ -370,12 +376,10 @@ def _compare_followed(
             same(f"{label}: order", places, sorted(places), name)
 
 
-def audited(process: Process, rng: random.Random) -> None:
-    names = list(process.site.model.living)
-    if names:
-        name = rng.choice(names)
-        problems = [each.problem for each in audit(process.store, name).findings]
-        same("audit", problems, [], name)
+def audited(process: Process) -> None:
+    for name in process.site.model.living:
+        audited = audit(process.store, name)
+        same("audit", (audited.findings, audited.missing), ((), 0), name)
 
 
 def verified(process: Process) -> None:
@@ -497,6 +501,21 @@ def reported(process: Process) -> None:
             raise Finding("audit file", f"it still says {word}")
 
 
+def figured(process: Process) -> None:
+    """The figures that are stored, against figures that are made anew."""
+    store, views = process.store, process.histories.views
+    living = [row for row in store.iter_conversations() if row.erased_at is None]
+    for row, stored in FiguresOfStore(store).of(living):
+        same("overview", stored.overview, overview_of(store, views, row), row.id)
+        spent = process.histories[row.id].stats().document().spent
+        same("cost", spent_by(stored.calls, Prices()).cost, spent.cost, row.id)
+    stored_stats = collect_stats(store, None, views=views).document()
+    for row in living:
+        key = store.query(row.id, attrgetter("key"))
+        store.database.recorder.transact(methodcaller("forget_figures", key))
+    same("stats", stored_stats, collect_stats(store, None, views=views).document())
+
+
 def everything(process: Process, rng: random.Random) -> None:
     for name in NAMES:
         whole(process, name, rng)
@@ -505,3 +524,7 @@ def everything(process: Process, rng: random.Random) -> None:
     search(process, rng)
     recent(process, rng)
     verified(process)
+    audited(process)
+    served(process, rng.choice(NAMES), rng)
+    reported(process)
+    figured(process)

@@ -10,7 +10,7 @@ import copy
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Event = dict[str, Any]
@@ -19,6 +19,8 @@ Calls = tuple[dict[int, int], set[int], dict[int, int]]
 their responses.
 """
 DELETED = "\0deleted"
+NOTES = ("annotation", "unknown")
+"""Kinds of events that do not end a loop, nor a wait for an answer, where a model does not see them."""
 REDACTED = "[redacted]"
 
 _tags = itertools.count()
@@ -39,10 +41,21 @@ class Shown:
     behind.
     """
 
-    ids: tuple[int, ...] = ()
+    items: tuple[int, ...] = ()
     requested: bool = False
     left: frozenset[int] = frozenset()
+    buried: tuple[tuple[int, int], ...] = ()
+    """Ids of a source, from first to last, that condensations of OpenHands V0 have named."""
+    newest: tuple[int, int] | None = None
+    """The place and the id of the summary of the last condensation of OpenHands V0."""
     calls: Calls | None = None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        ids = [*self.items]
+        if self.newest is not None:
+            ids.insert(*self.newest)
+        return tuple(ids)
 
 
 @dataclass(eq=False)
@@ -86,24 +99,43 @@ class Conversation:
 
     def _after(self, before: Shown, event: Event) -> Shown:
         match event["kind"]:
-            case "condensation":
-                gone = set(forgotten(event)) & set(before.ids)
-                kept = [each for each in before.ids if each not in gone]
+            case "condensation" if is_v0(event):
+                after = self._buried(before, [*named_ids(event), (source_id(event),) * 2])
                 if event["summary"] is not None:
-                    kept.insert(event["summary_offset"], -(event["id"] + 2))
-                left = set(before.left)
-                for unit in self.units(before):
-                    if gone & unit and not unit <= gone:
-                        left |= unit - gone
-                return Shown(tuple(kept), False, frozenset(left & set(kept)))
+                    after.newest = event["summary_offset"], -(event["id"] + 2)
+                return after
+            case "condensation":
+                after = replace(before, items=before.ids, newest=None, requested=False)
+                after = self._without(after, {*forgotten(event)})
+                if event["summary"] is not None:
+                    items = [*after.items]
+                    items.insert(event["summary_offset"], -(event["id"] + 2))
+                    after.items = tuple(items)
+                return after
             case "condensation_request":
-                return Shown(before.ids, True, before.left)
+                own = [(source_id(event),) * 2] if is_v0(event) else []
+                return replace(self._buried(before, own), requested=True)
             case "retraction":
-                again = self.states[event["version"]]
-                return Shown(again.ids, before.requested or again.requested, again.left)
-        if event["shown"]:
-            return Shown((*before.ids, event["id"]), before.requested, before.left)
+                again = self.states[min(event["version"], event["id"])]
+                return replace(again, requested=before.requested or again.requested)
+        if event["shown"] and not is_buried(event, before.buried):
+            return replace(before, items=(*before.items, event["id"]), calls=None)
         return before
+
+    def _buried(self, before: Shown, named: Sequence[tuple[int, int]]) -> Shown:
+        """Return the View without the events that have these ids in a source of OpenHands V0."""
+        after = replace(before, buried=(*before.buried, *named), requested=False)
+        gone = {each for each in after.items if is_buried(self.item(each), after.buried)}
+        return self._without(after, gone)
+
+    def _without(self, before: Shown, gone: set[int]) -> Shown:
+        gone &= set(before.items)
+        left = set(before.left)
+        for unit in self.units(before):
+            if gone & unit:
+                left |= unit
+        items = tuple(each for each in before.items if each not in gone)
+        return replace(before, items=items, left=frozenset(left - gone), calls=None)
 
     def item(self, item_id: int) -> Event:
         """Return what a View shows under an id: an event, or the summary of a condensation."""
@@ -162,7 +194,8 @@ class Conversation:
         reply: Any = None
         for each in view.ids:
             event = self.item(each)
-            if each in view.left or each in orphans:
+            is_unseen = event["kind"] in NOTES and event["origin"] is not None
+            if each in view.left or each in orphans or (is_unseen and each not in bonds):
                 continue
             if each in bonds or (event["kind"] == "action" and event["thinking"]):
                 loops.append(set(bonds.get(each, ())))
@@ -222,7 +255,7 @@ class Conversation:
             if not batch & unanswered:
                 out |= set(range(places[0] + 1, places[-1] + 1))
                 continue
-            notes = {each for each in view.ids if self.item(each)["kind"] == "annotation"}
+            notes = {each for each in view.ids if self.item(each)["kind"] in NOTES}
             aside = notes | orphans | set(view.left)
             after = {each for each in view.ids[places[0] :] if each not in aside}
             if after <= batch:
@@ -327,6 +360,26 @@ def as_sent(events: list[Event]) -> list[Event]:
     return [event for group in groups for event in group]
 
 
+def is_v0(event: Event) -> bool:
+    return event.get("origin") is not None and event["origin"][0] == "openhands-v0"
+
+
+def source_id(event: Event) -> int:
+    number = event["origin"][1]
+    return -1 if number is None else int(number)
+
+
+def is_buried(event: Event, buried: Iterable[tuple[int, int]]) -> bool:
+    return is_v0(event) and any(first <= source_id(event) <= last for first, last in buried)
+
+
+def named_ids(event: Event) -> list[tuple[int, int]]:
+    """Return the ids of its source that a condensation names, from first to last."""
+    if event["forgotten_event_ids"] is not None:
+        return [(each, each) for each in event["forgotten_event_ids"]]
+    return [(event["forgotten_events_start_id"], event["forgotten_events_end_id"])]
+
+
 def forgotten(event: Event) -> Iterable[int]:
     if event["forgotten_event_ids"] is not None:
         ids: Iterable[int] = event["forgotten_event_ids"]
@@ -337,9 +390,10 @@ def forgotten(event: Event) -> Iterable[int]:
 def without_content(event: Event) -> Event:
     """Return what stays of a redacted event."""
     stays: Event = {
-        key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown")
+        key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown", "stays")
     }
-    stays |= {"meta": {key: event["meta"][key] for key in event["meta"] if key == "reply"}}
+    meta_that_stays = ("reply", "model", "usage", "cost")
+    stays |= {"meta": {key: event["meta"][key] for key in event["meta"] if key in meta_that_stays}}
     stays |= {"redacted": True, "origin": None}
     if event["origin"] is not None:
         source, number = event["origin"]
@@ -356,7 +410,7 @@ def without_content(event: Event) -> Event:
                 key: event[key] for key in ("tool", "call_id", "is_error")
             }
         case "annotation":
-            stays |= {"name": event["name"], "data": None, "stays": event["stays"]}
+            stays |= {"name": event["name"], "data": None}
             # a report of the digest, which calls no model: its name stays
             if event["name"] == "condenser_meta":
                 stays["data"] = [{"condenser": report["condenser"]} for report in event["data"]]
@@ -725,6 +779,7 @@ def event_of(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
         "cause": None,
         "origin": None,
         "meta": {},
+        "stays": False,
     }
     return common | {"redacted": False} | fields
 

@@ -44,8 +44,10 @@ class Steps:
         self.settle: Callable[[], None] | None = None
         self.earlier: model.Store | None = None
 
-    def take(self, step: Step) -> None:
-        """Take one step, with the faults and the steps of other processes that its seed draws."""
+    def take(self, step: Step, kill_at: int = 0) -> None:
+        """Take one step, with the faults and the steps of other processes that its seed draws; or
+        kill its process before a statement.
+        """
         kind, seed = step
         rng = random.Random(seed)
         site = self.world.sites[0] if rng.random() < 0.93 else self.world.sites[1]
@@ -54,11 +56,13 @@ class Steps:
         self.fault, self.met, self.about, self.settle, self.earlier = "", False, None, None, None
         seam = process.seam
         draw = rng.random()
-        seam.arm()
-        if draw < 0.05 and kind in _FAULTY:
+        seam.arm(kill_at)
+        if kill_at:
+            self.fault = "killed"
+        elif draw < 0.05 and kind in FAULTY:
             self.fault = "killed"
             seam.arm(kill_at=rng.choice((1, 2, 3, 4, 5, 6, 8, 10, 15, 20)))
-        elif draw < 0.08 and kind in _FAULTY:
+        elif draw < 0.08 and kind in FAULTY:
             self.fault = "refused"
             seam.arm(refuse_at=rng.choice((1, 1, 1, 2, 3)))
         elif draw < _MEETS[kind]:
@@ -68,11 +72,20 @@ class Steps:
             + (f" ({self.fault})" if self.fault else "")
         )
         try:
-            getattr(self, kind)(rng, site, process)
+            self.do(kind, rng, site, process)
         finally:
             self.nested = False
             for each in self.world.sites:
                 self.calm(each)
+
+    def do(self, kind: str, rng: random.Random, site: Site, process: Process) -> None:
+        """Do what a step does; if it makes a conversation longer, in one that may become longer."""
+        if kind not in _GROWING:
+            getattr(self, kind)(rng, site, process)
+            return
+        found = self.growing(rng, site)
+        if found is not None:
+            getattr(self, kind)(rng, process, found)
 
     def tell(self, line: str) -> None:
         self.world.told.append("  " * self.nested + line)
@@ -107,7 +120,7 @@ class Steps:
             else:
                 self.earlier = site.model.snapshot()
             self.tell(f"{site.name}.{site.processes.index(other)} {kind} between")
-            getattr(self, kind)(random.Random(seed), site, other)
+            self.do(kind, random.Random(seed), site, other)
             self.nested, self.met, self.settle = False, True, settle
 
         process.seam.at_transaction = stop
@@ -155,6 +168,28 @@ class Steps:
                 site.model = now
         self._agree(label, got, error, told, compare)
         return got
+
+    def change(
+        self,
+        rng: random.Random,
+        process: Process,
+        found: model.Conversation,
+        product: Callable[[History], Any],
+        events: Sequence[model.Event],
+        **options: Any,
+    ) -> None:
+        """Append to a conversation; compare what was recorded, and then the conversation."""
+        name = found.name
+        self.tell(f"  {name} {[_brief(each) for each in events]} {options or ''}")
+        self.both(
+            process,
+            "change",
+            lambda: product(process.histories[name]),
+            lambda: process.site.model.append(name, events, self.world.at, **options),
+            self.recorded,
+            name=name,
+        )
+        self.look(rng, process, name)
 
     def _agree(
         self,
@@ -239,9 +274,15 @@ class Steps:
         else:
             checks.quick(process, name, tail=draw < 0.25)
 
-    def name(self, rng: random.Random, site: Site, *, living: bool = True) -> str:
-        """Draw a conversation; within another step often the one that it is about."""
+    def name(
+        self, rng: random.Random, site: Site, *, living: bool = True, forked: bool = False
+    ) -> str:
+        """Draw a conversation; within another step often the one that it is about. ``forked``: half
+        of the time one that has forks.
+        """
         names = list(site.model.living)
+        if forked and rng.random() < 0.5:
+            names = [each.parent.name for each in site.model.living.values() if each.parent]
         if self.nested and self.about is not None and rng.random() < 0.6:
             return self.about
         name = rng.choice(names) if names and (living or rng.random() < 0.7) else rng.choice(NAMES)
@@ -345,7 +386,7 @@ class Steps:
             plain.message(
                 content,
                 rng.choice(("user", "user", "agent", "environment")),
-                meta={"n": rng.randrange(3)},
+                meta=rng.choice(({}, {"n": 1}, {"model": "m", "usage": {}, "cost": 0.5})),
             )
         ]
 
@@ -439,11 +480,8 @@ class Steps:
             self._agree("together", outcome.value, error, tell, self.recorded)
         self.look(rng, process, self.name(rng, site, living=False))
 
-    def wait(self, rng: random.Random, site: Site, process: Process) -> None:
+    def wait(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
         """Append and read in a loop of asyncio; the append may be cancelled."""
-        found = self.growing(rng, site)
-        if found is None:
-            return
         name, cancelled = found.name, rng.choice((-1, -1, 0, 1, 2))
         events = self.turn(rng, found, found.version)
 
@@ -474,7 +512,7 @@ class Steps:
         self.tell(f"  {name} {[_brief(each) for each in events]}, cancelled at {cancelled}")
         got, ids, view = asyncio.run(in_a_loop())
         if got is not None:
-            self.recorded(got, site.model.append(name, events, self.world.at))
+            self.recorded(got, process.site.model.append(name, events, self.world.at))
         same("events in a loop", ids, list(range(found.version)), name)
         same("View in a loop", [event.id for event in view], list(found.shown().ids), name)
 
@@ -486,11 +524,8 @@ class Steps:
             [each["at"] for each in want],
         )
 
-    def forget(self, rng: random.Random, site: Site, process: Process) -> None:
+    def forget(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
         """Append a condensation that names what it likes."""
-        found = self.growing(rng, site)
-        if found is None:
-            return
         name = found.name
         view = found.shown()
         version = found.version
@@ -512,7 +547,7 @@ class Steps:
         history, handle = self.history(rng, process, name)
 
         def told() -> Any:
-            return site.model.append(name, [event], self.world.at, handle=handle)
+            return process.site.model.append(name, [event], self.world.at, handle=handle)
 
         self.tell(f"  {name} {_brief(event)}")
         answer = self.both(
@@ -521,40 +556,27 @@ class Steps:
         self.hold(process, name, history, done=answer is not None)
         self.look(rng, process, name)
 
-    def request(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
-        name = found.name
-        told = lambda: site.model.append(name, [plain.request("drawn")], self.world.at)  # noqa: E731
-        self.tell(f"  {name}")
-        product = lambda: (process.histories[name].request_condensation("drawn"),)  # noqa: E731
-        self.both(process, "request", product, told, self.recorded, name=name)
-        self.look(rng, process, name)
-
-    def retract(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
-        name = found.name
-        version = rng.randrange(found.version + 2)
-        told = lambda: site.model.append(name, [plain.retraction(version, "drawn")], self.world.at)  # noqa: E731
-        self.tell(f"  {name} to {version}")
-        self.both(
+    def request(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+        self.change(
+            rng,
             process,
-            "retract",
-            lambda: (process.histories[name].retract(version, "drawn"),),
-            told,
-            self.recorded,
-            name=name,
+            found,
+            lambda history: (history.request_condensation("drawn"),),
+            [plain.request("drawn")],
         )
-        self.look(rng, process, name)
 
-    def pop(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
-        name = found.name
+    def retract(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+        version = rng.randrange(found.version + 2)
+        self.change(
+            rng,
+            process,
+            found,
+            lambda history: (history.retract(version, "drawn"),),
+            [plain.retraction(version, "drawn")],
+        )
+
+    def pop(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+        site, name = process.site, found.name
         count = rng.randrange(1, 4)
         self.tell(f"  {name} {count}")
 
@@ -598,23 +620,19 @@ class Steps:
                 values[name] = rng.choice(_VALUES)
         return values
 
-    def document(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
-        name = found.name
+    def document(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
         values = self.values(rng, found)
-        self.tell(f"  {name} {values}")
-        product = lambda: process.histories[name].append([], documents=_given(values))  # noqa: E731
-        told = lambda: site.model.append(name, [], self.world.at, documents=values)  # noqa: E731
-        self.both(process, "document", product, told, self.recorded, name=name)
-        self.look(rng, process, name)
+        self.change(
+            rng,
+            process,
+            found,
+            lambda history: history.append([], documents=_given(values)),
+            [],
+            documents=values,
+        )
 
-    def attributes(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
-        name = found.name
+    def attributes(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+        site, name = process.site, found.name
         changed = {
             key: rng.choice(values) for key, values in _ATTRIBUTES.items() if rng.random() < 0.5
         }
@@ -680,10 +698,7 @@ class Steps:
             same("on its own: error", error, None, name)
         return got, error, added
 
-    def step(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
+    def step(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
         name, before, asked = found.name, found.shown(), rng.random() < 0.4
         history = process.histories[name]
         self.tell(f"  {name} {asked=}")
@@ -716,10 +731,9 @@ class Steps:
                 )
         self.look(rng, process, name)
 
-    def close_open_calls(self, rng: random.Random, site: Site, process: Process) -> None:
-        found = self.growing(rng, site)
-        if found is None:
-            return
+    def close_open_calls(
+        self, rng: random.Random, process: Process, found: model.Conversation
+    ) -> None:
         name, calls = found.name, found.open_calls(found.shown())
         self.tell(f"  {name} {calls}")
         _, error, added = self.on_its_own(
@@ -757,7 +771,7 @@ class Steps:
         return None
 
     def redact(self, rng: random.Random, site: Site, process: Process) -> None:
-        name = self.name(rng, site)
+        name = self.name(rng, site, forked=True)
         found = site.model.living.get(name)
         if found is None:
             return
@@ -849,7 +863,7 @@ class Steps:
         return bool(kinds) and kinds[0] and any(kinds[1:])
 
     def erase(self, rng: random.Random, site: Site, process: Process) -> None:
-        name = self.name(rng, site, living=rng.random() < 0.9)
+        name = self.name(rng, site, living=rng.random() < 0.9, forked=True)
         found = site.model.living.get(name)
         way = rng.choice(("", "with_forks", "detach_forks"))
         self.tell(f"  {name} {way}")
@@ -1128,9 +1142,8 @@ class Steps:
                 ("append", "append", "document", "create", "fork", "forget", "search", "report")
             )
             self.tell(f"  {kind}")
-            getattr(self, kind)(
-                random.Random(rng.randrange(2**32)), site, rng.choice(site.processes)
-            )
+            process = rng.choice(site.processes)
+            self.do(kind, random.Random(rng.randrange(2**32)), site, process)
             states.append((_length(log), site.model.snapshot()))
         now = site.path.stat()
         lengths = [length for length, _ in states]
@@ -1238,7 +1251,7 @@ class Steps:
         checks.follow(process, anew=rng.random() < 0.3)
 
     def audit(self, rng: random.Random, site: Site, process: Process) -> None:
-        checks.audited(process, rng)
+        checks.audited(process)
 
     def serve(self, rng: random.Random, site: Site, process: Process) -> None:
         # a page that is kept is more often the same one
@@ -1385,9 +1398,10 @@ _TABLE = [
 ]
 """The steps: see ``steps.txt``."""
 WEIGHTS = {kind: float(weight) for kind, weight, *_ in _TABLE}
-_FAULTY = {kind for kind, _, fault, *_ in _TABLE if fault == "yes"}
-_MEETS = {kind: float(meets) for kind, _, _, meets, _ in _TABLE}
-_BETWEEN = [kind for kind, *_, times in _TABLE for _ in range(int(times))]
+FAULTY = {kind for kind, _, fault, *_ in _TABLE if fault == "yes"}
+_MEETS = {kind: float(meets) for kind, _, _, meets, *_ in _TABLE}
+_BETWEEN = [kind for kind, *_, times, _ in _TABLE for _ in range(int(times))]
+_GROWING = {kind for kind, *_, grows in _TABLE if grows == "yes"}
 _STOPPED = ("Killed", "Refused")
 
 

@@ -1,11 +1,5 @@
-"""Every cell of the tables in docs/internals/LEDGER.md: each entry reaches each thing that is
-derived from events.
-
-A row is an operation, run on each database, plain and encrypted; it is killed before each of its
-transactions in turn. A column is a check. It compares what is derived, by a process that was open
-all the time and by one that is opened afterwards, with the events themselves. What lies outside of
-the store has its columns beside this file. Each operation that was killed is met by each other one,
-too: it is finished first, and nothing is lost or comes back.
+"""An operation that was killed is finished by the operation that meets it: nothing is lost, and
+nothing comes back. ``tests/simulation/test_kills.py`` kills each operation at each statement.
 """
 
 from __future__ import annotations
@@ -13,7 +7,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count, product
@@ -27,21 +21,14 @@ from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
     ConversationNotFound,
-    Detached,
     DocumentChanges,
-    Entry,
-    Erased,
     Event,
-    Forked,
     KeyRing,
     Message,
     Origin,
-    Recorded,
-    Redaction,
-    Retraction,
     Store,
     open_store,
-    recent_conversations,
+    restore_store,
 )
 from foldlog.eventstore.events import ATTRIBUTES, CondensationAction
 from foldlog.eventstore.log import importing, origins
@@ -57,7 +44,7 @@ from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.projections import Views, audit
+from foldlog.projections import Views
 from tests.between import Killed, killing, meeting
 from tests.conformance.conftest import RECORDERS
 from tests.said import said, say
@@ -67,155 +54,9 @@ KEYS = KeyRing(["11" * 32])
 SECRET = "SECRET"
 
 
-# -- rows of the table
-# ------------------------------------------------------------------------------------------------
-
-
-def use_again(store: Store) -> None:
-    with suppress(ConversationNotFound):
-        erase(store, "alone", reason="asked to")
-    generation = Generation(replaces_erased=True)
-    say(store, "alone", "new", idempotency_key="k", generation=generation)
-
-
-def change_key(store: Store) -> None:
-    is_plain = store.database.recorder.query(lambda reader: reader.value("key_ids")) == ""
-    keyed = Store(store.database.recorder, WriteSettings(keys=KEYS))
-    list(rekey(keyed, decrypt=not getattr(store, "was_plain", is_plain)))
-
-
-OPERATIONS: dict[str, Callable[[Store], object]] = {
-    "Retraction": lambda store: store.append(
-        "c", Retraction(version=3), expected_version=ANY_VERSION
-    ),
-    "Redaction": lambda store: redact(store, "c", 1, reason="asked to", by="tests"),
-    "Erased": lambda store: erase(store, "alone", reason="asked to"),
-    "the id used again": use_again,
-    "Forked": lambda store: store.fork("c", 4, "g"),
-    "Erased, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
-    "KeyChanged": change_key,
-}
-
-# -- columns of the table
-# ---------------------------------------------------------------------------------------------
-
-
-def living(store: Store) -> list[str]:
-    return [row.id for row in store.iter_conversations() if row.erased_at is None]
-
-
 def contents(store: Store) -> dict[str, list[Event]]:
-    return {name: list(store.events(name)) for name in living(store)}
-
-
-class Reader:
-    """A process that has read everything, and goes on: its store, its Views, and what it
-    followed.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store, self.views = store, Views(store)
-        self.position = 0
-        self.followed: dict[str, dict[int, Event]] = {}
-        self.shared: dict[str, tuple[str, int]] = {}
-        self.read()
-
-    def read(self) -> None:
-        for name in contents(self.store):
-            self.views.current(name)
-        for one in self.store.follow(self.position):
-            self.apply(one)
-            self.position = one.position
-        recent(self.store)
-
-    def apply(self, one: Recorded) -> None:
-        """Keep the events of each conversation, as the ledger says."""
-        events = self.followed.setdefault(one.conversation, {})
-        match one.event:
-            case Erased():
-                del self.followed[one.conversation]
-                self.shared.pop(one.conversation, None)
-            case Forked(parent=parent, version=version):
-                self.shared[one.conversation] = parent, version
-            case Detached():
-                del self.shared[one.conversation]
-            case Redaction(event_ids=ids):
-                for each in ids:
-                    events.pop(each, None)  # to be read again
-                events[one.event.id] = one.event
-            case Entry():
-                pass
-            case _:
-                events[one.event.id] = one.event
-
-
-def recent(store: Store, **attributes: str) -> list[str]:
-    found = recent_conversations(store.database, attributes, limit=100, after=None, age_max_s=0)
-    return sorted(one.id for one in found.conversations)
-
-
-def events_of_open_processes(reader: Reader, fresh: Store) -> None:
-    assert contents(reader.store) == contents(fresh)
-
-
-def revisions(reader: Reader, fresh: Store) -> None:
-    for name in living(fresh):
-        audited = audit(fresh, name)
-        assert (audited.findings, audited.missing) == ((), 0), name
-
-
-def views_in_memory(reader: Reader, fresh: Store) -> None:
-    for name in living(fresh):
-        assert reader.views.current(name).events == Views(fresh).current(name).events
-
-
-def lists(reader: Reader, fresh: Store) -> None:
-    there = living(fresh)
-    for store in (reader.store, fresh):
-        assert recent(store) == there
-        assert recent(store, app="tests") == [
-            name for name in there if _has_attributes(fresh, name)
-        ]
-
-
-def _has_attributes(store: Store, name: str) -> bool:
-    return any(isinstance(each, DocumentChanges) for each in store.events(name))
-
-
-def followers(reader: Reader, fresh: Store) -> None:
-    """One that goes on, and one that begins, have the ids that the store has: own ones, and those
-    that it shares.
-    """
-    reader.read()
-    for followed in (reader, Reader(fresh)):
-        there = {}
-        for name in living(fresh):
-            row = fresh.conversation(name)
-            begins = row.parent_version or 0
-            there[name] = [
-                each.id
-                for each in fresh.events(name)
-                if each.id >= begins and each.redacted is None
-            ]
-            assert followed.shared.get(name) == (
-                None if row.parent is None else (row.parent, begins)
-            )
-        found = {
-            name: sorted(e.id for e in events.values() if e.redacted is None)
-            for name, events in followed.followed.items()
-        }
-        assert found == there
-
-
-def verification(reader: Reader, fresh: Store) -> None:
-    assert_sound(fresh)
-
-
-COLUMNS = [events_of_open_processes, revisions, views_in_memory, lists, followers, verification]
-
-
-# -- the cells
-# --------------------------------------------------------------------------------------------------
+    living = [row.id for row in store.iter_conversations() if row.erased_at is None]
+    return {name: list(store.events(name)) for name in living}
 
 
 @pytest.fixture
@@ -282,60 +123,6 @@ def close(recorders: list[Recorder]) -> None:
 def is_sampled(request: pytest.FixtureRequest, whole: bool) -> bool:
     """Whether a part of the kills is enough: SQLite's recorder meets every one, in a file."""
     return not whole and request.node.callspec.params["open_at"] != "sqlite"
-
-
-@pytest.mark.usefixtures("small_steps")
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_each_entry_reaches_what_is_derived(
-    operation: str, open_at: Callable[[int], Callable[[], Recorder]], is_sampled: bool, whole: bool
-):
-    """Plain and encrypted; where a part of the kills is enough, one of these is too.
-
-    In a file each second kill is of a plain store, and the others are of an encrypted one.
-    """
-    for is_plain in [list(OPERATIONS).index(operation) % 2 == 0] if is_sampled else [True, False]:
-        kills = count(1, 3) if is_sampled else count() if whole else count(int(is_plain), 2)
-        reach(OPERATIONS[operation], is_plain, open_at, kills)
-
-
-def reach(
-    run: Callable[[Store], object],
-    is_plain: bool,
-    open_at: Callable[[int], Callable[[], Recorder]],
-    kills: Iterable[int],
-) -> None:
-    keys = None if is_plain and run is not change_key else KEYS
-    for transactions in kills:
-        recorder = open_at(2 * transactions + is_plain)
-        fill(Store(recorder(), WriteSettings(keys=None if is_plain else KEYS)))
-        reader = Reader(Store(recorder(), WriteSettings(keys=keys, plain_allowed=True)))
-        operated = Store(
-            killing(recorder(), transactions), WriteSettings(keys=keys, plain_allowed=True)
-        )
-        operated.was_plain = is_plain  # type: ignore[attr-defined]
-        operated.register(Views(operated))
-        try:
-            run(operated)
-            is_killed = False
-        except Killed:
-            is_killed = True
-            between = Store(recorder(), WriteSettings(keys=keys, plain_allowed=True))
-            assert contents(reader.store) == contents(between)
-            again = Store(recorder(), WriteSettings(keys=keys, plain_allowed=True))
-            again.was_plain = is_plain  # type: ignore[attr-defined]
-            again.register(Views(again))
-            with suppress(ConversationErased):
-                run(again)
-        fresh = Store(recorder(), WriteSettings(keys=keys, plain_allowed=True))
-        assert fresh.database.recorder.query(lambda reader: reader.unfinished()) == []
-        for column in COLUMNS:
-            column(reader, fresh)
-        if not is_killed:
-            return
-
-
-# -- operations that were killed, met by others
-# ------------------------------------------------------------------------
 
 
 KILLED: dict[str, Callable[[Store], object]] = {
@@ -642,6 +429,41 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
         assert (
             Store(met).append("c", history(5), expected_version=ANY_VERSION, dedupe="origin") == ()
         ), calls
+
+
+def use_again(store: Store) -> None:
+    say(store, "alone", "new", generation=Generation(replaces_erased=True))
+
+
+def use_for_a_fork(store: Store) -> None:
+    store.fork("c", 2, "alone", replace_erased=True)
+
+
+@pytest.mark.parametrize("in_copy", [True, False])
+@pytest.mark.parametrize("also", [None, use_again, use_for_a_fork])
+def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(
+    also: Callable[[Store], object] | None, tmp_path: Path, *, in_copy: bool
+):
+    """Positions of a copy, here of a part, begin at 1. A conversation that is the second one of its
+    id in the backup is not named.
+    """
+    backup, path = tmp_path / "backup", tmp_path / "copy.db"
+    with open_store(tmp_path / "source.db") as source, open_store(path) as copy:
+        fill(source)
+        say(source, "twice", "first")
+        erase(source, "twice", reason="asked to")
+        say(source, "twice", "second", generation=Generation(replaces_erased=True))
+        say(source, "f", *["more"] * 20)
+        back_up(source, str(backup))
+        if in_copy:
+            list(copy_store(source, copy, "c", "alone", "twice"))
+        changed = copy if in_copy else source
+        erase(changed, "alone", reason="asked to")
+        if also is not None:
+            also(changed)
+        if not in_copy:
+            list(copy_store(source, copy, "c", "alone", "twice"))
+    assert restore_store(path, str(backup)).erased_since == ("alone",)
 
 
 def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
