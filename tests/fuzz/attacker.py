@@ -134,7 +134,7 @@ class Trial(damage.Trial):
             yield from attacks.of_columns(connection)
             yield from attacks.of_rows(connection)
             yield from attacks.of_statements(connection, LENGTH)
-            yield from attacks.of_proofs(connection, LENGTH)
+            yield from attacks.of_proofs(connection)
 
     def run(self, some: Iterable[tuple[str, Attack]]) -> Iterator[Failure]:
         for name, attack in some:

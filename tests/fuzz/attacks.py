@@ -40,13 +40,10 @@ _KEYS = {
     "store": ("name",),
 }
 """The tables, and what names a row of each."""
-_CONTENT = "kind, shown, structural, meta, body"
-_EVENT = f"id, {_CONTENT}"
-
-
-_SCRIPTS = re.findall(
-    r"^-- (.+)\n((?:.+\n)+)", Path(__file__).with_suffix(".txt").read_text(), re.MULTILINE
-)
+_TEXT = Path(__file__).with_suffix(".txt").read_text()
+_CHOICES = re.findall(r"^{(\w+)}: (.+)$", _TEXT, re.MULTILINE)
+"""What may stand in braces, where it is the same for each store."""
+_SCRIPTS = re.findall(r"^-- (.+)\n((?:.+\n)+)", _TEXT, re.MULTILINE)
 """The attacks by their names, and what they do."""
 
 
@@ -105,59 +102,41 @@ def of_statements(connection: sqlite3.Connection, length: int) -> Iterator[tuple
     positions = [position for (position,) in rows]
     choices: dict[str, Sequence[Any]] = {
         "key": (1, 2),
-        "table": ("records", "idempotency_keys"),
         "left": range(length),
-        "part": ("body", "meta", "id", _CONTENT),
         "pair": [
             *pairwise(positions),
             *zip(positions, positions[length:], strict=False),
             *((position, positions[length - 1]) for position in positions[: length - 1]),
         ],
         "position": positions,
-        "changes": (
-            "id = id",
-            "shown = 0",
-            "shown = 1",
-            "id = id + 100",
-            f"id = {length}",
-            "conversation = 3 - conversation",
-            f"conversation = 3 - conversation, id = {length}",
-        ),
-        "forged": ("body", "meta", _EVENT, "body, kind, shown, structural"),
-        "body": ('{"kept":[0]}', '{"kept":[0,2,12]}', '{"kept":[0],"requested":true}', "{}"),
         "version": (5, 9, length - 1, length),
         "nth": range(length),
         "first": (0, 5, 7, length - 1),
-        "proof": ("NULL", "(SELECT proof FROM idempotency_keys LIMIT 1)"),
-        "index": ("events_by_id", "events_of_views", "events_structural", "conversations_by_id"),
+        "mark": [
+            f"{kept:016x}{keys:016x}{until:016x}"
+            for kept, keys, until in (
+                (0, 0, length),
+                (length, 0, length),
+                (length, 0, 1),
+                (0, 0, 0),
+                (length + 1, 0, 0),
+            )
+        ],
     }
+    for name, values in _CHOICES:
+        choices[name] = values.replace("{length}", str(length)).split("; ")
     for name, script in _SCRIPTS:
         named = list(dict.fromkeys(re.findall(r"{(\w+)", name)))
         for values in product(*(choices[each] for each in named)):
             given = dict(zip(named, values, strict=True))
-            yield name.format(**given), _run_all(script.format(**given, code=CODE))
+            yield name.format(**given), _run_all(script.format(**given, code=CODE, length=length))
 
 
-def of_proofs(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
-    """Redactions, salts and marks that the attacker makes up."""
+def of_proofs(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
+    """Redactions and salts that the attacker makes up."""
     for (position,) in connection.execute("SELECT position FROM events").fetchall():
         yield f"make event {position} look redacted", lambda c, p=position: _give_proof(c, p, 32)
         yield f"give event {position} another salt", lambda c, p=position: _give_proof(c, p, 16)
-    forge = dict(_SCRIPTS)["forge all events of {key}"]
-    for key in (1, 2):
-        for left in range(length):
-            yield (
-                f"cut all of {key} off at {left}",
-                lambda c, k=key, n=left, of=length: _cut_all(c, k, n, of),
-            )
-        for mark in _marks(connection, key, length):
-            changed = _run("UPDATE conversations SET mark = ? WHERE key = ?", mark, key)
-            yield f"another mark of {key}: {mark[:25].hex()}", changed
-            first_event = _run_all(forge.format(key=f"{key} AND id = 0"))
-            yield (
-                f"another mark of {key}, and a plain event: {mark[:25].hex()}",
-                _both(changed, first_event),
-            )
 
 
 def make_checksums_right(connection: sqlite3.Connection) -> None:
@@ -219,10 +198,6 @@ def _give_proof(connection: sqlite3.Connection, position: int, size: int) -> Non
     connection.execute("UPDATE events SET meta = ? WHERE position = ?", (changed, position))
 
 
-def _both(one: Attack, other: Attack) -> Attack:
-    return lambda connection: (one(connection), other(connection))
-
-
 def _others(value: Any, column: list[Any]) -> Iterator[Any]:
     """What may stand in the place of a value."""
     others: list[Any] = [None, *column]
@@ -242,32 +217,3 @@ def _others(value: Any, column: list[Any]) -> Iterator[Any]:
 
 def _flipped(value: bytes, place: int) -> bytes:
     return value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]
-
-
-def _cut_all(connection: sqlite3.Connection, key: int, left: int, length: int) -> None:
-    """An end, with everything that knows of it."""
-    connection.execute("DELETE FROM events WHERE conversation = ? AND id >= ?", (key, left))
-    connection.execute("DELETE FROM records WHERE conversation = ? AND version > ?", (key, left))
-    connection.execute(
-        "DELETE FROM idempotency_keys WHERE conversation = ? AND first_id >= ?", (key, left)
-    )
-    connection.execute(
-        "UPDATE store SET value = value - ? WHERE name = 'positions_given'", (length - left,)
-    )
-    (mark,) = connection.execute("SELECT mark FROM conversations WHERE key = ?", (key,)).fetchone()
-    mark = mark[:1] + left.to_bytes(8, "big") + mark[9:]
-    connection.execute("UPDATE conversations SET mark = ? WHERE key = ?", (mark, key))
-
-
-def _marks(connection: sqlite3.Connection, key: int, length: int) -> Iterator[bytes]:
-    """Marks that say something else, with the tag that is there."""
-    (mark,) = connection.execute("SELECT mark FROM conversations WHERE key = ?", (key,)).fetchone()
-    for says in (
-        (0, 0, length),
-        (length, 0, length),
-        (length, 0, 1),
-        (0, 0, 0),
-        (length + 1, 0, 0),
-    ):
-        yield mark[:1] + b"".join(number.to_bytes(8, "big") for number in says) + mark[25:]
-    yield b"\0" + mark[1:]

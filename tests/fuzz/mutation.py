@@ -5,89 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 __all__ = ["any_text", "mutated", "mutated_json"]
 
-_TOKENS = (
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b'"',
-    b"\\",
-    b",",
-    b":",
-    b"null",
-    b"true",
-    b"-0",
-    b"1e999",
-    b"-1e-999",
-    b"NaN",
-    b"Infinity",
-    b"\xff",
-    b"\xc0\x80",
-    b"\xed\xa0\x80",
-    b"\x00",
-    b"\n",
-    b"\r",
-    b"\xe2\x80\xa8",
-    b"\\u0000",
-    b"\\ud800",
-    b"\\udc00",
-    b"[[[[[[[[",
-    b"]]]]]]]]",
-    b'{"a":',
-    b"9" * 30,
-    b"0.1e+400",
-    b"\x1b[2J",
-    b"' OR 1=1 --",
-    b"../../../etc",
-    b"=",
-)
-_VALUES: Sequence[Any] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    2**31,
-    2**53 + 1,
-    2**63,
-    -(2**63) - 1,
-    10**400,
-    0.5,
-    -0.0,
-    1e308,
-    float("inf"),
-    float("-inf"),
-    float("nan"),
-    "",
-    "0",
-    "1e5",
-    "\0",
-    "\udcff",
-    "\ud83d",
-    "\u202e",
-    "\x1b[2J",
+_CORPUS = Path(__file__).parent / "corpus"
+_TOKENS = [
+    line.encode().decode("unicode_escape").encode("latin-1")
+    for line in (_CORPUS / "tokens.txt").read_text().splitlines()
+]
+_VALUES: Sequence[Any] = [
+    *map(json.loads, (_CORPUS / "values.jsonl").read_text().splitlines()),
     "a" * 10_000,
-    "é" * 100,
-    [],
-    {},
-    [[]],
-    [None],
-    {"": ""},
-    {"\udcff": 1},
-    [{}],
-    {"a": {"b": {"c": []}}},
-    "null",
-    "2026-13-45T99:99:99",
-    "0001-01-01T00:00:00+23:59",
-    "9999-12-31T23:59:60Z",
-    "1.0",
-    [1, "1", 1.0, True],
-)
+]
 
 
 def mutated(at: random.Random, data: bytes) -> bytes:
