@@ -10,22 +10,24 @@ from typing import Any, Literal
 
 from foldlog.eventstore import Store
 
-__all__ = ["Cut", "CuttingProxy", "before_recovery"]
+__all__ = ["CUTS", "Cut", "CuttingProxy", "before_recovery"]
 
 Cut = Literal["request", "answer"]
+CUTS: tuple[Cut, ...] = ("request", "answer")
 
 
 class CuttingProxy:
     """Passes everything on to a port of this machine. Each cut that is ordered is made once, at the
     next chunk that has the mark in it: ``"request"`` is lost before the server has it, ``"answer"``
     when the server has done it. With ``linger``, the server is not told that its client has gone.
+    ``turns`` is the number of round trips: how often a client spoke after the server had spoken.
     """
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
         self._orders: list[tuple[bytes, Cut, bool]] = []
         self._links: list[_Link] = []
-        self.cuts = 0
+        self.cuts = self.turns = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -69,6 +71,7 @@ class _Link:
         self._proxy = proxy
         self._client = client
         self._server = server
+        self._server_spoke = True
         self._cutting = threading.Event()
         self._answered = threading.Event()
         self._threads = [
@@ -92,6 +95,9 @@ class _Link:
     def _forward(self) -> None:
         with contextlib.suppress(OSError):
             while chunk := self._client.recv(1 << 16):
+                is_end = chunk[:1] == b"X"
+                self._proxy.turns += self._server_spoke and not is_end
+                self._server_spoke = False
                 due = self._proxy.due(chunk)
                 if due is None:
                     self._server.sendall(chunk)
@@ -112,6 +118,7 @@ class _Link:
         """What the server says, until the connection is being cut."""
         with contextlib.suppress(OSError):
             while chunk := self._server.recv(1 << 16):
+                self._server_spoke = True
                 if self._cutting.is_set():
                     self._answered.set()  # a server answers a commit when it is done
                     return

@@ -54,6 +54,8 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "copy": copied,
     "rekey": lambda store: [each.problem for each in rekey(store)],
     "rebuild": lambda store: Views(store).rebuild("a"),
+    "events": lambda store: [event.id for event in store.events("a")],
+    "View": lambda store: [event.id for event in Views(store).current("a").events],
     "audit": lambda store: audit(store, "a").findings,
     "follow": lambda store: [recorded.event.id for recorded in store.follow()],
 }

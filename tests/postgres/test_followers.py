@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, Store, StoreUnavailable, open_store
+from foldlog.eventstore import Store, StoreUnavailable, open_store
 from foldlog.eventstore.errors import StoreUnusable
-from foldlog.projections import Views
-from tests.said import said, say
+from tests.said import say
 
-from .cutting import CuttingProxy
 from .servers import Server, new_primary
 from .test_faults import waiting_for_nobody
+from .waiting import in_thread, until
 
 BRIEF = "4"
 """A patience that a test can wait for, and that a loaded machine does not exceed with one answer: a
@@ -44,11 +41,12 @@ def wait_for(server: Server, standbys: str) -> None:
     """Have commits wait for these standbys."""
     server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
     server.reload()
-    for _ in range(600):
-        if server.sql("SHOW synchronous_standby_names") == standbys:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the server does not take its new settings")
+    until(lambda: server.sql("SHOW synchronous_standby_names") == standbys)
+
+
+def waiting(server: Server) -> int:
+    """How many sessions wait for a standby."""
+    return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
 
 
 @contextlib.contextmanager
@@ -62,21 +60,9 @@ def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
         ):
             say(store, conversation, "never confirmed")
 
-    appending = threading.Thread(target=append)
-    appending.start()
-    try:
-        for _ in range(600):
-            if (
-                primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-                != "0"
-            ):
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError("the commit does not wait")
+    with in_thread(append):
+        until(lambda: waiting(primary))
         yield
-    finally:
-        appending.join()
 
 
 @pytest.mark.long  # a server of its own, and standbys
@@ -141,11 +127,7 @@ def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
     wait_for(primary, "away")
     with open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower:
         is_refused(follower)
-    for _ in range(600):
-        if primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "0":
-            return
-        time.sleep(0.05)
-    raise AssertionError("sessions still wait for the standby")
+    until(lambda: not waiting(primary))
 
 
 @pytest.mark.long  # a server of its own, and standbys
@@ -208,39 +190,6 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
             ) == (0, None, 0)
 
 
-# -- patience
-# --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "question, read",
-    [
-        ("live_rows", lambda store: [recorded.id for recorded in store.follow()]),
-        ("rows", lambda store: [event.id for event in store.events("c1")]),
-        (
-            "structural",
-            lambda store: store.query("c1", lambda read: [e.id for e in read.structural_events()]),
-        ),
-        ("flagged_rows", lambda store: [event.id for event in Views(store).current("c1").events]),
-    ],
-)
-def test_a_connection_that_breaks_in_the_middle_of_a_read_is_replaced(
-    via: str, proxy: CuttingProxy, question: str, read: Callable[[Store], object]
-):
-    with open_store(via) as store:
-        store.append(
-            "c1",
-            [said("0"), said("1"), CondensationAction(forgotten_event_ids=[1])],
-            expected_version=0,
-        )
-        Views(store).current("c1")
-    with open_store(via) as store:
-        expected = read(store)
-        proxy.order("request", mark=b"\0" + question.encode() + b"\0")
-        assert read(store) == expected
-        assert proxy.cuts == 1
-
-
 @pytest.mark.long  # a server of its own, and standbys
 def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
     with open_store(primary.url()) as store:
@@ -252,10 +201,8 @@ def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
         with open_store(primary.url(patience_s="60")) as store:
             opened.append(say(store, "c1", "1")[0].id)
 
-    opening = threading.Thread(target=open_it)
-    opening.start()
-    opening.join(1.0)
-    assert opening.is_alive()
-    primary.start()
-    opening.join()
+    with in_thread(open_it) as opening:
+        opening.join(1.0)
+        assert opening.is_alive()
+        primary.start()
     assert opened == [1]

@@ -6,14 +6,11 @@ unreadable.
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from pydantic import SecretStr
 
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -27,18 +24,14 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, row_of
-from tests.said import say
+from tests.said import say, texts
 from tests.sound import assert_sound
 
-from .cutting import Cut, CuttingProxy, before_recovery
+from .cutting import CUTS, Cut, CuttingProxy, before_recovery
 from .servers import Server
+from .waiting import in_thread, until
 
-OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
-CUTS: tuple[Cut, ...] = ("request", "answer")
-
-
-def texts(store: Store, conversation: str = "c1") -> list[str]:
-    return [event.content for event in store.events(conversation)]  # type: ignore[union-attr, misc]
+OLD, NEW = "ab" * 32, "cd" * 32
 
 
 # -- commits in doubt
@@ -50,7 +43,7 @@ def texts(store: Store, conversation: str = "c1") -> list[str]:
 def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
     url: str, via: str, proxy: CuttingProxy, cut: Cut, expected: Any
 ):
-    with open_store(via, keys=KeyRing([NEW])) as store:
+    with open_store(via, keys=KeyRing(NEW)) as store:
         proxy.order(cut, mark=b"set_key")
         [recorded] = say(store, "c1", "once", expected_version=expected)
         assert proxy.cuts == 1
@@ -66,14 +59,14 @@ def test_the_encryption_of_another_process_is_not_taken_for_our_own(
     not heard of.
     """
     with (
-        open_store(via, keys=KeyRing([NEW])) as ours,
-        open_store(url, keys=KeyRing([NEW])) as theirs,
+        open_store(via, keys=KeyRing(NEW)) as ours,
+        open_store(url, keys=KeyRing(NEW)) as theirs,
     ):
         before_recovery(ours, lambda: say(theirs, "c1", "theirs"))
         proxy.order(cut)
         [recorded] = say(ours, "c1", "ours")
         assert proxy.cuts == 1
-        assert texts(ours) == [
+        assert texts(ours, "c1") == [
             "plain",
             *(("theirs", "ours") if cut == "request" else ("ours", "theirs")),
         ]
@@ -92,20 +85,20 @@ def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
         before_recovery(ours, lambda: list(rekey(theirs, "c1")))
         proxy.order(cut)
         say(ours, "c1", "ours")
-        assert texts(theirs) == ["plain", "ours"]
+        assert texts(theirs, "c1") == ["plain", "ours"]
         assert_sound(theirs)
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingProxy, cut: Cut):
-    with open_store(url, keys=KeyRing([OLD])) as store:
+    with open_store(url, keys=KeyRing(OLD)) as store:
         say(store, "c1", "precious", expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
         proxy.order(cut, mark=b"set_key")
         assert [(done.conversation, done.key) for done in rekey(store)] == [("c1", True)]
         assert proxy.cuts == 1
-    with open_store(url, keys=KeyRing([NEW])) as store:
-        assert texts(store) == ["precious"]
+    with open_store(url, keys=KeyRing(NEW)) as store:
+        assert texts(store, "c1") == ["precious"]
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -153,37 +146,11 @@ def waiters(server: Server) -> int:
     )
 
 
-def until(condition: Callable[[], object]) -> None:
-    for _ in range(1_200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it does not come")
-
-
-@contextlib.contextmanager
-def in_thread(act: Callable[[], object]) -> Iterator[threading.Thread]:
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            act()
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield thread
-    thread.join()
-    if failures:
-        raise failures[0]
-
-
 def test_appends_wait_while_a_conversation_gets_its_key(
     url: str, postgres_server: Server, plain: Store
 ):
     """Two data keys for one conversation would leave the events of one of them unreadable."""
-    ring = KeyRing([NEW])
+    ring = KeyRing(NEW)
     with (
         open_store(url, keys=ring) as sealing,
         open_store(url, keys=ring) as appending,
@@ -201,7 +168,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(
 
         database.recorder.transact(slowly)
         end.close()
-        assert texts(sealing) == ["plain", "sealed"]
+        assert texts(sealing, "c1") == ["plain", "sealed"]
         assert_sound(appending)
 
 
@@ -259,10 +226,10 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
 def test_an_erased_conversation_does_not_get_its_key_back(
     url: str, schema: str, postgres_server: Server
 ):
-    with open_store(url, keys=KeyRing([OLD])) as store:
+    with open_store(url, keys=KeyRing(OLD)) as store:
         say(store, "c1", "private", expected_version=0)
     with (
-        open_store(url, keys=KeyRing([OLD])) as erasing,
+        open_store(url, keys=KeyRing(OLD)) as erasing,
         open_store(url, keys=KeyRing([NEW, OLD])) as rotating,
     ):
         with psycopg.connect(url.partition("?")[0]) as holding, contextlib.ExitStack() as end:
@@ -309,7 +276,7 @@ def test_two_writers_and_two_rotations_lose_nothing(url: str):
     with open_store(url) as store:
         for name in conversations:
             say(store, name, "plain", expected_version=0)
-    ring = KeyRing([NEW])
+    ring = KeyRing(NEW)
     acknowledged: list[tuple[str, int, str]] = []
 
     def write(name: str) -> None:

@@ -33,6 +33,7 @@ from tests.at_once import at_once
 from tests.said import said, say
 
 from .servers import Server, new_primary
+from .waiting import in_thread, until
 
 
 def row(event_id: int) -> Row:
@@ -108,20 +109,6 @@ def test_ranges_are_ascending_and_make_up_the_whole(taken: int, count: int):
 
 # -- followers
 # --------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def running(work: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
-    """Runs ``work`` in a thread meanwhile, until ``end`` makes it return; also where the test
-    fails.
-    """
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        end()
-        thread.join()
 
 
 class Follower:
@@ -232,7 +219,7 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
                     other.append("late", [said("0"), CondensationRequest()], expected_version=0)
                 )
 
-        with running(hold, holder.release.set):
+        with in_thread(hold, holder.release.set):
             holder.held.wait()
             follower = Follower(store)
             written = write_with(store, writers=4, appends=20)
@@ -265,7 +252,7 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
             while not done.is_set():
                 written.extend(say(store, "live", "x"))
 
-        with running(write, done.set):
+        with in_thread(write, done.set):
             store.ingest("import", [said(str(n)) for n in range(7_000)])
             time.sleep(0.1)
         seen = follower.finish()
@@ -416,11 +403,7 @@ def wait_for_standby(primary: Server) -> None:
     # back. A transaction that wrote something syncs all that was before it.
     primary.sql("SELECT pg_logical_emit_message(true, 'test', '')")
     replayed = "SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication"
-    for _ in range(600):  # a busy machine takes its time
-        if primary.sql(replayed) == "t":
-            return
-        time.sleep(0.05)
-    raise AssertionError("the standby does not catch up")
+    until(lambda: primary.sql(replayed) == "t")
 
 
 def test_a_number_is_never_given_twice(url: str, schema: str):

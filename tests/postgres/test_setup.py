@@ -12,7 +12,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from pydantic import SecretStr
 from typer.testing import CliRunner
 
 import foldlog
@@ -40,8 +39,9 @@ from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
 
+from .cutting import CuttingProxy
 from .servers import Server
-from .turns import counting
+from .waiting import in_thread, until
 
 NEWEST = max(sql_files.migrations("postgresql"))
 
@@ -127,20 +127,15 @@ def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[
                 say(old, "c1", "x", expected_version=written[0])
                 written[0] += 1
 
-        writing = threading.Thread(target=write)
-        writing.start()
-        newer(
-            "ALTER TABLE {schema}.events ADD COLUMN colour text; CREATE INDEX by_colour ON"
-            " {schema}.events (colour);"
-        )
-        with open_store(url) as new:
-            say(new, "c2", "x")
-        seen = written[0]
-        new_ones = 20
-        while written[0] < seen + new_ones:
-            assert writing.is_alive()
-        stop.set()
-        writing.join()
+        with in_thread(write, stop.set):
+            newer(
+                "ALTER TABLE {schema}.events ADD COLUMN colour text; CREATE INDEX by_colour ON"
+                " {schema}.events (colour);"
+            )
+            with open_store(url) as new:
+                say(new, "c2", "x")
+            enough = written[0] + 20
+            until(lambda: written[0] > enough)
         assert old.version("c1") == written[0]
     with open_store(url) as again:
         assert again.version("c2") == 1
@@ -154,13 +149,9 @@ def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
     with psycopg.connect(url.partition("?")[0]) as reading:
         reading.execute(f"SELECT * FROM {schema}.events")
-        opened = threading.Event()
-        opening = threading.Thread(target=lambda: (open_store(url).close(), opened.set()))
-        opening.start()
-        assert not opened.wait(0.5)
-        reading.rollback()
-        opening.join()
-    assert opened.is_set()
+        with in_thread(lambda: open_store(url).close(), reading.rollback) as opening:
+            opening.join(0.5)
+            assert opening.is_alive()
 
 
 def test_a_failed_migration_leaves_the_store_as_it_was(
@@ -350,7 +341,7 @@ def test_what_is_deleted_during_a_vacuum_stays_pending(url: str):
 
 
 def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url: str):
-    with open_store(url, keys=KeyRing([SecretStr("ab" * 32)])) as store:
+    with open_store(url, keys=KeyRing("ab" * 32)) as store:
         say(store, "c1", "0")
         assert not store.database.bytes_pending
 
@@ -463,21 +454,19 @@ def test_a_wrong_url_is_refused_in_one_line_without_its_password(
     assert not any(part in str(refused.value) for part in ("secret", "\n", "tried for"))
 
 
-def test_a_process_opens_a_store_and_appends_in_few_round_trips(url: str, postgres_server: Server):
+def test_a_process_opens_a_store_and_appends_in_few_round_trips(
+    url: str, via: str, proxy: CuttingProxy
+):
     """Two are those of a connection: one asks for TLS, one logs in."""
     open_store(url).close()
-    near = f":{postgres_server.port}/"
-    with (
-        counting(postgres_server.port) as turns,
-        open_store(url.replace(near, f":{turns.port}/")) as store,
-    ):
-        assert turns.count <= 4
+    with open_store(via) as store:
+        assert proxy.turns <= 4
         for version in range(3):
-            before = turns.count
+            before = proxy.turns
             say(store, "c1", "x", expected_version=version)
-        assert turns.count - before == 1
+        assert proxy.turns - before == 1
         say(store, "c1", *["x"] * 100, idempotency_key="k")
-        assert turns.count - before == 2
+        assert proxy.turns - before == 2
 
 
 def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
@@ -556,6 +545,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str):
 
 def fill(store: Store) -> None:
     store.register(Views(store))
+    say(store, "nul \0 and \udcff", "x")
     for n in range(20):
         say(store, f"c{n}", *map(str, range(4)), idempotency_key=f"turn-{n}")
         store.append(f"c{n}", CondensationAction(forgotten_event_ids=[1]), expected_version=4)
@@ -564,18 +554,24 @@ def fill(store: Store) -> None:
     erase(store, "c3", reason="asked for")
 
 
-def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(
-    url: str, schema: str, postgres_server: Server
+def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_back(
+    url: str, schema: str, postgres_server: Server, tmp_path: Path
 ):
     """Its rows lie in several partitions; what is whole is found in them in order, and as one
     moment.
     """
-    parted = url.replace(schema, f"{schema}_parted")
-    with open_store(url) as one, open_store(f"{parted}&partitions=4") as four:
+    with (
+        open_store(tmp_path / "one.db") as one,
+        open_store(f"{url}&partitions=4") as four,
+        open_store("memory:") as back,
+    ):
         fill(one)
-        assert all(not moved.problem for moved in copy_store(one, four))
-        assert list(compare_stores(one, four)) == list(compare_stores(four, one)) == []
-        assert_sound(four)
+        for source, target in ((one, four), (four, back)):
+            assert all(not moved.problem for moved in copy_store(source, target))
+            assert list(compare_stores(one, target)) == list(compare_stores(target, one)) == []
+            assert_sound(target)
+        again = say(four, "c0", *map(str, range(4)), idempotency_key="turn-0")
+        assert [recorded.id for recorded in again] == [0, 1, 2, 3]
         say(four, "c1", "later")
         positions = [recorded.position for recorded in four.follow()]
         assert positions == sorted(positions)
@@ -590,8 +586,7 @@ def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(
             Views(four).current(name)  # keeps its revisions
         for table in ("events", "records", "idempotency_keys"):
             counts = [
-                postgres_server.sql(f"SELECT count(*) FROM {schema}_parted.{table}_{n}")
-                for n in range(4)
+                postgres_server.sql(f"SELECT count(*) FROM {schema}.{table}_{n}") for n in range(4)
             ]
             assert counts.count("0") < 3
 

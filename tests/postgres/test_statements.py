@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from pydantic import SecretStr
 
 import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
@@ -225,9 +224,7 @@ def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(
         assert "ALTER TABLE" not in query
 
 
-@pytest.mark.parametrize(
-    "keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"]
-)
+@pytest.mark.parametrize("keys", [None, KeyRing("ab" * 32)], ids=["plain", "encrypted"])
 def test_what_an_agent_does_asks_for_one_conversation(
     url: str, monkeypatch: pytest.MonkeyPatch, keys: KeyRing | None
 ):

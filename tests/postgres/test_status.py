@@ -5,7 +5,6 @@ with the tables.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +23,7 @@ from tests.foldlog.conftest import foldlog as foldlog
 from tests.said import say
 
 from .servers import Server
+from .waiting import in_thread
 
 
 @pytest.fixture
@@ -202,16 +202,13 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
     with psycopg.connect(url.partition("?")[0]) as reading:
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reading.execute("SELECT 1")
-        erasing = threading.Thread(target=erase, args=(store, "c1"), kwargs={"reason": "asked for"})
-        erasing.start()
-        erasing.join(timeout=1.5)
-        assert erasing.is_alive()
-        with pytest.raises(
-            StoreUnavailable, match=r"began before the deletion may still read deleted rows"
-        ):
-            store._recorder.compact(0)
-    erasing.join(timeout=10)
-    assert not erasing.is_alive()
+        with in_thread(lambda: erase(store, "c1", reason="asked for"), reading.close) as erasing:
+            erasing.join(timeout=1.5)
+            assert erasing.is_alive()
+            with pytest.raises(
+                StoreUnavailable, match=r"began before the deletion may still read deleted rows"
+            ):
+                store._recorder.compact(0)
     store._recorder.compact(0)
 
 

@@ -37,8 +37,8 @@ from tests.at_once import at_once
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
 from tests.said import said, say
 
+from .cutting import CuttingProxy
 from .servers import Server, new_primary
-from .turns import counting
 
 COUNT = 4
 
@@ -270,20 +270,16 @@ def test_lists_by_attribute_and_activity_are_of_all_stores(many: str):
 
 
 def test_an_append_is_one_round_trip_and_a_process_opens_with_four(
-    many: str, postgres_server: Server
+    many: str, postgres_server: Server, proxy: CuttingProxy
 ):
-    near = f":{postgres_server.port}/"
-    with (
-        counting(postgres_server.port) as turns,
-        open_store(many.replace(near, f":{turns.port}/")) as store,
-    ):
-        assert turns.count <= 4
+    with open_store(many.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as store:
+        assert proxy.turns <= 4
         say(store, "counted", "0")
 
         def cost(work: Callable[[], object]) -> int:
-            before = turns.count
+            before = proxy.turns
             work()
-            return turns.count - before
+            return proxy.turns - before
 
         assert cost(lambda: say(store, "counted", "1", expected_version=1)) == 1
         assert (

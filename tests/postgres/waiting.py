@@ -1,0 +1,43 @@
+"""Wait for what others do, and do something beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+__all__ = ["in_thread", "until"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait a minute at most for a condition."""
+    for _ in range(1_200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it does not come")
+
+
+@contextlib.contextmanager
+def in_thread(
+    act: Callable[[], object], end: Callable[[], object] = lambda: None
+) -> Iterator[threading.Thread]:
+    """Act in a thread meanwhile, until ``end`` makes it return. Raise what it raises."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        end()
+        thread.join()
+    if failures:
+        raise failures[0]
