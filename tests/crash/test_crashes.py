@@ -49,7 +49,7 @@ def test_killed_before_any_statement_nothing_is_lost_or_halved(scenarios: list[s
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append_batches", "ingest_tail"]], ids="-".join)
 def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios: list[str], whole: bool):
-    assert_sound("writes", scenarios, 29, whole)
+    assert_sound("writes", scenarios, 13, whole)
 
 
 @needs_faults
@@ -57,7 +57,7 @@ def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios: list[str],
     "scenarios", [["append", "append_and_write_back", "migrate_new"]], ids="-".join
 )
 def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenarios: list[str], whole: bool):
-    assert_sound("power", scenarios, 29, whole)
+    assert_sound("power", scenarios, 13, whole)
 
 
 @pytest.mark.long

@@ -103,13 +103,13 @@ def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(small_dis
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append", "migrate_new"]], ids="-".join)
 def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenarios: list[str], whole: bool):
-    assert_sound("full", scenarios, 29, whole)
+    assert_sound("full", scenarios, 13, whole)
 
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append_batches", "ingest_staged"]], ids="-".join)
 def test_any_sync_that_fails_loses_nothing(scenarios: list[str], whole: bool):
-    assert_sound("sync", scenarios, 3, whole)
+    assert_sound("sync", scenarios, 1, whole)
 
 
 NAME_OF = (

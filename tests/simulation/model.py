@@ -323,7 +323,9 @@ def calls_of(events: list[Event]) -> Calls:
             if (named := last[:1]) and (call, cause) != (None, None):
                 waiting.remove(named[0])
                 answered[event["id"]] = named[0]["id"]
-                done += [] if named[0]["call_id"] is None else [named[0]["call_id"]]
+                is_of_newest = newest is not None and responses[named[0]["id"]] == newest["id"]
+                if is_of_newest and named[0]["call_id"] is not None:
+                    done.append(named[0]["call_id"])
             else:
                 orphans.add(event["id"])
         elif event["kind"] == "condensation_summary" and newest is not None:

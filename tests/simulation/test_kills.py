@@ -97,4 +97,4 @@ def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
             kills += came
             if not came:
                 break
-    assert kills > 0 or kind in RARELY
+    assert kills > 0 or kind in RARELY or recorder != "memory"
