@@ -166,7 +166,7 @@ def _write_part(
 ) -> Source:
     writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle(writing.key)
-    if _end_of(existing) != _end_of(before):  # the target imported records meanwhile
+    if _end_of(existing) != _end_of(before):  # the target imported records in the meantime
         raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
     if existing is not None:
         part, blocks = _keep_redactions(sources, existing, part, blocks)
