@@ -17,7 +17,8 @@ from foldlog.projections import Views
 
 class BoundDatabase(Database):
     """A database in which an id always means the conversation that was read or appended to first.
-    Every read and change of a ``History`` finds its conversation here, in its own transaction.
+    Every read and change of a ``History`` finds its conversation in this database, in a transaction
+    of its own.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:

@@ -36,7 +36,7 @@ _STORED = {
     "condensation_request": "request",
     "condensation_summary": "summary",
 }
-"""The words for kinds whose stored names are longer."""
+"""Maps the stored name of a kind to its shorter word."""
 _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 

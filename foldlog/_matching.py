@@ -158,7 +158,9 @@ class _Changes:
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """By document, the event of the newest value if this value contains a match, or -1."""
+        """Maps a document to the event of its newest value. If the newest value contains no match,
+        the document is mapped to -1.
+        """
         if start:
             newest = store.query(conversation, partial(newest_documents, version=start))
             documents = self._documents.all(conversation, version=start)

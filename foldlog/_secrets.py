@@ -1,9 +1,9 @@
 """Find keys and tokens in texts by their known shapes. A secret is reported by its kind, and its
 value is never stored.
 
-A regular expression finds the lines that may contain a secret. Only these lines are checked by the
-rules of ``detect-secrets``, because the rules take a hundred times as long. This module checks a
-few shapes that ``detect-secrets`` does not know.
+A regular expression finds the lines that may contain a secret. The rules of ``detect-secrets``
+check only the lines that may contain a secret, because the rules take a hundred times as long. This
+module checks a few shapes that ``detect-secrets`` does not know.
 """
 
 from __future__ import annotations

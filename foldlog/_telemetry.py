@@ -28,8 +28,8 @@ A reply has the version of the View that it answers, if other programs have appe
 other event has the version of the View that ``prepare`` or ``step`` returned before the event.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
-"""The keys in ``meta`` that an append adds. The values of these keys may differ when the append is
-repeated.
+"""The keys in ``meta`` that an append adds. If an append is repeated, the values of these keys may
+differ.
 """
 
 _INFO = logging.INFO

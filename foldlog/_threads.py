@@ -1,8 +1,8 @@
 """Threads that run blocking calls for asyncio and trio. A call that has begun is finished.
 
 A call costs two switches of threads, to a thread and back. Calls that are made together share two
-switches. Threads are started when they are needed, up to a limit. The threads are daemon threads.
-Closing their pool waits for the running calls.
+switches. Threads are started when they are needed, up to a limit. The threads are daemon threads. A
+pool that is closed waits for its running calls.
 """
 
 from __future__ import annotations

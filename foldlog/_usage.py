@@ -82,8 +82,8 @@ _MAY_BE_BESIDE = {
 shows whether the source includes the parts.
 """
 _COUNT_MAX: Final = 2**40
-"""The largest number of tokens of a call. Sums of millions of such counts fit in the 64 bits of a
-number in files and databases.
+"""The largest number of tokens of a call. The sum of millions of counts up to this number fits in
+64 bits, the size of a number in files and databases.
 """
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
@@ -163,8 +163,8 @@ def usage_of(source: Any) -> dict[str, int]:
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call with a corrected prompt. Some proxies leave out the tokens that
-    were written to the cache, so the prompt has fewer tokens than its parts.
+    """Return the tokens of a call, and correct the tokens of its prompt. Some proxies leave out the
+    tokens that were written to the cache, so the prompt has fewer tokens than its parts.
     """
     written = usage.get("cache_write_tokens", 0)
     prompt = usage.get("prompt_tokens", 0)

@@ -30,8 +30,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     ``path``. If the block raises an exception, the file is removed.
 
     Raises ``InvalidOption`` before the block if ``path`` is a folder, a database, a database's log,
-    or a name for an open file. Raises ``OSError``. After the block, the file is on disk under its
-    name.
+    or a name for an open file. Raises ``OSError``. After the ``with`` block, the file is on disk
+    under its name.
     """
     check_target(path)
     try:

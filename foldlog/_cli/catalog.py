@@ -24,8 +24,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }
 """The commands by their heading in the help, in the order of the help."""
 FIRST_DAY = COMMANDS["Begin here"]
-"""The commands that a new user needs first. ``foldlog`` shows them if it is called without a
-command.
+"""The commands that a new user needs first. ``foldlog`` without a command shows the commands that a
+new user needs first.
 """
 GROUP = "store"
 

@@ -28,7 +28,8 @@ _LOOK_EVERY_S = 1.0
 """The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
 ten milliseconds.
 
-Notifications of the operating system do not work for network disks and in containers.
+The files are checked again and again, because notifications of the operating system do not work for
+network disks and in containers.
 """
 
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""A list is long by default up to this number of events in all its conversations together."""
+"""A list is long by default if all its conversations together have at most this number of
+events.
+"""
 _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
 

@@ -1,7 +1,8 @@
 """Join the sources in ``app/`` into one script, one style sheet and one page.
 
-The modules of the script import one another by name, for people and tools. A browser gets all
-modules in one file without imports, so an exported name must be unique in the script.
+The modules of the script import one another by name, so that people and tools can follow the
+imports. A browser gets all modules in one file without imports, so an exported name must be unique
+in the script.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def style() -> str:
 
 
 def content_hash(text: str) -> str:
-    """Return the source expression of a Content-Security-Policy that allows exactly this text."""
+    """Return the source expression for exactly the text ``text`` in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

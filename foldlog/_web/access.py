@@ -1,8 +1,8 @@
 """Decide which requests the server answers: requests with its token, for an expected host name.
 
-A page on another site can make a browser send requests to this machine. But the page does not know
-the token. The browser sends the origin of the page, and a foreign origin is refused. A foreign host
-name that points to this machine is refused too.
+A page on another site can make a browser send requests to this machine. A page on another site does
+not know the token. The browser sends the origin of the page, and a foreign origin is refused. A
+foreign host name that points to this machine is refused too.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ _TEXT_MAX = 500_000
 """The number of characters after which an answer with events ends."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
-"""The number of events from which on the documents of a conversation's page are cached beside the
-conversation.
+"""If a conversation has at least this number of events, the documents of its page are cached beside
+the conversation.
 """
 _CODE = 3
 """A higher number discards cached documents."""

@@ -327,7 +327,7 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, both read at one moment. Return 0 and
     None before the first event.
 
-    If another conversation gets the id after this read, an append to the history raises
+    If another conversation gets the id after the read, an append to the history raises
     ``ConversationErased``. The function also raises ``ConversationErased`` if the conversation is
     erased.
     """
@@ -580,9 +580,7 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 
 def as_in_sdk(held: Any, key: str) -> None:
-    """Replace the bytes that ``to_plain`` marked by base64 text, because an SDK cannot read
-    foldlog's marks.
-    """
+    """Replace marked bytes by base64 text, because an SDK cannot read the marks of ``to_plain``."""
     if type(held) is dict and type(held.get(key)) is dict:
         held[key] = held[key]["$bytes"]
 

@@ -80,8 +80,8 @@ first conversation.
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` also has its documents, records and notes, if they were
-    read.
+    """A checkpoint in a list. ``whole`` also has the checkpoint's documents, records and notes, if
+    they were read.
     """
 
     names: _Names

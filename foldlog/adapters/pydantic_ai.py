@@ -197,8 +197,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy the conversations of another store that this store does not have, with all their
-        branches. Return the number of copied conversations.
+        """Copy conversations from another store, with all their branches, unless this store already
+        has them. Return the number of copied conversations.
 
         If a parent is older than its fork, the copy of the fork shares events with the copy of the
         parent.
@@ -653,8 +653,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         """Return how many of the last stored messages the run begins with. Return None if the run
         begins with another message, such as a summary.
 
-        If the result is None, the caller compares all messages. In this comparison, stored messages
-        that the run does not have become a branch.
+        If the result is None, the caller compares all messages. When all messages are compared,
+        stored messages that the run does not have become a branch.
         """
         if given is None:
             return None

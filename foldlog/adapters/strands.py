@@ -168,8 +168,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return SessionAgent.from_dict(from_plain(state))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent. The same transaction forgets the messages that the agent's
-        conversation manager has removed. Raises ``SessionException`` if the agent does not exist.
+        """Write the state of an agent. In the same transaction, the messages that the agent's
+        conversation manager has removed are forgotten. Raises ``SessionException`` if the agent
+        does not exist.
         """
         agent_id = session_agent.agent_id
         held = self._holding(self.conversation(session_id, session_agent.agent_id))

@@ -79,8 +79,8 @@ def run(
     """Write a conversation in the format of its source: with forgotten events, without retracted
     events.
 
-    With --to, write a SQLite database of all events and condensations. Later runs add the new
-    events.
+    With --to, write a SQLite database of all events and condensations. If the database exists, the
+    command adds the new events.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """

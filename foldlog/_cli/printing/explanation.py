@@ -29,7 +29,7 @@ _EVENT_LENGTH = 200
 _BEFORE = 30
 """The number of characters that are shown before the words of a fact."""
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
-"""A line of a digest, and the id of its event."""
+"""Finds a line of a digest and the id of the line's event."""
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:

@@ -54,7 +54,7 @@ def run(
 
     A tombstone stays, with the id, the time, the reason, the number of events and the last head. An
     append does not use the erased id again. Earlier copies and backups still contain the
-    conversations; later copies contain the tombstones. The command names backups, exports, reports,
+    conversations. Later copies contain the tombstones. The command names backups, exports, reports,
     read models and imported files that may still contain the conversations. To check the named
     files again, run the command again.
 

@@ -112,7 +112,7 @@ def run(
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """By conversation of the restored store, return the events that are redacted only in the former
+    """Map a conversation of the restored store to its events that are redacted only in the former
     file.
 
     The receipts of the redactions cannot be used. A receipt may be erased with the conversation

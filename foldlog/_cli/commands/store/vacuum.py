@@ -17,7 +17,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     Events keep their ids and positions. During the command, readers continue and writers wait. The
     command needs as much free disk space as the store. While a reader is open, the files do not
     shrink, and the command prints a note. For a PostgreSQL store, run the command as the owner of
-    the tables. For another role, the exit status is 1.
+    the tables. If another role runs the command, the exit status is 1.
 
     Example: foldlog store vacuum
     """
