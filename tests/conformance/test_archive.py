@@ -72,6 +72,14 @@ def to(tmp_path) -> str:
     return f"file://{tmp_path}/objects"
 
 
+@pytest.fixture
+def expected(store, to) -> list[Any]:
+    """What ``c1`` had when it was archived."""
+    events = content(store)
+    archive(store, "c1", to)
+    return events
+
+
 def objects(to: str) -> list[str]:
     folder = Path(to.removeprefix("file://"))
     return sorted(each.name for each in folder.glob("*"))
@@ -168,8 +176,8 @@ def test_a_list_from_before_the_last_events_contradicts_nothing(store, to):
     assert_sound(store)
 
 
-def test_an_append_restores(store, to):
-    archive(store, "c1", to)
+@pytest.mark.usefixtures("expected")
+def test_an_append_restores(store):
     say(store, "c1", "more")
     assert ids(store.events("c1")) == [*range(EVENTS + 1)]
     with pytest.raises(VersionConflict):
@@ -197,8 +205,8 @@ def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to,
     assert content(store) == before
 
 
-def test_a_store_without_foldlog_says_what_to_do(store, to):
-    archive(store, "c1", to)
+@pytest.mark.usefixtures("expected")
+def test_a_store_without_foldlog_says_what_to_do(store):
     alone = Store(store.database.recorder)
     alone.database.recorder.on_pending = None
     with pytest.raises(EventsNotMade, match=r"archived; open the store with foldlog\.open"):
@@ -272,9 +280,7 @@ def test_a_damaged_conversation_stays(store, to, monkeypatch):
 
 @pytest.mark.parametrize("transactions", range(4))
 @pytest.mark.parametrize("before", [content, lambda store: None], ids=["restored", "archived"])
-def test_killed_between_transactions_nothing_is_lost(store, to, transactions, before):
-    expected = content(store)
-    archive(store, "c1", to)
+def test_killed_between_transactions_nothing_is_lost(store, to, expected, transactions, before):
     before(store)
     for work in (
         lambda each: archive(each, "c1", to),
@@ -293,8 +299,7 @@ def test_killed_between_transactions_nothing_is_lost(store, to, transactions, be
 
 @pytest.mark.parametrize("call", ["write_object", "delete_object"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_killed_around_an_object_nothing_is_lost(store, to, call, is_done, monkeypatch):
-    expected = content(store)
+def test_killed_around_an_object_nothing_is_lost(store, to, expected, call, is_done, monkeypatch):
     real = getattr(archived, call)
 
     def kill(*arguments):
@@ -302,7 +307,6 @@ def test_killed_around_an_object_nothing_is_lost(store, to, call, is_done, monke
             real(*arguments)
         raise Killed
 
-    archive(store, "c1", to)
     assert content(store) == expected
     with monkeypatch.context() as patch:
         for place in ("archived", "archive"):
@@ -377,9 +381,7 @@ def test_two_archive_the_same_conversation(store, to, nth):
     assert content(store) == expected
 
 
-def test_two_readers_restore_once(store, to):
-    expected = content(store)
-    archive(store, "c1", to)
+def test_two_readers_restore_once(store, expected):
     met = as_on(store, meeting(store.database.recorder, 0, partial(content, store)))
     assert content(met) == expected
     assert_sound(store)
@@ -471,9 +473,9 @@ def _of_another(path: Path) -> None:
         (_of_another, "was changed or exchanged: its hash differs"),
     ],
 )
-def test_an_object_that_is_not_what_was_made_is_named(store, to, tmp_path, change, problem):
-    expected = content(store)
-    archive(store, "c1", to)
+def test_an_object_that_is_not_what_was_made_is_named(
+    store, to, expected, tmp_path, change, problem
+):
     [name] = objects(to)
     path = tmp_path / "objects" / name
     whole = path.read_bytes()
