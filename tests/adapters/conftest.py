@@ -37,6 +37,11 @@ def url(request, tmp_path: Path):
 
 
 @pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'history.db'}"
+
+
+@pytest.fixture
 def histories():
     """Open histories of a new store in memory. What depends on where a store is takes its
     ``url``.

@@ -13,6 +13,7 @@ import asyncio
 import importlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -33,12 +34,14 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CannotRedact,
+    CondensationAction,
     DocumentChanges,
     Message,
     Observation,
 )
 from foldlog.eventstore.inside import can_be_redacted
 from tests.adapters.killed import check_killed_in_a_tool
+from tests.adapters.model_server import Refused
 from tests.sound import assert_sound
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +62,10 @@ def counted(histories: foldlog.Histories) -> Iterator[list[object]]:
         yield queries
     finally:
         recorder.query = query  # type: ignore[method-assign]
+
+
+def condensations(history: foldlog.History) -> list[CondensationAction]:
+    return [event for event in history.events() if isinstance(event, CondensationAction)]
 
 
 def history_of(store: Any) -> foldlog.History:
@@ -135,13 +142,12 @@ class Keeps:
                 assert await self.names(store) == now
 
     @pytest.mark.parametrize("opens", [20, pytest.param(500, marks=pytest.mark.long)])
-    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_a_store_that_is_closed_by_either_face_leaves_no_thread_and_no_connection(
-        self, url, opens
+        self, file_url, opens
     ):
         before = {thread for thread in threading.enumerate() if thread.name.startswith("foldlog")}
         for number in range(opens):
-            store = self.opened(url)
+            store = self.opened(file_url)
             if hasattr(store, "__enter__") and number % 2:
                 with store:
                     await self.add(store, str(number))
@@ -153,7 +159,7 @@ class Keeps:
                 await asyncio.to_thread(thread.join, 60)
                 assert not thread.is_alive()
         opened = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]
-        assert not [path for path in opened if path.startswith(url.removeprefix("sqlite:///"))]
+        assert not [path for path in opened if path.startswith(file_url.removeprefix("sqlite:///"))]
 
     async def test_conversations_begin_with_the_attributes_of_the_adapter_and_erase_finds_them(
         self, url
@@ -258,35 +264,35 @@ class Lists(Keeps):
             assert len(queries) - counts[1] <= 16, "only what has changed is read"
 
 
-class Refused(Exception):
-    """What a model's server answers to messages that are malformed, or too many."""
-
-
-def problem_of(
+def check_prompt(
     messages: Iterable[tuple[list[str], list[str]]], messages_max: int | None = None
-) -> str | None:
-    """Return what a model's server finds wrong with messages, or None. Of each are given the ids of
-    the calls in it, and of those that it answers: calls are answered at once, each of them, and
-    nothing else is.
+) -> None:
+    """Raise ``Refused`` for messages that a model's server refuses. Of each are given the ids of the
+    calls in it, and of those that it answers: calls are answered at once, each of them, and nothing
+    else is.
     """
     waiting, count = set[str](), 0
     for place, (calls, results) in enumerate(messages):
         count += 1
         if not waiting.issuperset(results) or len(set(results)) < len(results):
-            return f"message {place} answers {results}, and {sorted(waiting)} are asked"
+            raise Refused(f"message {place} answers {results}, and {sorted(waiting)} are asked")
         waiting.difference_update(results)
         if waiting and not results:
-            return f"message {place} comes before the answers to {sorted(waiting)}"
+            raise Refused(f"message {place} comes before the answers to {sorted(waiting)}")
         if len(set(calls)) < len(calls) or waiting.intersection(calls):
-            return f"message {place} has a call twice"
+            raise Refused(f"message {place} has a call twice")
         waiting.update(calls)
     if messages_max is not None and count > messages_max:
-        return f"{count} messages, the context takes {messages_max}"
-    return f"{sorted(waiting)} are not answered" if waiting else None
+        raise Refused(f"{count} messages, the context takes {messages_max}")
+    if waiting:
+        raise Refused(f"{sorted(waiting)} are not answered")
 
 
-Script = Callable[[int], str | list[tuple[str, str, dict[str, Any]]]]
-"""What a model says at a call: a text, or calls, each with a tool, an id and arguments."""
+Calls = list[str | tuple[str, str, dict[str, Any]]]
+Script = Callable[[int], str | Calls]
+"""What a model says at a call: a text, or calls, each with a tool, an id and arguments, perhaps
+behind a text.
+"""
 
 
 _MASKS = {"type": "observation_masking", "attention_window": 3}
@@ -300,6 +306,19 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "masks, then a digest": {"type": "pipeline", "condensers": [_MASKS, _DIGEST]},
     "shortened": {"type": "digest", "max_tokens": 1_500},
 }
+
+
+def steps(choice: random.Random, calls_max: int = 3) -> Script:
+    """A script with random turns of tools, and with a text before some of them."""
+
+    def script(number: int) -> str | Calls:
+        if choice.random() < 0.5:
+            return f"finished {number}"
+        many = range(choice.randrange(1, calls_max))
+        calls: Calls = [("measure", f"c{number}-{n}", {"unit": "km"}) for n in many]
+        return ["let me see", *calls] if choice.random() < 0.3 else calls
+
+    return script
 
 
 def measure(n: int) -> str:
@@ -374,7 +393,7 @@ class Runs(Keeps):
         was sent at last.
         """
 
-        def script(number: int) -> str | list[tuple[str, str, dict[str, Any]]]:
+        def script(number: int) -> str | Calls:
             asks = number == 0 and "may have run" not in repr(model.prompts[-1])
             return [("pay", call_id, {"to": "ann"})] if asks else "done"
 
@@ -386,15 +405,14 @@ class Runs(Keeps):
     def test_a_tool_in_which_the_process_was_killed_does_not_run_again(self, tmp_path):
         check_killed_in_a_tool(self, tmp_path)
 
-    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-    async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, url, tmp_path):
-        async with self.opened(url) as store:
+    async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, file_url, tmp_path):
+        async with self.opened(file_url) as store:
             model = self.model(
                 lambda number: "x" if number else [("work", f"c{n}", {}) for n in (0, 1)]
             )
             await self.run(store, model, "go", work)
             before = await self.kept(store)
-        for copy, name, event in redacted_one_by_one(url, tmp_path):
+        for copy, name, event in redacted_one_by_one(file_url, tmp_path):
             async with self.opened(copy) as store:
                 kept = await self.kept(store)
                 assert len(kept) == len(before) or isinstance(event, DocumentChanges), (
@@ -447,17 +465,15 @@ class Runs(Keeps):
                     else "finished" in str((await self.kept(store))[-1])
                 )
 
-    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-    async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, url, recall):
+    async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, file_url, recall):
         model = self.model(lambda number: "x" if number else [("recall", "c", {"query": "xyzzy"})])
-        async with self.opened(url) as store:
+        async with self.opened(file_url) as store:
             await self.run(store, model, "go", recall)
         assert "it is xyzzy" in f"{model.prompts[-1]} {self.parts(model.prompts[-1])}"
 
-    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-    async def test_usage_is_kept(self, url):
+    async def test_usage_is_kept(self, file_url):
         model = self.model(lambda number: [("work", f"c{number}", {})] if number < 2 else "x")
-        async with self.opened(url) as store:
+        async with self.opened(file_url) as store:
             await self.run(store, model, "go", work)
             (told,) = history_of(store).stats().models.values()
         assert (told.calls, told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (
@@ -519,7 +535,7 @@ class Condenses(Runs):
     async def test_a_model_is_sent_what_the_history_says(self, strategy):
         self.condense, compared = True, list[tuple[list[Any], list[Any]]]()
 
-        def script(number: int) -> str | list[tuple[str, str, dict[str, Any]]]:
+        def script(number: int) -> str | Calls:
             kept = number or not self.keeps_late
             prompt, shown = self.texts(model.prompts[-1]), history_of(store).sent() if kept else ()
             says = [_text_of(event) for event in shown if not isinstance(event, Annotation)]
@@ -574,7 +590,7 @@ async def _die(keeps: Any, url: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return "done"
 
-    def script(number: int) -> list[tuple[str, str, dict[str, Any]]]:
+    def script(number: int) -> Calls:
         print(repr(keeps.parts(model.prompts[-1])), flush=True)  # noqa: T201 - what its caller reads
         return [("work", f"c{number}-{n}", {}) for n in (0, 1)]
 
@@ -592,6 +608,11 @@ if __name__ == "__main__":
 # -- a history as JSON that the SDK reads, and what it writes as a history
 # ---------------------------------------------
 
+VALUES: list[Any] = [
+    *(None, True, 0, -1, 1.5, 2**70, "", "a\x00b", "\ud800", "é"),
+    *([], {}, [{"a": [None, "\x00"]}], {"$x": 1}),
+]
+"""Values of JSON of every kind."""
 IMAGE, FILE = b"\xff\xfe\xfb\x00", b"%PDF"
 """The bytes of an image, which the two alphabets of base64 write in two ways, and of a file."""
 IMAGE_URL = "data:image/png;base64,//77AA=="

@@ -1,5 +1,5 @@
-"""A server on this machine that speaks enough of a model's protocol for an agent. It refuses
-malformed prompts.
+"""A server on this machine that speaks the protocols of models: Anthropic's messages, OpenAI's chat
+completions and responses, and Gemini's contents.
 
 It answers by a script, in a thread of the test, so that it outlives the agents.
 """
@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+
+class Refused(Exception):
+    """What a model's server answers to messages that are malformed, or too many."""
+
+
+class Reply(NamedTuple):
+    """What a model says: a text, calls, each with a tool, an id and arguments, or both."""
+
+    text: str = ""
+    calls: Sequence[tuple[str, str, dict[str, Any]]] = ()
+    prompt_tokens: int = 10
 
 
 class ModelServer:
-    """``prompts`` are what came, and ``problems`` what was wrong with those that were refused."""
+    """``problems`` are what was wrong with the requests that were refused."""
 
     def __init__(self):
-        self.prompts, self.problems = [], []
+        self.problems = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -25,24 +40,38 @@ class ModelServer:
                 pass
 
             def do_GET(self):
-                self._reply(b"{}")
+                self._send({"models": [], "data": []})
 
             def do_HEAD(self):
-                self._reply(b"")
+                self._send({})
 
             def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                status, answer = server.answer_to(self.path, body)
-                self._reply(
-                    answer if isinstance(answer, bytes) else json.dumps(answer).encode(), status
-                )
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                request = json.loads(body or b"{}")
+                dialect = _dialect_of(self.path)
+                if dialect is None:
+                    self._send({"input_tokens": 10, "totalTokens": 10})
+                    return
+                try:
+                    answer = dialect(request, server.reply_to(request))
+                except Refused as refused:
+                    server.problems.append(str(refused))
+                    error = {"type": "invalid_request_error", "message": str(refused)}
+                    self._send({"type": "error", "error": error}, 400)
+                    return
+                if "stream" in self.path:
+                    answer = [_data(answer)]
+                self._send(answer)
 
-            def _reply(self, body, status=200):
-                is_stream = body.startswith(b"event:")
+            def _send(self, answer, status=200):
+                kind = "application/json"
+                text = json.dumps(answer)
+                if isinstance(answer, list):
+                    kind = "text/event-stream"
+                    text = "".join(f"{event}\n\n" for event in answer)
+                body = b"" if self.command == "HEAD" else text.encode()
                 self.send_response(status)
-                self.send_header(
-                    "content-type", "text/event-stream" if is_stream else "application/json"
-                )
+                self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -52,27 +81,152 @@ class ModelServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    def answer_to(self, path, body):
-        """Return the status and the answer to a request."""
-        prompt = json.loads(body)
-        problem = self.problem_of(prompt)
-        if problem is not None:
-            self.problems.append(problem)
-            return 400, {
-                "type": "error",
-                "error": {"type": "invalid_request_error", "message": problem},
-            }
-        self.prompts.append(prompt["messages"])
-        return 200, self.reply_to(prompt, len(self.prompts) - 1)
-
-    def problem_of(self, prompt):
-        """Return what is wrong with a prompt, or None."""
-        raise NotImplementedError
-
-    def reply_to(self, prompt, number):
-        """Return the reply of the model: JSON, or the bytes of a stream of events."""
+    def reply_to(self, request):
+        """Return the reply of the model to a request. Raises ``Refused``."""
         raise NotImplementedError
 
     def close(self):
         self._server.shutdown()
         self._server.server_close()
+
+
+# -- the dialects
+# --------------------------------------------------------------------------------------------------
+
+
+def _event(name, **fields):
+    return f"event: {name}\n{_data({'type': name, **fields})}"
+
+
+def _data(value):
+    return f"data: {json.dumps(value)}"
+
+
+def _anthropic(request, reply):
+    blocks = [{"type": "text", "text": reply.text}] if reply.text else []
+    for tool, call_id, arguments in reply.calls:
+        blocks.append({"type": "tool_use", "id": call_id, "name": tool, "input": arguments})
+    stop = {"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None}
+    usage = {
+        "input_tokens": reply.prompt_tokens,
+        "output_tokens": 5,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+    }
+    message = {
+        # Claude Code takes replies with one id for one reply, and then has too few to compact
+        "id": f"msg_{uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.get("model", "claude"),
+        "usage": usage,
+    }
+    if not request.get("stream"):
+        return {**message, "content": blocks, **stop}
+    begun = {**message, "content": [], **stop, "stop_reason": None}
+    events = [_event("message_start", message=begun)]
+    for index, block in enumerate(blocks):
+        if block["type"] == "text":
+            first = {**block, "text": ""}
+            delta = {"type": "text_delta", "text": block["text"]}
+        else:
+            first = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        events.append(_event("content_block_start", index=index, content_block=first))
+        events.append(_event("content_block_delta", index=index, delta=delta))
+        events.append(_event("content_block_stop", index=index))
+    events.append(_event("message_delta", delta=stop, usage=usage))
+    events.append(_event("message_stop"))
+    return events
+
+
+def _chat(request, reply):
+    calls = []
+    for index, (tool, call_id, arguments) in enumerate(reply.calls):
+        function = {"name": tool, "arguments": json.dumps(arguments)}
+        calls.append({"index": index, "id": call_id, "type": "function", "function": function})
+    message = {"role": "assistant", "content": reply.text}
+    if calls:
+        message["tool_calls"] = calls
+    finish = "tool_calls" if calls else "stop"
+    usage = {
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "total_tokens": reply.prompt_tokens + 2,
+    }
+    about = {"id": f"r-{uuid4().hex}", "created": 1, "model": request["model"]}
+    if not request.get("stream"):
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        return {**about, "object": "chat.completion", "choices": [choice], "usage": usage}
+    about["object"] = "chat.completion.chunk"
+    first = {"index": 0, "delta": message, "finish_reason": None}
+    last = {"index": 0, "delta": {}, "finish_reason": finish}
+    return [
+        _data({**about, "choices": [first]}),
+        _data({**about, "choices": [last]}),
+        _data({**about, "choices": [], "usage": usage}),
+        "data: [DONE]",
+    ]
+
+
+def namespaces(request):
+    """Return the namespace of each tool that has one, by the tool's name."""
+    spaces = [tool for tool in request["tools"] if tool.get("type") == "namespace"]
+    return {tool["name"]: space["name"] for space in spaces for tool in space["tools"]}
+
+
+def _responses(request, reply):
+    items = []
+    if reply.text:
+        content = [{"type": "output_text", "text": reply.text}]
+        message = {"type": "message", "role": "assistant", "content": content}
+        items.append({**message, "id": f"m{len(request['input'])}"})
+    for tool, call_id, arguments in reply.calls:
+        call = {"type": "function_call", "name": tool, "call_id": call_id}
+        call["arguments"] = json.dumps(arguments)
+        if tool in namespaces(request):
+            call["namespace"] = namespaces(request)[tool]
+        items.append(call)
+    usage = {
+        "input_tokens": reply.prompt_tokens,
+        "input_tokens_details": None,
+        "output_tokens": 5,
+        "output_tokens_details": None,
+        "total_tokens": reply.prompt_tokens + 5,
+    }
+    about = {"id": f"r{len(request['input'])}"}
+    return [
+        _event("response.created", response=about),
+        *(_event("response.output_item.done", item=item) for item in items),
+        _event("response.completed", response={**about, "usage": usage}),
+    ]
+
+
+def _gemini(request, reply):
+    parts = [{"text": reply.text}] if reply.text else []
+    for tool, _, arguments in reply.calls:
+        parts.append({"functionCall": {"name": tool, "args": arguments}})
+    usage = {
+        "promptTokenCount": reply.prompt_tokens,
+        "candidatesTokenCount": 5,
+        "totalTokenCount": reply.prompt_tokens + 5,
+    }
+    content = {"role": "model", "parts": parts}
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "stand-in"}
+
+
+_DIALECTS = {
+    "chat/completions": _chat,
+    "messages": _anthropic,
+    "responses": _responses,
+    "enerateContent": _gemini,
+}
+
+
+def _dialect_of(path):
+    """Return the dialect that is spoken at a path; None if the path is of no prompt."""
+    if "count" in path.rpartition("/")[2]:
+        return None
+    return next((dialect for name, dialect in _DIALECTS.items() if name in path), None)

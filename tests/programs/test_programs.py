@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 
 import pytest
 
 from tests.programs.driving import PROGRAMS
-from tests.programs.stand_in import running
+from tests.programs.stand_in import StandIn
 
 WORD = "zebra_lighthouse_4711"
 
 
 @pytest.fixture(params=PROGRAMS)
 def program(request, tmp_path):
-    with running() as model:
+    with closing(StandIn()) as model:
         yield PROGRAMS[request.param](tmp_path, model)
 
 
@@ -75,7 +76,7 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
 
 
 def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
-    with running() as first, running() as second:
+    with closing(StandIn()) as first, closing(StandIn()) as second:
         claude = PROGRAMS["claude-code"](tmp_path / "a", first)
         codex = PROGRAMS["codex"](tmp_path / "b", second)
         for program in (claude, codex):

@@ -16,7 +16,6 @@ from agent_framework import (
 )
 
 from tests.adapters import contract
-from tests.adapters.contract import Refused
 
 
 def said(text):
@@ -29,11 +28,11 @@ def call(tool, arguments="{}", call_id="c"):
 
 def replies(reply):
     """The contents of a reply of ``contract.Script``."""
-    return (
-        [said(reply)]
-        if isinstance(reply, str)
-        else [call(tool, json.dumps(given), name) for tool, name, given in reply]
-    )
+    parts = [reply] if isinstance(reply, str) else reply
+    return [
+        said(each) if isinstance(each, str) else call(each[0], json.dumps(each[2]), each[1])
+        for each in parts
+    ]
 
 
 def parts(messages):
@@ -46,8 +45,8 @@ def parts(messages):
     ]
 
 
-def problem_of(messages, messages_max=None):
-    """Return what is wrong with messages, or None."""
+def check(messages, messages_max=None):
+    """Raise ``Refused`` for malformed messages."""
 
     def ids(message, kind):
         return [content.call_id for content in message.contents if content.type == kind]
@@ -55,7 +54,7 @@ def problem_of(messages, messages_max=None):
     told = [
         (ids(message, "function_call"), ids(message, "function_result")) for message in messages
     ]
-    return contract.problem_of(told, messages_max)
+    contract.check_prompt(told, messages_max)
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
@@ -74,9 +73,7 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
         return self._answered(messages)
 
     async def _answered(self, messages):
-        problem = problem_of(messages, self.messages_max)
-        if problem is not None:
-            raise Refused(problem)
+        check(messages, self.messages_max)
         self.prompts.append([Message.from_dict(message.to_dict()) for message in messages])
         number = len(self.prompts) - 1
         contents = self.script(messages, number)

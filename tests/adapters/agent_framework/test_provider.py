@@ -24,9 +24,19 @@ from agent_framework import (
 
 import foldlog
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
-from foldlog.eventstore import CondensationAction, Observation
+from foldlog.eventstore import Observation
 from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
-from tests.adapters.contract import STRATEGIES, Answers, Condenses
+from tests.adapters.contract import (
+    FILE,
+    IMAGE,
+    STRATEGIES,
+    VALUES,
+    Answers,
+    Condenses,
+    check_import,
+    condensations,
+    steps,
+)
 from tests.sound import assert_sound
 
 pytestmark = pytest.mark.anyio
@@ -39,23 +49,6 @@ def provider(histories):
 
 def plain(messages):
     return [json.dumps(message.to_dict(), sort_keys=True) for message in messages]
-
-
-VALUES = [
-    None,
-    True,
-    0,
-    1.5,
-    2**70,
-    "",
-    "a\x00b",
-    "\ud800",
-    "é",
-    [],
-    {},
-    [{"a": [None, "\x00"]}],
-    {"$x": 1},
-]
 
 
 def any_content(choice, role):
@@ -102,15 +95,14 @@ def any_message(choice, number):
     )
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(url):
+async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(file_url):
     choice, theirs, states = (
         random.Random(3),
         InMemoryHistoryProvider(),
         {"a": {}, "b/c": {}, None: {}},
     )
     for opened in range(4):
-        async with FoldlogHistoryProvider(url) as provider:
+        async with FoldlogHistoryProvider(file_url) as provider:
             for number in range(40 * opened, 40 * opened + 40):
                 session = choice.choice(list(states))
                 kept = await theirs.get_messages(session, state=states[session])
@@ -163,7 +155,7 @@ class TestKeeps(Answers, Condenses):
         return [message.text for message in await store.get_messages("s")]
 
     def model(self, script):
-        return ScriptedClient(lambda messages, number: replies(script(number)))
+        return client_of(script)
 
     async def run(self, store, model, prompt, *tools):
         await asked(agent_of(model, store, tools=tools, middleware=[store.effects]), prompt)
@@ -188,17 +180,8 @@ def measure(unit: str) -> str:
     return f"9 {unit}"
 
 
-def steps(choice, calls_max=3):
-    """A script with random turns of tools."""
-
-    def script(messages, number):
-        if choice.random() < 0.5 and sum(message.role == "tool" for message in messages) < 400:
-            calls = range(choice.randrange(1, calls_max))
-            text = [said("let me see")] if choice.random() < 0.3 else []
-            return [*text, *(call("measure", '{"unit":"km"}', f"c{number}-{n}") for n in calls)]
-        return [said(f"finished {number}")]
-
-    return script
+def client_of(script, **settings):
+    return ScriptedClient(lambda messages, number: replies(script(number)), **settings)
 
 
 def agent_of(client, *providers, each_call=True, tools=(measure,), **settings):
@@ -242,11 +225,11 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         url, condenser={"type": "digest", "max_size": 14, "keep_first": 1}
     ) as histories:
         provider = FoldlogHistoryProvider(histories, condense=how == "condense")
-        client = ScriptedClient(steps(choice), messages_max=40 if how == "condense" else None)
+        client = client_of(steps(choice), messages_max=40 if how == "condense" else None)
         agent = agent_of(client, provider, **OF_THE_SDK[how](choice))
         history = histories[provider.conversation("s")]
         await talk_and_branch(agent, client, histories, choice)
-        assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
+        assert len(condensations(history)) >= 5
         assert_sound(histories.store)
 
 
@@ -288,14 +271,14 @@ BEFORE_A_RUN = {
 @pytest.mark.parametrize("how", BEFORE_A_RUN)
 async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
     choice = random.Random(how)
-    client = ScriptedClient(steps(choice))
+    client = client_of(steps(choice))
     compaction = CompactionProvider(
         before_strategy=BEFORE_A_RUN[how](choice), history_source_id=provider.source_id
     )
     agent = agent_of(client, provider, compaction, each_call=False)
     history = histories[provider.conversation("s")]
     await talk_and_branch(agent, client, histories, choice)
-    made = [event for event in history.events() if isinstance(event, CondensationAction)]
+    made = condensations(history)
     assert len(made) >= 5
     assert any(event.summary for event in made) == (how != "window")
     everything = [event for event in history.events() if event.origin is not None]
@@ -304,7 +287,7 @@ async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
 
 async def test_a_summary_that_the_provider_was_not_told_hides_nothing(provider):
     choice = random.Random(5)
-    client = ScriptedClient(steps(choice))
+    client = client_of(steps(choice))
     agent = agent_of(client, provider, compaction_strategy=summarizing(choice))
     for number in range(20):
         await asked(agent, f"step {number}")
@@ -377,8 +360,13 @@ def dead(number):
     return [Message("user", ["go"]), Message("assistant", [call("measure", "{}", f"dead{number}")])]
 
 
-@pytest.mark.parametrize("client_of", [ScriptedClient, Nameless])
-async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, client_of):
+def calls_in(messages):
+    contents = [content for message in messages for content in message.contents]
+    return [content.call_id for content in contents if content.call_id]
+
+
+@pytest.mark.parametrize("kind", [ScriptedClient, Nameless])
+async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, kind):
     def script(messages, number):
         return (
             [call("measure", '{"unit":"km"}', f"c{number}")]
@@ -386,23 +374,26 @@ async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, cli
             else [said("finished")]
         )
 
-    client = client_of(script)
+    client = kind(script)
     for number in range(3):
         await provider.save_messages("s", dead(number))
         await asked(agent_of(client, provider), "step")
-    called = [
-        content.call_id
-        for message in client.prompts[-1]
-        for content in message.contents
-        if content.call_id
-    ]
-    assert called == ["c0", "c0", "c2", "c2", "c4", "c4"], "each call with its result"
+    assert calls_in(client.prompts[-1]) == ["c0", "c0", "c2", "c2", "c4", "c4"], (
+        "each call with its result"
+    )
 
 
 @tool(approval_mode="always_require")
 def risky() -> str:
     """Risky."""
     return "done"
+
+
+async def approved(agent, session):
+    """Run an agent until a call waits for approval, and approve it. Return what is said then."""
+    (request,) = (await agent.run("go", session=session)).user_input_requests
+    answer = Message("user", [request.to_function_approval_response(True)])
+    return (await agent.run(answer, session=session)).text
 
 
 @pytest.mark.parametrize("each_call", [True, False])
@@ -413,17 +404,9 @@ async def test_a_call_that_was_not_approved_is_in_no_later_prompt(provider, each
         agent_of(client, provider, each_call=each_call, tools=(risky,)),
         AgentSession(session_id="s"),
     )
-    for _ in range(2):
-        (request,) = (await agent.run("go", session=session)).user_input_requests
-    answer = Message("user", [request.to_function_approval_response(True)])
-    assert (await agent.run(answer, session=session)).text == "finished"
-    called = [
-        content.call_id
-        for message in client.prompts[-1]
-        for content in message.contents
-        if content.call_id
-    ]
-    assert called == ["c1", "c1"], "a server refuses a call without a result"
+    await agent.run("go", session=session)
+    assert await approved(agent, session) == "finished"
+    assert calls_in(client.prompts[-1]) == ["c1", "c1"], "a server refuses a call without a result"
 
 
 async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
@@ -433,16 +416,27 @@ async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
         client.prompts.clear()
         session = AgentSession(session_id=f"s{each_call}")
         await provider.save_messages(session.session_id, dead(0))
-        agent = Agent(
-            client,
-            tools=[risky, tool(measure)],
-            context_providers=[provider],
-            require_per_service_call_history_persistence=each_call,
-        )
-        (request,) = (await agent.run("go", session=session)).user_input_requests
-        answer = Message("user", [request.to_function_approval_response(True)])
-        assert (await agent.run(answer, session=session)).text == "finished"
+        agent = agent_of(client, provider, each_call=each_call, tools=(risky, measure))
+        assert await approved(agent, session) == "finished"
         assert "done" in str(parts(client.prompts[-1]))
         await provider.save_messages(session.session_id, dead(1))
         assert (await agent.run("go on", session=session)).user_input_requests
         assert "dead" not in str(client.prompts)
+
+
+FILES = [
+    Content.from_data(IMAGE, media_type="image/png"),
+    Content.from_data(FILE, media_type="application/pdf"),
+]
+
+
+def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
+    result = Content.from_function_result(call_id="c1", result=[said("see"), *FILES])
+    messages = [
+        Message("user", FILES),
+        Message("assistant", [call("look", "{}", "c1")]),
+        Message("tool", [result]),
+    ]
+    check_import(
+        histories, "agent-framework", json.dumps([message.to_dict() for message in messages]), 2
+    )

@@ -18,9 +18,10 @@ from claude_agent_sdk import ClaudeSDKClient, project_key_for_directory
 
 import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
-from foldlog.eventstore import CondensationAction
 from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
+from tests.adapters.contract import condensations
+from tests.adapters.model_server import Reply
 from tests.sound import assert_sound
 
 ROOT = Path(__file__).parents[3]
@@ -37,8 +38,7 @@ def results_in(prompt):
 
 
 def use(number, command):
-    about = {"type": "tool_use", "id": f"toolu_{number:0>2}", "name": "Bash"}
-    return {**about, "input": {"command": command, "description": "work"}}
+    return "Bash", f"toolu_{number:0>2}", {"command": command, "description": "work"}
 
 
 def script(commands):
@@ -47,10 +47,10 @@ def script(commands):
     def play(prompt):
         done = results_in(prompt)
         if not prompt.get("tools"):
-            return [{"type": "text", "text": "a title"}]
+            return Reply("a title")
         if done < len(commands):
-            return [{"type": "text", "text": f"step {done}"}, use(done, commands[done])]
-        return [{"type": "text", "text": "finished"}]
+            return Reply(f"step {done}", [use(done, commands[done])])
+        return Reply("finished")
 
     return play
 
@@ -182,14 +182,14 @@ async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
     def play(prompt):
         number = len(requests)
         if not prompt.get("tools"):
-            return [{"type": "text", "text": "a title"}]
+            return Reply("a title")
         if "detailed summary" in json.dumps(prompt["messages"][-1]):
-            return [{"type": "text", "text": f"<summary>what was said before {number}</summary>"}]
+            return Reply(f"<summary>what was said before {number}</summary>")
         requests.append(prompt["messages"])
         if choice.random() < 0.3:
-            return [{"type": "text", "text": f"answer {number}"}]
+            return Reply(f"answer {number}")
         calls = [use(f"{number:03}{n}", f"echo {number}") for n in range(choice.choice([1, 1, 2]))]
-        return [{"type": "text", "text": f"step {number}"}, *calls]
+        return Reply(f"step {number}", calls)
 
     server, session, own = AnthropicServer(play), None, home()
     async with FoldlogSessionStore(url) as store:
@@ -216,7 +216,7 @@ async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
             for messages in sent:
                 assert parts(messages) in views[version:]
                 version = views.index(parts(messages), version)
-            assert sum(isinstance(event, CondensationAction) for event in history.events()) > 1
+            assert len(condensations(history)) > 1
 
 
 def test_the_example_runs(world, tmp_path):

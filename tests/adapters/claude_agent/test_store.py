@@ -29,8 +29,9 @@ from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import ConversationErased
 from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
-from tests.adapters.contract import Lists, redacted_one_by_one
+from tests.adapters.contract import VALUES, Lists, redacted_one_by_one
 from tests.adapters.killed import check_killed_in_a_tool
+from tests.adapters.model_server import Reply
 from tests.sound import assert_sound
 
 KEY = {"project_key": "-work", "session_id": "s"}
@@ -73,27 +74,7 @@ async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
     assert len(made) >= 14
 
 
-VALUES = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    1e308,
-    2**70,
-    "",
-    "a\x00b",
-    "\ud800",
-    "é",
-    [],
-    {},
-    [{"a": [None, "\x00"]}],
-    {"": ""},
-]
-
-
-async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
-    url = f"sqlite:///{tmp_path / 'h.db'}"
+async def test_entries_come_back_as_they_were_after_a_fresh_open(file_url):
     choice = random.Random(1)
     given = []
     for number in range(200):
@@ -115,15 +96,15 @@ async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
                     "isSidechain",
                 ]
             )
-            entry[name] = choice.choice(VALUES)
+            entry[name] = choice.choice([*VALUES, 1e308, {"": ""}])
         given.append(entry)
-    async with FoldlogSessionStore(url) as store:
+    async with FoldlogSessionStore(file_url) as store:
         done = 0
         while done < len(given):
             some = choice.randrange(1, 9)
             await store.append(KEY, given[done : done + some])
             done += some
-    async with FoldlogSessionStore(url) as store:
+    async with FoldlogSessionStore(file_url) as store:
         assert repr(await store.load(KEY)) == repr(given)
 
 
@@ -319,19 +300,12 @@ class TestKeeps(Lists):
 
         def play(prompt):
             sent.append(prompt["messages"])
-            text = {"type": "text", "text": "done"}
-            if not prompt.get("tools") or any(
+            was_called = any(
                 call_id in str(block) for each in sent[-1] for block in blocks_of(each)
-            ):
-                return [text]
-            return [
-                {
-                    "type": "tool_use",
-                    "id": call_id,
-                    "name": "mcp__bank__pay",
-                    "input": {"to": "ann"},
-                }
-            ]
+            )
+            if not prompt.get("tools") or was_called:
+                return Reply("done")
+            return Reply(calls=[("mcp__bank__pay", call_id, {"to": "ann"})])
 
         server, folder = AnthropicServer(play), os.path.dirname(urlsplit(url).path)
         home = f"{folder}/home-{os.getpid()}"
@@ -353,8 +327,9 @@ class TestKeeps(Lists):
         check_killed_in_a_tool(self, tmp_path)
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redacted(url, tmp_path):
+async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redacted(
+    file_url, tmp_path
+):
     key = {"project_key": project_key_for_directory(str(tmp_path)), "session_id": str(uuid.uuid4())}
     ids = [str(uuid.uuid4()) for _ in range(6)]
     called = [
@@ -373,29 +348,17 @@ async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redact
     entries = []
     for place, content in enumerate(said):
         role = "assistant" if place in (1, 2, 4) else "user"
-        about = (
-            {"type": "message", "model": "m", "id": f"m{place // 3}"} if role == "assistant" else {}
-        )
-        message = {"role": role, "content": content, **about}
-        entry = {
-            "type": role,
-            "uuid": ids[place],
-            "parentUuid": ids[place - 1] if place else None,
-            "message": message,
-        }
+        message = {"role": role, "content": content}
+        if role == "assistant":
+            message |= {"type": "message", "model": "m", "id": f"m{place // 3}"}
+        about = {"type": role, "uuid": ids[place], "sessionId": key["session_id"]}
+        about["parentUuid"] = ids[place - 1] if place else None
         time = f"2026-01-01T00:00:0{place}.000Z"
-        entries.append(
-            {
-                **entry,
-                "sessionId": key["session_id"],
-                "isSidechain": False,
-                "timestamp": time,
-                "cwd": "/x",
-            }
-        )
-    async with FoldlogSessionStore(url) as store:
+        more = {"isSidechain": False, "timestamp": time, "cwd": "/x", "message": message}
+        entries.append(line(place, **about, **more))
+    async with FoldlogSessionStore(file_url) as store:
         await store.append(key, entries)
-    for copy, _, event in redacted_one_by_one(url, tmp_path):
+    for copy, _, event in redacted_one_by_one(file_url, tmp_path):
         async with FoldlogSessionStore(copy) as store:
             new = {**entries[-1], "uuid": str(uuid.uuid4()), "parentUuid": ids[-1]}
             await store.append(key, [new])

@@ -14,19 +14,19 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from tests.adapters import contract
-from tests.adapters.contract import Refused
+from tests.adapters.model_server import Refused
 
 
-def problem_of(contents):
-    """Return what is wrong with a prompt, or None."""
+def check(contents):
+    """Raise ``Refused`` for a malformed prompt."""
     if not contents or contents[-1].role != "user":
-        return "a prompt ends with a turn of the user"
+        raise Refused("a prompt ends with a turn of the user")
 
     def ids(content, kind):
         asked = [getattr(part, kind) for part in content.parts or ()]
         return [each.id or each.name for each in asked if each]
 
-    return contract.problem_of(
+    contract.check_prompt(
         [(ids(each, "function_call"), ids(each, "function_response")) for each in contents]
     )
 
@@ -67,9 +67,7 @@ class ScriptedModel(BaseLlm):
     async def generate_content_async(
         self, llm_request, stream=False
     ) -> AsyncGenerator[LlmResponse, None]:
-        problem = problem_of(llm_request.contents)
-        if problem is not None:
-            raise Refused(problem)
+        check(llm_request.contents)
         self.prompts.append(list(llm_request.contents))
         content = self.script(llm_request.contents, len(self.prompts) - 1)
         yield LlmResponse(content=content, usage_metadata=self.usage)

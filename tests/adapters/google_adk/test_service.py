@@ -35,7 +35,7 @@ from foldlog.eventstore import CondensationAction
 from foldlog.eventstore.inside import Appending, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
-from tests.adapters.contract import STRATEGIES, Condenses, Lists
+from tests.adapters.contract import IMAGE, STRATEGIES, Condenses, Lists, check_import
 from tests.adapters.google_adk.scripted import (
     USAGE,
     ScriptedModel,
@@ -45,6 +45,7 @@ from tests.adapters.google_adk.scripted import (
     reply,
     said,
 )
+from tests.between import before_next_call
 
 pytestmark = [
     pytest.mark.anyio,
@@ -61,6 +62,14 @@ S = {"app_name": "a", "user_id": "u", "session_id": "s"}
 @pytest.fixture
 def service(histories):
     return FoldlogSessionService(histories)
+
+
+async def events_of(service):
+    return (await service.get_session(**S)).events
+
+
+async def ids_of(service):
+    return [event.id for event in await events_of(service)]
 
 
 def exact(value):
@@ -170,18 +179,18 @@ async def talk(service, count=1, **names):
     return session
 
 
-async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(tmp_path):
-    choice, url = random.Random(3), f"sqlite:///{tmp_path / 'h.db'}"
+async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(file_url):
+    choice = random.Random(3)
     events = [any_event(choice, number) for number in range(200)]
     events.sort(key=lambda event: event.timestamp)
-    async with FoldlogSessionService(url) as service:
+    async with FoldlogSessionService(file_url) as service:
         session = await service.create_session(
             **S, state={"b": b"\x00", "t": (1,), "app:s": "\ud800", "temp:x": 1}
         )
         for event in events:
             await service.append_event(session, event)
         held = {key: value for key, value in session.state.items() if not key.startswith("temp:")}
-    async with FoldlogSessionService(f"foldlog+{url}") as service:  # as in services.yaml
+    async with FoldlogSessionService(f"foldlog+{file_url}") as service:  # as in services.yaml
         got = await service.get_session(**S)
         assert exact(got.events) == exact(events)
         assert got.events == events
@@ -299,7 +308,7 @@ async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_t
             ):
                 event = Event(author="agent", invocation_id="i", content=content, actions=actions)
                 await service.append_event(session, event)
-        stored = (await service.get_session(**S)).events
+        stored = await events_of(service)
         whole = [
             one.content == other.content for one, other in zip(session.events, stored, strict=True)
         ]
@@ -318,7 +327,7 @@ async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, his
     assert await service.get_session(**S) is None
     assert histories.store.conversation(service.conversation("a", "u", "s")).erased_at is not None
     assert [event.id for event in (await talk(service, 1)).events] == ["e0"]
-    assert [event.id for event in (await service.get_session(**S)).events] == ["e0"]
+    assert await ids_of(service) == ["e0"]
 
 
 async def test_another_process_makes_a_session_stale(service):
@@ -326,7 +335,7 @@ async def test_another_process_makes_a_session_stale(service):
     await service.append_event(one, Event(id="x", author="user", invocation_id="i"))
     with pytest.raises(StaleSessionError, match="session 's' was updated at"):
         await service.append_event(other, Event(id="y", author="user", invocation_id="i"))
-    assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "x"]
+    assert await ids_of(service) == ["e0", "x"]
 
 
 async def test_an_event_that_is_delivered_again_is_stored_once(service):
@@ -340,24 +349,18 @@ async def test_an_event_that_is_delivered_again_is_stored_once(service):
     await service.append_event(late, event.model_copy(deep=True))
     for each in (session, late):
         assert [one.id for one in each.events] == ["e0", "e1"]
-    ids = [each.id for each in (await service.get_session(**S)).events]
+    ids = await ids_of(service)
     assert ids == [f"e{number}" for number in range(5)]
 
 
 async def test_an_append_that_another_one_precedes_after_its_look_is_stale(service, monkeypatch):
     session = await talk(service, 1)
-    made = HistoryRecorder.decode_all
-
-    def made_early(*given):
-        events = made(*given)
-        monkeypatch.undo()
-        asyncio.run(talk(service, 1))  # in the thread that appends: another task appends first
-        return events
-
-    monkeypatch.setattr(HistoryRecorder, "decode_all", made_early)
+    # in the thread that appends: another task appends first
+    append = lambda: asyncio.run(talk(service, 1))  # noqa: E731
+    before_next_call(monkeypatch, HistoryRecorder, "decode_all", append)
     with pytest.raises(StaleSessionError):
         await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
-    assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "e1"]
+    assert await ids_of(service) == ["e0", "e1"]
 
 
 async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tmp_path):
@@ -559,7 +562,7 @@ async def _compare(service, compaction):
             event async for event in runner.run_async(user_id="u", session_id="s", new_message=turn)
         ]
         if choice.random() < 0.25:
-            kept = (await service.get_session(**S)).events
+            kept = await events_of(service)
             before = choice.choice([event.invocation_id for event in [*kept[-12:], *events]])
             await runner.rewind_async(
                 user_id="u", session_id="s", rewind_before_invocation_id=before
@@ -573,7 +576,7 @@ async def _compare(service, compaction):
         assert sum(isinstance(event, CondensationAction) for event in made) > len(requests) + 2
     assert len(requests) > 5 or compaction == "foldlog"
     assert rewinds > 5
-    history, kept = service.histories.sync[conversation], (await service.get_session(**S)).events
+    history, kept = service.histories.sync[conversation], await events_of(service)
     assert len(list(history.export())) == len(kept)
     whole = list(decode(history.export(), "google-adk"))
     assert shown(View.from_events(whole)) == shown(history.view()), (
@@ -587,7 +590,7 @@ async def _compare(service, compaction):
 
 async def _compare_recent(service):
     """The newest events are the last of all, whatever they are and whatever of them is redacted."""
-    kept = (await service.get_session(**S)).events
+    kept = await events_of(service)
     assert any(event.actions.compaction for event in kept)
     for count in (1, 20, len(kept)):
         recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=count))
@@ -614,3 +617,25 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
     assert shown(history.view()) == ["both", "2"]
     await compact(times[0], times[2], "all")
     assert shown(history.view()) == ["all"]
+
+
+async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_images(histories):
+    shown = types.Part.from_bytes(data=IMAGE, mime_type="image/png")
+    of_result = types.FunctionResponsePart.from_bytes(data=IMAGE, mime_type="image/png")
+    thought = types.Part(text="hm", thought=True, thought_signature=IMAGE)
+    answered = types.FunctionResponse(
+        id="c1", name="look", response={"result": "see"}, parts=[of_result]
+    )
+    parts = [[shown], [thought, call("look", "c1")], [types.Part(function_response=answered)]]
+    events = [
+        Event(author="user", invocation_id="i", content=types.Content(role="user", parts=each))
+        for each in parts
+    ]
+    written = ",".join(event.model_dump_json(exclude_none=True) for event in events)
+    check_import(histories, "google-adk", f"[{written}]", 2)
+    service = FoldlogSessionService(histories)
+    session = await service.create_session(app_name="a", user_id="u", session_id="s")
+    for event in events:
+        await service.append_event(session, event)
+    saved = histories[service.conversation("a", "u", "s")]
+    assert [Event.model_validate_json(json.dumps(each)) for each in saved.export()] == events

@@ -21,6 +21,7 @@ from langchain_core.messages import (
 import foldlog
 from foldlog.adapters.langchain import FoldlogChatMessageHistory
 from foldlog.eventstore import CondensationAction
+from tests.adapters import contract
 from tests.adapters.contract import Keeps
 from tests.adapters.killed import check_killed_while_it_adds
 
@@ -29,22 +30,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory`"),
 ]
 
-VALUES = [
-    None,
-    True,
-    0,
-    1.5,
-    2**70,
-    "",
-    "a\x00b",
-    "é",
-    "\ud800",
-    [],
-    {},
-    {"$x": 1},
-    (1, (2,)),
-    b"\x00\xff",
-]
+VALUES = [*contract.VALUES, (1, (2,)), b"\x00\xff"]
 
 
 def any_message(choice: random.Random) -> BaseMessage:

@@ -14,7 +14,6 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from tests.adapters import contract
-from tests.adapters.contract import Refused
 
 
 def call(tool, *call_ids, **arguments):
@@ -44,13 +43,13 @@ def steps(count, tool="measure"):
     return script
 
 
-def problem_of(messages, messages_max=None):
-    """Return what is wrong with a prompt, or None."""
+def check(messages, messages_max=None):
+    """Raise ``Refused`` for a malformed prompt."""
     calls = [[each["id"] for each in getattr(message, "tool_calls", ())] for message in messages]
     results = [
         [message.tool_call_id] if isinstance(message, ToolMessage) else [] for message in messages
     ]
-    return contract.problem_of(zip(calls, results, strict=True), messages_max)
+    contract.check_prompt(zip(calls, results, strict=True), messages_max)
 
 
 USAGE = {
@@ -76,9 +75,7 @@ class ScriptedModel(BaseChatModel):
         return self
 
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
-        problem = problem_of(messages, self.messages_max)
-        if problem is not None:
-            raise Refused(problem)
+        check(messages, self.messages_max)
         self.prompts.append(list(messages))
         said = self.script(messages, len(self.prompts) - 1)
         said = said.model_copy(

@@ -58,6 +58,10 @@ def asked(number):
     return {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
 
 
+def ask(compiled, number):
+    compiled.invoke(asked(number), THREAD, durability="sync")
+
+
 def contents(messages):
     return [(message.id, message.content) for message in messages]
 
@@ -107,7 +111,7 @@ def test_a_condensation_of_such_a_thread_is_what_the_model_is_sent(histories, ev
     saver = FoldlogSaver(histories)
     compiled = graph(channel(every), saver, answer)
     for number in range(3):
-        compiled.invoke(asked(number), THREAD, durability="sync")
+        ask(compiled, number)
     forgotten = ids_of(saver, "question 0", "answer 0")
     action = CondensationAction(forgotten_event_ids=forgotten, summary="before", summary_offset=0)
     saver.history(THREAD).append(action)
@@ -119,7 +123,7 @@ def test_a_condensation_of_such_a_thread_is_what_the_model_is_sent(histories, ev
         "question 2",
         "answer 2",
     ]
-    compiled.invoke(asked(3), THREAD, durability="sync")
+    ask(compiled, 3)
     assert len(state(compiled)) == 8
     assert shown(saver)[0] == "before"
 
@@ -176,7 +180,7 @@ def test_the_value_is_what_the_graphs_own_reducer_makes_of_the_writes(histories)
     saver, known = FoldlogSaver(histories), list[int]()
     for number, every in enumerate([100, 100, 1, 100]):
         compiled = graph(channel(every, last_two), saver, answer)
-        compiled.invoke(asked(number), THREAD, durability="sync")
+        ask(compiled, number)
         found = state(graph(channel(every, last_two), FoldlogSaver(histories), answer))
         assert found == state(compiled)
         assert len(found) == 2
@@ -185,14 +189,14 @@ def test_the_value_is_what_the_graphs_own_reducer_makes_of_the_writes(histories)
 
 
 def test_writes_that_wait_for_an_answer_are_history_when_their_step_has_ended(histories):
-    def ask(state):
+    def wait(state):
         return {"messages": [AIMessage(interrupt("?"), id="i")]}
 
     saver = FoldlogSaver(histories)
-    compiled = graph(channel(100), saver, ask)
-    compiled.invoke(asked(0), THREAD, durability="sync")
+    compiled = graph(channel(100), saver, wait)
+    ask(compiled, 0)
     assert shown(saver) == ["question 0"]
-    graph(channel(100), other := FoldlogSaver(histories), ask).invoke(
+    graph(channel(100), other := FoldlogSaver(histories), wait).invoke(
         Command(resume="said"), THREAD, durability="sync"
     )
     assert shown(other) == ["question 0", "said"]
@@ -202,7 +206,7 @@ def test_a_thread_that_is_copied_has_its_history_too(histories):
     with SqliteSaver.from_conn_string(":memory:") as other:
         compiled = graph(channel(3), other, answer)
         for number in range(4):
-            compiled.invoke(asked(number), THREAD, durability="sync")
+            ask(compiled, number)
         saver = FoldlogSaver(histories)
         assert saver.copy_from(other) == len(list(other.list(THREAD)))
         assert state(graph(channel(3), saver, answer)) == state(compiled)
@@ -213,7 +217,7 @@ def test_a_channel_whose_annotation_changes_goes_on(histories):
     saver = FoldlogSaver(histories)
     for number, every in enumerate([None, 2, None, 100, 2]):
         compiled = graph(channel(every), saver, answer)
-        compiled.invoke(asked(number), THREAD, durability="sync")
+        ask(compiled, number)
         assert texts(state(compiled)) == shown(saver)
     assert len(shown(saver)) == 10
 
@@ -224,7 +228,7 @@ def test_a_turn_writes_its_messages_and_no_others(histories, every):
     compiled = graph(channel(every), saver, answer)
     sizes = []
     for number in range(24):
-        compiled.invoke(asked(number), THREAD, durability="sync")
+        ask(compiled, number)
         sizes.append(sum(len(str(event)) for event in saver.history(THREAD).events()))
     grown = [after - before for before, after in itertools.pairwise(sizes)]
     assert max(grown[12:]) < 1.5 * max(grown[:12])
@@ -233,7 +237,7 @@ def test_a_turn_writes_its_messages_and_no_others(histories, every):
 def test_what_led_to_a_checkpoint_is_read_in_few_transactions(histories, monkeypatch):
     compiled = graph(channel(10_000), FoldlogSaver(histories), answer)
     for number in range(24):
-        compiled.invoke(asked(number), THREAD, durability="sync")
+        ask(compiled, number)
     recorder, queries = histories.store.database.recorder, []
     query = recorder.query
     monkeypatch.setattr(recorder, "query", lambda work: queries.append(work) or query(work))

@@ -1,16 +1,18 @@
-"""Threads of LangGraph's own savers, moved into foldlog without loss; and the example."""
+"""Threads of LangGraph's own savers, moved into foldlog without loss; and messages of LangChain as JSON."""
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, message_to_dict
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from foldlog.adapters.langgraph import FoldlogSaver
+from tests.adapters.contract import check_import
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
 
 THREADS = [{"configurable": {"thread_id": name}} for name in ("one", "tw o/2")]
@@ -97,3 +99,40 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
                 ours.copy_from(theirs)
         ours.copy_from(theirs)
         assert told(ours) == told(theirs)
+
+
+IMAGE = {"type": "image", "base64": "//77AA==", "mime_type": "image/png"}
+
+
+def test_a_view_shows_a_call_that_langchain_could_not_read(histories):
+    bad = {
+        "name": "f",
+        "args": '{"a": ',
+        "id": "c2",
+        "error": "not JSON",
+        "type": "invalid_tool_call",
+    }
+    called = AIMessage(
+        "I try", tool_calls=[{"name": "look", "args": {}, "id": "c1"}], invalid_tool_calls=[bad]
+    )
+    messages = [
+        HumanMessage("see"),
+        called,
+        ToolMessage("far", tool_call_id="c1"),
+        AIMessage([bad]),
+    ]
+    messages.append(AIMessage([bad], invalid_tool_calls=[bad]))
+    check_import(
+        histories, "langchain", json.dumps([message_to_dict(message) for message in messages]), 0
+    )
+    _, call, _, *said = histories["theirs"].view()
+    assert call.thought == ({"type": "text", "text": "I try"}, bad)
+    assert [message.content for message in said] == [(bad,), (bad,)]
+
+
+def test_a_view_shows_the_images_of_messages_of_langchain(histories):
+    called = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
+    messages = [HumanMessage(["see", IMAGE]), called, ToolMessage([IMAGE], tool_call_id="c1")]
+    check_import(
+        histories, "langchain", json.dumps([message_to_dict(message) for message in messages]), 2
+    )

@@ -13,7 +13,7 @@ from openai.types.responses import (
 )
 from openai.types.responses.response_reasoning_item import Summary
 
-from tests.adapters.contract import Refused
+from tests.adapters.model_server import Refused
 
 _CACHED = Usage().input_tokens_details.model_copy(update={"cached_tokens": 4})
 USAGE = Usage(requests=1, input_tokens=10, output_tokens=2, input_tokens_details=_CACHED)
@@ -46,10 +46,10 @@ def reasoning(number):
     )
 
 
-def problem_of(items, items_max=None):
-    """Return what is wrong with a prompt, or None."""
+def check(items, items_max=None):
+    """Raise ``Refused`` for a prompt that OpenAI's server refuses."""
     if items_max is not None and len(items) > items_max:
-        return f"{len(items)} items, the context takes {items_max}"
+        raise Refused(f"{len(items)} items, the context takes {items_max}")
     waiting: dict[str, int] = {}
     for place, item in enumerate(items):
         kind = item.get("type", "message")
@@ -59,23 +59,21 @@ def problem_of(items, items_max=None):
                 following.get("type") not in ("reasoning", "function_call")
                 and following.get("role") != "assistant"
             ):
-                return (
-                    f"item {place} of type 'reasoning' was provided without its required following"
-                    " item"
-                )
+                raise Refused(f"reasoning {place} was provided without the item that must follow")
         elif kind == "function_call":
             follows = items[place - 1] if place else {}
             if item.get("id", "").endswith("-r") and follows.get("type") not in (
                 "reasoning",
                 "function_call",
             ):
-                return f"item {place} was provided without its required 'reasoning' item"
+                raise Refused(f"item {place} was provided without its required 'reasoning' item")
             waiting[item["call_id"]] = place
         elif kind == "function_call_output" and waiting.pop(item["call_id"], None) is None:
-            return f"no tool call found for function call output {item['call_id']}"
+            raise Refused(f"no tool call found for function call output {item['call_id']}")
         elif kind == "message" and waiting:
-            return f"no tool output found for function call {next(iter(waiting))}"
-    return f"no tool output found for function call {next(iter(waiting))}" if waiting else None
+            break
+    if waiting:
+        raise Refused(f"no tool output found for function call {next(iter(waiting))}")
 
 
 class ScriptedModel(Model):
@@ -87,9 +85,7 @@ class ScriptedModel(Model):
 
     async def get_response(self, system_instructions, input, *args, **kwargs):
         items = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
-        problem = problem_of(items, self.items_max)
-        if problem is not None:
-            raise Refused(problem)
+        check(items, self.items_max)
         self.prompts.append(items)
         return ModelResponse(
             output=self.script(items, len(self.prompts) - 1), usage=USAGE, response_id=None

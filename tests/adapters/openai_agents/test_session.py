@@ -22,9 +22,9 @@ import foldlog
 from foldlog._figures.shown import collect_stats
 from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
-from foldlog.eventstore import CondensationAction, ConversationErased
+from foldlog.eventstore import ConversationErased
 from foldlog.projections import well_formed
-from tests.adapters.contract import Answers, Condenses
+from tests.adapters.contract import VALUES, Answers, Condenses, condensations
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
 
 pytestmark = pytest.mark.anyio
@@ -36,27 +36,18 @@ def session(histories):
     return FoldlogSession("s", histories)
 
 
-VALUES = [
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    2**70,
-    "",
-    "a\x00b",
-    "\ud800",
-    "é",
-    [],
-    {},
-    [{"a": [None, "\x00"]}],
-]
+def user(text):
+    return {"role": "user", "content": text}
+
+
+async def texts_of(session, limit=None):
+    return [item["content"] for item in await session.get_items(limit)]
 
 
 def any_item(choice):
     item = choice.choice(
         [
-            {"role": "user", "content": "hi"},
+            user("hi"),
             {
                 "type": "message",
                 "role": "assistant",
@@ -105,9 +96,9 @@ async def test_random_operations_are_what_the_sdks_own_session_does(histories, t
 
 async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
     session = FoldlogSession("s", histories, session_settings=SessionSettings(limit=2))
-    await session.add_items([{"role": "user", "content": str(n)} for n in range(5)])
-    assert [item["content"] for item in await session.get_items()] == ["3", "4"]
-    assert [item["content"] for item in await session.get_items(3)] == ["2", "3", "4"]
+    await session.add_items([user(str(n)) for n in range(5)])
+    assert await texts_of(session) == ["3", "4"]
+    assert await texts_of(session, 3) == ["2", "3", "4"]
     assert FoldlogSession("s", histories).session_settings == SessionSettings()
     assert FoldlogSession("s", histories, session_settings={"limit": 4}).session_settings.limit == 4
     with pytest.raises(TypeError, match="Unknown session settings: limitt; the settings are limit"):
@@ -115,40 +106,40 @@ async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
 
 
 async def test_what_is_taken_back_stays_in_the_log(session, histories):
-    await session.add_items([{"role": "user", "content": str(n)} for n in range(3)])
-    assert await session.pop_item() == {"role": "user", "content": "2"}
+    await session.add_items([user(str(n)) for n in range(3)])
+    assert await session.pop_item() == user("2")
     await session.clear_session()
     assert await session.pop_item() is None
     kinds = [type(event).__name__ for event in histories["openai-agents/s"].events()]
     assert kinds == ["Message"] * 3 + ["Retraction"] * 2
     histories["openai-agents/s"].retract(4)
-    assert [item["content"] for item in await session.get_items()] == ["0", "1"]
+    assert await texts_of(session) == ["0", "1"]
 
 
 async def test_clearing_can_erase(histories):
     session = FoldlogSession("s", histories, clear="erase")
     await session.clear_session()
-    await session.add_items([{"role": "user", "content": "secret"}])
+    await session.add_items([user("secret")])
     await session.clear_session()
     assert await session.get_items() == []
     assert histories.store.conversation("openai-agents/s").erased_at is not None
-    await session.add_items([{"role": "user", "content": "again"}])
-    assert await session.get_items() == [{"role": "user", "content": "again"}]
+    await session.add_items([user("again")])
+    assert await session.get_items() == [user("again")]
     other = FoldlogSession("s", histories)
-    await other.add_items([{"role": "user", "content": "more"}])
+    await other.add_items([user("more")])
     assert len(await session.get_items()) == 2
     await session.clear_session()
     with pytest.raises(ConversationErased):
         # it belongs to what was erased
-        await other.add_items([{"role": "user", "content": "late"}])
-    await FoldlogSession("s", histories).add_items([{"role": "user", "content": "a new process"}])
-    assert [item["content"] for item in await session.get_items()] == ["a new process"]
+        await other.add_items([user("late")])
+    await FoldlogSession("s", histories).add_items([user("a new process")])
+    assert await texts_of(session) == ["a new process"]
     assert "secret" not in str(list(histories["openai-agents/s"].events()))
 
 
 async def test_a_session_that_was_erased_is_empty(histories):
     one, other = FoldlogSession("s", histories), FoldlogSession("s", histories)
-    await one.add_items([{"role": "user", "content": "secret"}])
+    await one.add_items([user("secret")])
     assert len(await other.get_items()) == 1
     histories.erase("openai-agents/s", reason="asked for")
     for session in (
@@ -160,10 +151,10 @@ async def test_a_session_that_was_erased_is_empty(histories):
         assert await session.get_items() == []
         assert await session.pop_item() is None
         await session.clear_session()
-    await FoldlogSession("s", histories).add_items([{"role": "user", "content": "a new session"}])
+    await FoldlogSession("s", histories).add_items([user("a new session")])
     with pytest.raises(ConversationErased):
         await one.pop_item()  # it has not seen that item
-    assert [item["content"] for item in await one.get_items()] == ["a new session"]
+    assert await texts_of(one) == ["a new session"]
 
 
 async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path):
@@ -176,10 +167,10 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
         assert repr(await ours.get_items()) == repr(await theirs.get_items())
         assert repr(await ours.get_items(7)) == repr(await theirs.get_items(7))
         assert await ours.copy_from(theirs) == 0
-        await theirs.add_items([{"role": "user", "content": "more"}])
+        await theirs.add_items([user("more")])
         assert await ours.copy_from(theirs) == 1
-        await ours.add_items([{"role": "user", "content": "here"}])
-        await theirs.add_items([{"role": "user", "content": "there"}])
+        await ours.add_items([user("here")])
+        await theirs.add_items([user("there")])
         items = await ours.get_items()
         with pytest.raises(ValueError, match="to copy do not begin with these"):
             await ours.copy_from(theirs)
@@ -195,10 +186,10 @@ class TestKeeps(Answers, Condenses):
         return FoldlogSession("s", url, condense=self.condense, **options)
 
     async def add(self, store, *names):
-        await store.add_items([{"role": "user", "content": name} for name in names])
+        await store.add_items([user(name) for name in names])
 
     async def names(self, store):
-        return [item["content"] for item in await store.get_items()]
+        return await texts_of(store)
 
     def model(self, script):
         return ScriptedModel(lambda items, number: replies(script(number)))
@@ -297,7 +288,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
                     "id": f"cmp_{len(compared)}",
                     "encrypted_content": "x",
                 }
-                await session.add_items([{"role": "user", "content": "kept"}, compaction])
+                await session.add_items([user("kept"), compaction])
                 cleared += 1
             await Runner.run(
                 agent, f"turn {len(compared)}", session=session, run_config=run, max_turns=200
@@ -305,7 +296,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
         for view, items in compared:
             assert view == items
         assert cleared
-        assert sum(type(event).__name__ == "CondensationAction" for event in history.events()) > 5
+        assert len(condensations(history)) > 5
 
 
 @pytest.mark.parametrize("kept", [["one", "three"], ["three"], []])
@@ -319,7 +310,7 @@ async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
         "id": "m1",
         "content": [{"type": "output_text", "text": "two"}],
     }
-    users = {text: {"role": "user", "content": text} for text in ("one", "three")}
+    users = {text: user(text) for text in ("one", "three")}
     await session.add_items([users["one"], said, users["three"]])
     await session.clear_session()
     items = [
@@ -334,11 +325,7 @@ async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
         "the items that stay are the same events"
     )
     assert "condensation" in history.why(1).reason
-    reasons = [
-        event.metadata["reason"]
-        for event in history.events()
-        if isinstance(event, CondensationAction)
-    ]
+    reasons = [event.metadata["reason"] for event in condensations(history)]
     assert {*reasons} == {"the model's provider compacted the context"}
     assert len(reasons) == (1 if len(kept) == 2 else 2)
 
@@ -372,8 +359,8 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
     from agents.run import CallModelData, ModelInputData
 
     session = FoldlogSession("s", histories)
-    await session.add_items([{"role": "user", "content": str(n)} for n in range(4)])
-    given = [{"role": "user", "content": str(n)} for n in range(6)]
+    await session.add_items([user(str(n)) for n in range(4)])
+    given = [user(str(n)) for n in range(6)]
     data = CallModelData(
         model_data=ModelInputData(input=given, instructions="i"), agent=None, context=None
     )
@@ -384,7 +371,7 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
     filtered = await session.input_filter(data)
     assert [item["content"] for item in filtered.input] == ["before", "2", "3", "4", "5"]
     assert filtered.instructions == "i"
-    foreign = ModelInputData(input=[{"role": "user", "content": "other"}], instructions=None)
+    foreign = ModelInputData(input=[user("other")], instructions=None)
     assert (
         await session.input_filter(CallModelData(model_data=foreign, agent=None, context=None))
         is foreign

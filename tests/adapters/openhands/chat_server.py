@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.adapters import contract
-from tests.adapters.model_server import ModelServer
-
-USAGE = {
-    "prompt_tokens": 10,
-    "completion_tokens": 2,
-    "prompt_tokens_details": {"cached_tokens": 4},
-    "total_tokens": 12,
-}
-
-
-def said(text):
-    return {"role": "assistant", "content": text}
-
-
-def call(call_id, tool="work", **arguments):
-    function = {"name": tool, "arguments": json.dumps(arguments)}
-    return {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
-    }
+from tests.adapters.model_server import ModelServer, Refused, Reply
 
 
 def reply(given):
-    """The message of a reply of ``contract.Script``."""
+    """The reply of ``contract.Script``: each call is one of the tool ``work``."""
     if isinstance(given, str):
-        return said(given)
-    calls = [call(name, what=tool, **arguments) for tool, name, arguments in given]
-    return {**calls[0], "tool_calls": [each["tool_calls"][0] for each in calls]}
+        return Reply(given)
+    return Reply(calls=[work(name, tool) for tool, name, _ in given])
+
+
+def work(call_id, what):
+    """Return a call of the tool ``work``."""
+    return "work", call_id, {"what": what}
 
 
 def told(messages):
@@ -54,38 +36,30 @@ def told(messages):
     ]
 
 
-def problem_of(messages, messages_max=None):
-    """Return what is wrong with a prompt, or None."""
+def check(messages, messages_max=None):
+    """Raise ``Refused`` for a malformed prompt."""
     if [message["role"] == "system" for message in messages] != [True] + [False] * (
         len(messages) - 1
     ):
-        return "the first message is not the system's, or another one is"
+        raise Refused("the first message is not the system's, or another one is")
     calls = [[each["id"] for each in message.get("tool_calls") or ()] for message in messages]
     results = [
         [message["tool_call_id"]] if message["role"] == "tool" else [] for message in messages
     ]
-    return contract.problem_of(zip(calls, results, strict=True), messages_max)
+    contract.check_prompt(zip(calls, results, strict=True), messages_max)
 
 
 class ChatServer(ModelServer):
-    """``script(messages, number)`` returns the message to answer."""
+    """``script(messages, number)`` returns the reply to messages; ``prompts`` are what came."""
 
     def __init__(self, script, messages_max=None):
         super().__init__()
         self.script, self.messages_max = script, messages_max
+        self.prompts = []
         self.url += "/v1"
 
-    def problem_of(self, prompt):
-        return problem_of(prompt["messages"], self.messages_max)
-
-    def reply_to(self, prompt, number):
-        message = self.script(prompt["messages"], number)
-        stops = "tool_calls" if message.get("tool_calls") else "stop"
-        choice = {"index": 0, "message": message, "finish_reason": stops}
-        about = {
-            "id": f"r{number}",
-            "object": "chat.completion",
-            "created": 0,
-            "model": prompt["model"],
-        }
-        return {**about, "choices": [choice], "usage": USAGE}
+    def reply_to(self, request):
+        messages = request["messages"]
+        check(messages, self.messages_max)
+        self.prompts.append(messages)
+        return self.script(messages, len(self.prompts) - 1)

@@ -19,8 +19,9 @@ from openhands.sdk.llm import ImageContent, TextContent
 from pydantic import ValidationError
 
 from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
+from tests.adapters.model_server import Reply
 from tests.adapters.openhands.agents import conversation, served
-from tests.adapters.openhands.chat_server import ChatServer, said as replied
+from tests.adapters.openhands.chat_server import ChatServer
 from tests.adapters.openhands.test_file_store import any_events, said, worked
 
 
@@ -33,7 +34,7 @@ def messages(count, *, system=True):
 
 
 def test_a_request_is_answered(histories, tmp_path):
-    server, conversation_id = ChatServer(lambda prompt, number: replied("done")), uuid4()
+    server, conversation_id = ChatServer(lambda prompt, number: Reply("done")), uuid4()
     store = FoldlogFileStore(histories, conversation_id)
     talk = conversation(store, conversation_id, served(server.url), tmp_path, FoldlogCondenser())
     for number in range(12):

@@ -15,9 +15,10 @@ from openhands.sdk.context.condenser import LLMSummarizingCondenser
 from openhands.sdk.event import MessageEvent
 
 from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
-from foldlog.eventstore import CondensationAction
+from tests.adapters.contract import condensations
+from tests.adapters.model_server import Reply
 from tests.adapters.openhands.agents import conversation, scripted, served
-from tests.adapters.openhands.chat_server import ChatServer, call, said, told
+from tests.adapters.openhands.chat_server import ChatServer, told, work
 from tests.sound import assert_sound
 
 ROOT = Path(__file__).parents[3]
@@ -92,12 +93,12 @@ def test_the_view_is_what_the_server_was_sent_over_random_steps(
 
     def script(messages, number):
         if "Now summarize the events" in told(messages)[-1][1]:
-            return said(f"summary {number}")
+            return Reply(f"summary {number}")
         compared.append((told(store.history.view().to_messages()), told(messages)))
         if choice.random() < 0.4:
-            return said(f"answer {number}")
-        calls = [call(f"c{number}-{n}", what="this") for n in range(choice.choice([1, 1, 2]))]
-        return {**calls[0], "tool_calls": [each["tool_calls"][0] for each in calls]}
+            return Reply(f"answer {number}")
+        calls = range(choice.choice([1, 1, 2]))
+        return Reply(calls=[work(f"c{number}-{n}", "this") for n in calls])
 
     server = serve(script, messages_max=40)
     condenser = FoldlogCondenser(config={"type": "digest", "max_size": 24, "keep_first": 2})
@@ -119,7 +120,7 @@ def test_the_view_is_what_the_server_was_sent_over_random_steps(
         assert view == messages
     assert server.problems == []
     assert moves > 5
-    assert sum(isinstance(event, CondensationAction) for event in store.history.events()) > 5
+    assert len(condensations(store.history)) > 5
 
 
 def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from pydantic_ai import Conversation
 from pydantic_ai.messages import (
     BinaryContent,
     ImageUrl,
@@ -22,18 +23,18 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from tests.adapters import contract
-from tests.adapters.contract import Refused
+from tests.adapters.model_server import Refused
 
 
-def problem_of(messages):
-    """Return what is wrong with a prompt, or None."""
+def check(messages):
+    """Raise ``Refused`` for a malformed prompt."""
     if not messages or messages[-1].kind != "request":
-        return "a prompt ends with a request"
+        raise Refused("a prompt ends with a request")
 
     def ids(message, kind):
         return [part.tool_call_id for part in message.parts if isinstance(part, kind)]
 
-    return contract.problem_of(
+    contract.check_prompt(
         [(ids(each, ToolCallPart), ids(each, ToolReturnPart)) for each in messages]
     )
 
@@ -75,9 +76,7 @@ def scripted(script, prompts=None):
     prompts = [] if prompts is None else prompts
 
     def play(messages, info):
-        problem = problem_of(messages)
-        if problem is not None:
-            raise Refused(problem)
+        check(messages)
         prompts.append(list(messages))
         return script(messages, len(prompts) - 1)
 
@@ -88,30 +87,9 @@ def scripted(script, prompts=None):
 
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "[1, 2]", "$bytes"]
 _VALUES = [
-    *(
-        None,
-        True,
-        0,
-        -1,
-        1.5,
-        2**70,
-        float("inf"),
-        "",
-        "a\x00b",
-        "\ud800",
-        b"\x00\xff",
-        (),
-        (1, (b"q", "x")),
-        [],
-        {},
-    ),
-    *(
-        {"$bytes": "AA=="},
-        {"$tuple": 1, "x": 2},
-        {"$dict": {"$float": "nan"}},
-        [{"a": [None, "\x00"]}],
-        {"": {"$": 1}},
-    ),
+    *contract.VALUES,
+    *(float("inf"), b"\x00\xff", (), (1, (b"q", "x")), {"": {"$": 1}}),
+    *({"$bytes": "AA=="}, {"$tuple": 1, "x": 2}, {"$dict": {"$float": "nan"}}),
 ]
 # The SDK reads a number of seconds as a float, so zero is written as one here.
 _START = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
@@ -157,3 +135,12 @@ def any_message(choice):
     return ModelResponse(
         parts=parts, usage=usage, timestamp=time, model_name=choice.choice([None, "m"])
     )
+
+
+async def loaded(store, name="c"):
+    """Return a stored conversation, or a new one."""
+    return await store.load(name) or Conversation(conversation_id=name)
+
+
+async def messages_of(store):
+    return (await store.load("c")).messages

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 
 import pytest
@@ -19,19 +20,31 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
+    BinaryContent,
     CompactionPart,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.usage import RunUsage
 
-from foldlog.adapters._linked import Moves
+from foldlog.adapters import pydantic_ai
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from foldlog.eventstore import CondensationAction, Retraction
-from tests.adapters.contract import Answers, Condenses, Lists
-from tests.adapters.pydantic_ai.scripted import any_message, reply, said, scripted, told
+from tests.adapters.contract import FILE, IMAGE, Answers, Condenses, Lists, check_import
+from tests.adapters.pydantic_ai.scripted import (
+    any_message,
+    loaded,
+    messages_of,
+    reply,
+    said,
+    scripted,
+    told,
+)
+from tests.between import before_next_call
 from tests.sound import assert_sound
 
 pytestmark = pytest.mark.anyio
@@ -152,16 +165,16 @@ async def test_random_operations_are_what_the_sdks_store_in_memory_does(store, s
     assert_sound(store.histories.sync.store)
 
 
-async def test_messages_come_back_as_they_were_after_a_fresh_open(tmp_path):
-    choice, url = random.Random(5), f"sqlite:///{tmp_path / 'h.db'}"
+async def test_messages_come_back_as_they_were_after_a_fresh_open(file_url):
+    choice = random.Random(5)
     messages = [any_message(choice) for _ in range(300)]
-    async with FoldlogConversationStore(url) as store:
+    async with FoldlogConversationStore(file_url) as store:
         conversation = Conversation(conversation_id="c", messages=messages)
         await store.save(conversation)
-    async with FoldlogConversationStore(url) as store:
-        assert exact((await store.load("c")).messages) == exact(messages)
+    async with FoldlogConversationStore(file_url) as store:
+        assert exact(await messages_of(store)) == exact(messages)
         assert exact((await store.load("c", limit=7)).messages) == exact(messages[-7:])
-        assert (await store.load("c")).messages == messages
+        assert await messages_of(store) == messages
 
 
 def prompt(text):
@@ -208,7 +221,7 @@ async def test_a_fork_shares_the_events_of_its_parent(store, histories):
         "other",
         "re other",
     ]
-    assert len((await store.load("c")).messages) == 4
+    assert len(await messages_of(store)) == 4
 
 
 async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories):
@@ -221,7 +234,7 @@ async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories)
         "re one",
     ]
     await talk(store, "c", "again")
-    assert len((await store.load("c")).messages) == 2
+    assert len(await messages_of(store)) == 2
     assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
 
 
@@ -232,17 +245,13 @@ async def test_a_conversation_that_never_was_is_not_deleted(store):
 
 async def test_what_was_saved_since_it_was_looked_at_is_not_deleted(store, histories, monkeypatch):
     await talk(store, "c", "one")
-    record, erase = await store.read_record("c"), histories.erase
-
-    def erase_later(conversation, **options):
-        monkeypatch.undo()
-        asyncio.run(talk(store, "c", "two"))  # in the thread that deletes: another task saves first
-        return erase(conversation, **options)
-
-    monkeypatch.setattr(histories, "erase", erase_later)
+    record = await store.read_record("c")
+    # in the thread that deletes: another task saves first
+    save = lambda: asyncio.run(talk(store, "c", "two"))  # noqa: E731
+    before_next_call(monkeypatch, histories, "erase", save)
     with pytest.raises(ConversationConflict):
         await store.delete_record("c", expected_revision=record.revision)
-    assert len((await store.load("c")).messages) == 4
+    assert len(await messages_of(store)) == 4
 
 
 async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, monkeypatch):
@@ -250,15 +259,12 @@ async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, mo
     conversation = await store.load("c")
     conversation.messages = [*conversation.messages, prompt("three")]
 
-    def moves_later(*given, **options):
-        monkeypatch.undo()
-        asyncio.run(talk(store, "c", "two"))  # in the thread that saves: another task saves first
-        return Moves(*given, **options)
-
-    monkeypatch.setattr("foldlog.adapters.pydantic_ai.Moves", moves_later)
+    # in the thread that saves: another task saves first
+    save = lambda: asyncio.run(talk(store, "c", "two"))  # noqa: E731
+    before_next_call(monkeypatch, pydantic_ai, "Moves", save)
     with pytest.raises(ConversationConflict):
         await store.save(conversation)
-    assert len((await store.load("c")).messages) == 4
+    assert len(await messages_of(store)) == 4
 
 
 async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(store, histories):
@@ -298,7 +304,7 @@ class TestKeeps(Answers, Lists, Condenses):
 
     async def add(self, store, *names):
         while True:
-            conversation = await store.load("c") or Conversation(conversation_id="c")
+            conversation = await loaded(store)
             conversation.messages += [prompt(name) for name in names]
             try:
                 await store.save(conversation)
@@ -308,7 +314,7 @@ class TestKeeps(Answers, Lists, Condenses):
 
     async def names(self, store):
         assert (await store.read_record("c")).branches == []
-        return [message.parts[0].content for message in (await store.load("c")).messages]
+        return [message.parts[0].content for message in await messages_of(store)]
 
     async def listed(self, store):
         return await store.list_conversations()
@@ -327,7 +333,7 @@ class TestKeeps(Answers, Lists, Condenses):
         return {"conversation": await store.load("c")}
 
     async def run(self, store, model, prompt, *tools, conversation=None):
-        given = conversation or await store.load("c") or Conversation(conversation_id="c")
+        given = conversation or await loaded(store)
         pending = given.messages and getattr(given.messages[-1], "tool_calls", ())
         agent = Agent(
             model, tools=tools, capabilities=[FoldlogSteps(store, condense=self.condense)]
@@ -344,7 +350,7 @@ class TestKeeps(Answers, Lists, Condenses):
         return told(prompt)
 
     async def kept(self, store):
-        return told((await store.load("c")).messages)
+        return told(await messages_of(store))
 
 
 async def test_a_history_that_an_application_compacted_is_condensed_and_not_taken_back(
@@ -360,7 +366,7 @@ async def test_a_history_that_an_application_compacted_is_condensed_and_not_take
     summary = ModelRequest(parts=[CompactionPart("in short")])
     conversation.messages = [summary, first[-1]]
     await store.save(conversation)
-    assert exact((await store.load("c")).messages) == exact(conversation.messages)
+    assert exact(await messages_of(store)) == exact(conversation.messages)
     events = list(histories["pydantic-ai/c"].events())
     (condensation,) = [event for event in events if isinstance(event, CondensationAction)]
     assert condensation.forgotten_event_ids == [0, 1, 2]
@@ -399,4 +405,38 @@ async def test_a_record_in_memory_is_not_that_of_a_conversation_that_other_code_
     histories.erase(store.conversation("c"), reason="test")
     assert await store.read_record("c") is None
     await other.save(Conversation(conversation_id="c", messages=[said("again")]))
-    assert [message.parts[0].content for message in (await store.load("c")).messages] == ["again"]
+    assert [message.parts[0].content for message in await messages_of(store)] == ["again"]
+
+
+def shown(content):
+    return [
+        (each.media_type, each.data) if isinstance(each, BinaryContent) else each
+        for each in content
+    ]
+
+
+SHOWN = ["see", ("image/png", IMAGE), ("application/pdf", FILE)]
+
+
+async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_images(histories):
+    image = BinaryContent(data=IMAGE, media_type="image/png")
+    calls = [ToolCallPart("look", {"at": 1}, name) for name in ("c1", "c2")]
+    results = [
+        ToolReturnPart("look", ["see", image, {"a": 1}], "c1"),
+        ToolReturnPart("look", image, "c2"),
+    ]
+    messages = [
+        ModelRequest([UserPromptPart(["see", image])]),
+        ModelResponse(calls),
+        ModelRequest(results),
+    ]
+    check_import(histories, "pydantic-ai", ModelMessagesTypeAdapter.dump_json(messages).decode(), 3)
+    await FoldlogConversationStore(histories).save(
+        Conversation(conversation_id="c", messages=messages)
+    )
+    saved = json.dumps([*histories["pydantic-ai/c"].export()])
+    assert shown(ModelMessagesTypeAdapter.validate_json(saved)[0].parts[0].content) == SHOWN[:2]
+    assert shown(ModelMessagesTypeAdapter.validate_json(saved)[2].parts[0].content) == [
+        *SHOWN[:2],
+        {"a": 1},
+    ]

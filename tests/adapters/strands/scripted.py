@@ -9,7 +9,6 @@ from strands.models.model import Model
 from strands.types.exceptions import ContextWindowOverflowException
 
 from tests.adapters import contract
-from tests.adapters.contract import Refused
 
 
 def said(text):
@@ -22,11 +21,10 @@ def call(tool, arguments=None, call_id="c"):
 
 def replies(reply):
     """The contents of a reply of ``contract.Script``."""
-    return (
-        [said(reply)]
-        if isinstance(reply, str)
-        else [call(tool, given, name) for tool, name, given in reply]
-    )
+    parts = [reply] if isinstance(reply, str) else reply
+    return [
+        said(each) if isinstance(each, str) else call(each[0], each[2], each[1]) for each in parts
+    ]
 
 
 def parts(messages):
@@ -34,13 +32,13 @@ def parts(messages):
     return [(message["role"], content) for message in messages for content in message["content"]]
 
 
-def problem_of(messages):
-    """Return what is wrong with messages, or None."""
+def check(messages):
+    """Raise ``Refused`` for malformed messages."""
 
     def ids(message, kind):
         return [content[kind]["toolUseId"] for content in message["content"] if kind in content]
 
-    return contract.problem_of(
+    contract.check_prompt(
         [(ids(message, "toolUse"), ids(message, "toolResult")) for message in messages]
     )
 
@@ -67,9 +65,8 @@ class ScriptedModel(Model):
 
     async def stream(self, messages, tool_specs=None, system_prompt=None, **kwargs):
         is_summary = "summar" in (system_prompt or "").lower()
-        problem = None if is_summary else problem_of(messages)
-        if problem is not None:
-            raise Refused(problem)
+        if not is_summary:
+            check(messages)
         if not is_summary and self.messages_max is not None and len(messages) > self.messages_max:
             raise ContextWindowOverflowException(
                 f"{len(messages)} messages, the context takes {self.messages_max}"
