@@ -162,7 +162,9 @@ class Chromium:
     def new_page(
         self, width: int = 1440, height: int = 900, theme: str = "light", tab: str = "memory"
     ) -> Iterator[Page]:
-        """``tab``: what a page of a run shows first, where its address does not say."""
+        """``tab``: what a page of a run shows first, where its address does not say. At the end the
+        page must have no problem but those that it expects.
+        """
         context = self.send("Target.createBrowserContext")["browserContextId"]
         target = self.send("Target.createTarget", url="about:blank", browserContextId=context)[
             "targetId"
@@ -172,6 +174,7 @@ class Chromium:
             page = Page(self, session, width, height, theme)
             page.send("Page.addScriptToEvaluateOnNewDocument", source=_TAB % tab)
             yield page
+            assert page.unexpected() == []
         finally:
             self.send("Target.disposeBrowserContext", browserContextId=context)
 
@@ -193,7 +196,8 @@ def _is_replaced(error: PageFailed) -> bool:
 
 class Page:
     """One tab. ``requests`` are all URLs that it asked for, ``problems`` what it threw, logged as
-    an error, was refused by its policy, or asked with a dialog.
+    an error, was refused by its policy, or asked with a dialog. A test puts into ``expected`` what
+    the texts of the problems contain that it provokes.
     """
 
     def __init__(
@@ -203,6 +207,7 @@ class Page:
         self._session = session
         self.requests: list[str] = []
         self.problems: list[str] = []
+        self.expected: list[str] = []
         browser.listen(self._heard)
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
@@ -235,6 +240,9 @@ class Page:
                 self._browser.post("Page.handleJavaScriptDialog", self._session, accept=True)
             case "Page.windowOpen" | "Page.downloadWillBegin" as what:
                 self.problems.append(f"{what} {given.get('url')}")
+
+    def unexpected(self) -> list[str]:
+        return [each for each in self.problems if not any(one in each for one in self.expected)]
 
     def resize(self, width: int, height: int) -> None:
         self.send(

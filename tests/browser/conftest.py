@@ -16,6 +16,8 @@ from foldlog.eventstore import Event, open_store
 from foldlog.projections import Views
 from tests.browser.chromium import BrowserUnavailable, Chromium, Page
 from tests.browser.server import serving
+from tests.browser.states import SIZES, sample
+from tests.page_samples import usual_history
 
 if os.environ.get("FOLDLOG_TEST_BROWSER") != "1":
     collect_ignore_glob = ["test_*.py"]  # a browser takes a minute, and not every machine has one
@@ -32,8 +34,16 @@ def chromium() -> Iterator[Chromium]:
 
 
 @pytest.fixture
-def page(chromium: Chromium) -> Iterator[Page]:
+def page(chromium: Chromium, serve: object) -> Iterator[Page]:
+    """A page, which ends before its server."""
     with chromium.new_page() as opened:
+        yield opened
+
+
+@pytest.fixture(params=SIZES)
+def sized(chromium: Chromium, serve: object, request) -> Iterator[Page]:
+    """A page of each size."""
+    with chromium.new_page(*SIZES[request.param]) as opened:
         yield opened
 
 
@@ -65,6 +75,20 @@ def report(tmp_path) -> Callable[..., str]:
         return (tmp_path / "report.html").as_uri()
 
     return written
+
+
+@pytest.fixture
+def tidewatch(page: Page, report: Callable[..., str]) -> Page:
+    """A page with a report of the sample."""
+    page.open(report(sample()))
+    return page
+
+
+@pytest.fixture
+def usual(page: Page, report: Callable[..., str]) -> Page:
+    """A page with a report of a history with all that is usual."""
+    page.open(report(usual_history()))
+    return page
 
 
 @pytest.fixture

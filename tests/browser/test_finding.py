@@ -9,10 +9,10 @@ import json
 import pytest
 
 import foldlog
-from foldlog.eventstore import CondensationAction, Message
-from tests.browser.server import serving
-from tests.browser.states import READY, SIZES, V, sample
+from foldlog.eventstore import CondensationAction
+from tests.browser.states import READY, V, sample
 from tests.page_samples import hostile_history, usual_history
+from tests.said import said
 
 IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filter((each) => {
   const box = each.getBoundingClientRect();
@@ -39,13 +39,12 @@ def test_the_page_draws_the_sizes_that_the_store_counts(page, report, events):
     assert all(0 <= away <= size for away, size in zip(masked, sizes, strict=True))
 
 
-def test_a_block_says_what_became_of_its_event(page, report):
-    page.open(report(usual_history()))
+def test_a_block_says_what_became_of_its_event(usual):
     states = {}
-    for event in page.ask(f"{V}.transcript.blocks.map((one) => one.id)"):
-        page.ask(f"{V}.transcript.reveal({event})")
-        page.ask(f"{V}.draw()")
-        state, words = page.ask(
+    for event in usual.ask(f"{V}.transcript.blocks.map((one) => one.id)"):
+        usual.ask(f"{V}.transcript.reveal({event})")
+        usual.ask(f"{V}.draw()")
+        state, words = usual.ask(
             f"(() => {{ const node = document.querySelector('[data-event=\"{event}\"]');"
             " return [node.dataset.state, node.querySelector('.state').textContent]; })()"
         )
@@ -54,12 +53,12 @@ def test_a_block_says_what_became_of_its_event(page, report):
     assert states["forgotten"] == {"forgotten"}
     assert states["taken back"] == {"taken back"}
     assert states["sent"] == {""}
-    page.run(f"{V}.choose(-46)")
-    assert page.text(".knew h2") == "Summary S44"
+    usual.run(f"{V}.choose(-46)")
+    assert usual.text(".knew h2") == "Summary S44"
 
 
 def test_what_is_forgotten_without_a_summary_names_none(page, report):
-    some = [Message(source="user", content=str(number)) for number in range(6)]
+    some = [said(str(number)) for number in range(6)]
     some.append(CondensationAction(forgotten_event_ids=(1, 2), summary="two", summary_offset=1))
     some.append(CondensationAction(forgotten_event_ids=(3, -8)))
     page.open(report(some))
@@ -69,45 +68,43 @@ def test_what_is_forgotten_without_a_summary_names_none(page, report):
 
 
 def test_an_event_that_comes_later_says_so(page, report):
-    page.open(report([Message(source="user", content=str(number)) for number in range(5)]) + "#v=2")
+    page.open(report([said(str(number)) for number in range(5)]) + "#v=2")
     page.wait(READY)
     words = page.ask("Array.from(document.querySelectorAll('.state'), (one) => one.textContent)")
     assert words == ["", "", "not yet", "not yet", "not yet"]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
+def test_hits_are_seen_at_once_with_the_words_in_sight(sized, serve, stored):
     far = (
         "x = [" + "'a long line of output', " * 12 + "] the gauge is broken, " + "and so on, " * 20
     )
     stored("sample", iter(sample()))
-    url = stored("far", [Message(source="user", content=far)])
-    with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
-        page.open(address)
-        page.search("gauge broken")
-        page.wait("document.querySelector('.hit mark')")
-        assert found(page, ".hit") >= 1
-        assert found(page, ".hit:first-of-type mark") >= 1
-        page.open(f"{address.split('?')[0]}?id=sample")
-        page.wait(READY)
-        page.settle()  # the newest event is scrolled into view first
-        page.ask("scrollTo(0, 0)")
-        page.search("pytest")
-        page.wait(f"{V}.searched && document.querySelector('.hit-of mark')")
-        page.settle()
-        hits = page.ask(f"{V}.hits.length")
-        assert found(page, ".hit-of") >= min(hits, 2)
-        assert found(page, ".hit-of mark") >= min(hits, 2)
-        page.press("Escape")
-        page.settle()
-        assert page.ask("document.querySelector('.canvas').clientHeight") > 100
-        assert page.problems == []
+    url = stored("far", [said(far)])
+    address = serve(url)
+    sized.open(address)
+    sized.search("gauge broken")
+    sized.wait("document.querySelector('.hit mark')")
+    assert found(sized, ".hit") >= 1
+    assert found(sized, ".hit:first-of-type mark") >= 1
+    sized.open(f"{address.split('?')[0]}?id=sample")
+    sized.wait(READY)
+    sized.settle()  # the newest event is scrolled into view first
+    sized.ask("scrollTo(0, 0)")
+    sized.search("pytest")
+    sized.wait(f"{V}.searched && document.querySelector('.hit-of mark')")
+    sized.settle()
+    hits = sized.ask(f"{V}.hits.length")
+    assert found(sized, ".hit-of") >= min(hits, 2)
+    assert found(sized, ".hit-of mark") >= min(hits, 2)
+    sized.press("Escape")
+    sized.settle()
+    assert sized.ask("document.querySelector('.canvas').clientHeight") > 100
 
 
 def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, stored):
     url = stored(
         "c",
-        [Message(source="user", content="a first request", meta={"title": "its source's title"})],
+        [said("a first request", meta={"title": "its source's title"})],
     )
     with foldlog.open(url) as histories:
         histories["c"].set_attributes(
@@ -132,23 +129,19 @@ def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, s
             "document.querySelector('h1').innerText === 'another' &&"
             " document.title.startsWith('another')"
         )
-        assert page.problems == []
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_help_explains_the_chart_and_the_summaries(chromium, report, size):
-    with chromium.new_page(*SIZES[size]) as page:
-        page.open(report(usual_history()))
-        page.press("?")
-        told = page.text("dialog")
-        assert found(page, "dialog h2") == found(page, "dialog button") == 1
-        for words in ("where a summary took its place", "the dashed line of the limit"):
-            assert words in told
+def test_the_help_explains_the_chart_and_the_summaries(sized, report):
+    sized.open(report(usual_history()))
+    sized.press("?")
+    told = sized.text("dialog")
+    assert found(sized, "dialog h2") == found(sized, "dialog button") == 1
+    for words in ("where a summary took its place", "the dashed line of the limit"):
+        assert words in told
 
 
-def test_the_chart_writes_the_ids_of_summaries_as_those_of_their_condensations(page, report):
-    page.open(report(usual_history()))
-    page.ask("""(() => {
+def test_the_chart_writes_the_ids_of_summaries_as_those_of_their_condensations(usual):
+    usual.ask("""(() => {
               const { prototype } = CanvasRenderingContext2D, { fillText } = prototype;
               window.written = [];
               prototype.fillText = function (text, ...more) {
@@ -156,7 +149,7 @@ def test_the_chart_writes_the_ids_of_summaries_as_those_of_their_condensations(p
                 fillText.call(this, text, ...more);
               };
             })()""")
-    page.run(f"{V}.choose(-46)")
-    written = page.ask("window.written")
+    usual.run(f"{V}.choose(-46)")
+    written = usual.ask("window.written")
     assert "S44" in written
     assert "-46" not in written

@@ -10,8 +10,9 @@ import pytest
 
 from foldlog._page.report import write_report
 from foldlog.eventstore import CondensationAction, DocumentChanges, Message, open_store
-from tests.browser.states import SIZES, V, sample
+from tests.browser.states import V, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
+from tests.said import said
 
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
   /auto|scroll/.test(getComputedStyle(each).overflowY) && each.clientHeight && each.scrollHeight > each.clientHeight + 1
@@ -99,7 +100,7 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
 
 
 def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
-    some = [Message(source="user", content="word " * 40) for number in range(5)]
+    some = [said("word " * 40) for number in range(5)]
     told = {"tokens_before": 900, "tokens_after": 300, "cost": 0.25}
     some.append(CondensationAction(forgotten_event_ids=(1,), metadata=told))
     some.append(CondensationAction(forgotten_event_ids=(2,)))
@@ -121,8 +122,7 @@ def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
     assert "sent\n5 events → 4 events" in words
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(chromium, report, size):
+def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(sized, report):
     usage = {"prompt_tokens": 1_200, "cached_tokens": 800, "completion_tokens": 34}
     some = [
         Message(
@@ -138,41 +138,38 @@ def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(chromium
         )
     ]
     some.append(CondensationAction(forgotten_event_ids=(1,), summary="it", summary_offset=0))
-    with chromium.new_page(*SIZES[size]) as page:
-        page.open(report(some))
-        told = page.ask(
-            "Array.from(document.querySelectorAll('[aria-label=Models] > *'), (one) =>"
-            " one.textContent)"
-        )
-        assert told[:4] == [
-            *("m<1>", "2 calls, 2.4k tokens in, 1.6k of them cached, 68 out, cost $0.5000"),
-            *("m<2>", "1 call, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
-        ]
-        for event, words in (
-            (0, "Model: m<1>, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
-            (3, f"Model: {HOSTILE[0]}"),
-        ):
-            page.run(f"{V}.choose({event})")
-            page.wait("document.querySelector('.called')")
-            assert page.ask("document.querySelector('.called').textContent") == words
-        assert page.ask("window.attacked") is None
+    sized.open(report(some))
+    told = sized.ask(
+        "Array.from(document.querySelectorAll('[aria-label=Models] > *'), (one) => one.textContent)"
+    )
+    assert told[:4] == [
+        *("m<1>", "2 calls, 2.4k tokens in, 1.6k of them cached, 68 out, cost $0.5000"),
+        *("m<2>", "1 call, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
+    ]
+    for event, words in (
+        (0, "Model: m<1>, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
+        (3, f"Model: {HOSTILE[0]}"),
+    ):
+        sized.run(f"{V}.choose({event})")
+        sized.wait("document.querySelector('.called')")
+        assert sized.ask("document.querySelector('.called').textContent") == words
+    assert sized.ask("window.attacked") is None
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_no_label_is_crossed_by_the_line_of_the_version(chromium, tmp_path, size):
+def test_no_label_is_crossed_by_the_line_of_the_version(sized, tmp_path):
     with open_store("memory:") as store:
         store.ingest("c", iter(sample()))
         write_report(store, "c", tmp_path / "c.html", limit=20_000)
-    with chromium.new_page(*SIZES[size]) as page:
-        page.open((tmp_path / "c.html").as_uri())
-        labels, crossed = page.ask(f"""(() => {{
-              const chart = {V}.chart, crossed = [];
-              for (let version = 0; version <= {V}.history.version; version += 1) {{
-                const x = chart.strip.at(version), end = chart.lineEnd(version);
-                const spots = chart.labelSpots.filter(([from, to, y]) => from < x && x < to && y - 6 < end);
-                if (spots.length) crossed.push(version);
-              }}
-              return [chart.labelSpots.length, crossed];
-            }})()""")
+    sized.open((tmp_path / "c.html").as_uri())
+    labels, crossed = sized.ask(f"""(() => {{
+          const chart = {V}.chart, crossed = [];
+          for (let version = 0; version <= {V}.history.version; version += 1) {{
+            const x = chart.strip.at(version), end = chart.lineEnd(version);
+            const spots = chart.labelSpots.filter(([from, to, y]) => from < x && x < to && y - 6 < end);
+            if (spots.length) crossed.push(version);
+          }}
+          return [chart.labelSpots.length, crossed];
+        }})()""")
+
     assert labels > 2
     assert crossed == []

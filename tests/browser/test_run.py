@@ -20,6 +20,7 @@ from foldlog.eventstore import (
 from tests.browser.chromium import Chromium, Page
 from tests.browser.states import V, sample
 from tests.page_samples import hostile_history
+from tests.said import said
 
 BLOCKS = "document.querySelectorAll('.transcript [data-event]')"
 READY = f"{BLOCKS}.length && !document.querySelector('.block-of .waiting')"
@@ -28,7 +29,7 @@ NOTE = "look <img src=x onerror='window.attacked = 1'><script>window.attacked = 
 
 
 @pytest.fixture
-def page(chromium: Chromium) -> Iterator[Page]:
+def page(chromium: Chromium, serve: object) -> Iterator[Page]:
     with chromium.new_page(tab="transcript") as opened:
         yield opened
 
@@ -42,7 +43,7 @@ def failing() -> list[Event]:
     forgotten.
     """
     return [
-        Message(source="user", content="Fix `src/alpha.py`, **please**", timestamp=at(0)),
+        said("Fix `src/alpha.py`, **please**", timestamp=at(0)),
         Action(tool="Read", arguments={"file_path": "src/beta.py"}, call_id="1", timestamp=at(1)),
         Observation(tool="Read", content="value = 1", call_id="1", timestamp=at(2)),
         Action(
@@ -142,7 +143,7 @@ def test_lists_in_lists_and_code_in_bold_are_shown_as_they_are_meant(page, repor
 
 
 def test_a_retraction_is_named_where_it_took_events_and_nothing_was_condensed(page, report):
-    events = [Message(source="user", content=text) for text in ("one", "two")]
+    events = [said(text) for text in ("one", "two")]
     opened(page, report([*events, Retraction(version=1, reason="again")]))
     assert "· 1 retraction ·" in page.text(".facts")
     assert "1 retraction. Largest View" in page.text(".knew .about")
@@ -170,7 +171,7 @@ def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, 
 
 
 def test_the_longest_wait_is_for_a_model_or_a_tool_not_for_the_user(page, report):
-    later = Message(source="user", content="and now?", timestamp=at(90_000))
+    later = said("and now?", timestamp=at(90_000))
     opened(page, report([*failing(), later]))
     assert "1 wait10 m 00 s" in page.text(".chips").replace("\n", "")
     assert page.ask(f"{V}.marks.pauses.map((each) => [each.id, each.who])") == [[8, "the user"]]
@@ -178,7 +179,7 @@ def test_the_longest_wait_is_for_a_model_or_a_tool_not_for_the_user(page, report
 
 def test_days_are_named_where_they_begin_with_the_year_if_it_is_another(page, report):
     days = [datetime(2025, 9, *day, tzinfo=UTC) for day in ((2, 9), (2, 10), (3, 8))]
-    events = [Message(source="user", content="hi", timestamp=day) for day in days]
+    events = [said("hi", timestamp=day) for day in days]
     opened(page, report(events))
     shown = "Array.from(document.querySelectorAll('.block-of'),"
     shown += " (each) => each.querySelector('.day')?.innerText ?? '')"
@@ -199,14 +200,6 @@ def test_a_search_finds_a_summary_that_the_model_was_sent(page, report):
     assert page.text(".knew h2") == "1 summary found"
     assert page.text(".knew .soft").startswith("In the whole history; 1 sent at version 6.")
     assert page.text(".hit-of").startswith("S5 summary")
-
-
-def test_home_and_end_go_to_the_first_and_the_last_version(page, report):
-    opened(page, report(failing()))
-    page.press("Home")
-    assert page.ask(f"{V}.version") == 0
-    page.press("End")
-    assert page.ask(f"{V}.version") == 8
 
 
 def test_page_up_and_page_down_scroll_the_transcript(page, report):
@@ -231,9 +224,9 @@ def test_the_prompt_that_a_source_recorded_stands_beside_the_estimate(page, repo
         "info": {"last_token_usage": {"input_tokens": 50_000}, "model_context_window": 272_000}
     }
     events = [
-        Message(source="user", content="hi"),
+        said("hi"),
         Message(source="agent", content="hello", meta=reply),
-        Message(source="user", content="again"),
+        said("again"),
     ]
     opened(page, f"{report([*events, Annotation(name='token_count', data=window)])}#v=1")
     words = "Recorded: 44k tokens of a window of 272k, for the prompt of the next call, in 1."
@@ -277,7 +270,6 @@ def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(
         )
         assert page.ask("document.querySelectorAll('main img, main script').length") == 0
     assert page.ask("window.attacked") is None
-    assert page.problems == []
 
 
 def test_a_hostile_history_runs_nothing_in_the_transcript(page, report):
@@ -289,7 +281,6 @@ def test_a_hostile_history_runs_nothing_in_the_transcript(page, report):
         "document.querySelectorAll('.transcript details').forEach((each) => (each.open = true))"
     )
     page.run(f"{V}.find('script')")
-    assert page.problems == []
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.ask("window.attacked") is None
     assert (
@@ -321,7 +312,7 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
 
 def test_the_largest_prompt_its_limit_and_its_version_are_in_the_header(page, report):
     def replies(model: str) -> Iterator[Event]:
-        yield Message(source="user", content="go")
+        yield said("go")
         for tokens in (20_000, 120_000, 30_000):
             meta = {"model": model, "usage": {"prompt_tokens": tokens}}
             yield Message(source="agent", content="yes", meta=meta)
@@ -334,9 +325,8 @@ def test_the_largest_prompt_its_limit_and_its_version_are_in_the_header(page, re
     page.wait(f"{V}.version === 2")
     opened(page, report(replies("mine")))
     assert page.text(way) == "largest prompt 120k, at version 2, no limit known"
-    opened(page, report([Message(source="user", content="go")]))
+    opened(page, report([said("go")]))
     assert page.text(way).startswith("largest View ≈")
-    assert page.problems == []
 
 
 HELD = """
@@ -355,7 +345,6 @@ def test_a_page_counts_the_events_that_are_read_while_it_is_made(page, stored, s
     page.ask("window.go()")
     page.wait(f"{V}?.history && {READY}")
     assert is_in_sight(page, 7)
-    assert page.problems == []
 
 
 FOLLOWED = """
@@ -422,5 +411,9 @@ def test_the_sample_can_be_read_with_the_keyboard(page, report):
     page.press("m")
     assert page.ask("document.querySelector('.picture').checkVisibility()")
     page.press("m")
+    page.press("Home")
+    assert page.ask(f"{V}.version") == 0
+    page.press("End")
+    assert page.ask(f"{V}.version") == 286
     page.press("n")
     assert page.ask("document.activeElement.localName") == "textarea"

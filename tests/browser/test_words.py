@@ -12,8 +12,10 @@ import pytest
 
 from foldlog._web.pages import Pages
 from foldlog.eventstore import Action, CondensationAction, Message, Origin, open_store
-from tests.browser.states import BLOCKS, SIZES, V, find, sample
+from tests.browser.states import BLOCKS, V, find, sample
+from tests.golden.rows import rows
 from tests.page_samples import usual_history
+from tests.said import said
 
 WRITTEN = """(() => {
   const { prototype } = CanvasRenderingContext2D, { clearRect, fillText, fillRect } = prototype;
@@ -38,7 +40,7 @@ def cut(page, selector: str) -> list[str]:
 
 
 def messages(number: int) -> list[Message]:
-    return [Message(source="user", content="some words") for _ in range(number)]
+    return [said("some words") for _ in range(number)]
 
 
 def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(page, report):
@@ -74,7 +76,7 @@ def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(
 def test_the_time_axis_names_the_days(page, report, days):
     start = datetime(2026, 2, 17, 9, 14, tzinfo=UTC)
     step = timedelta(days=days) / 60 or timedelta(minutes=1)
-    some = [Message(source="user", content=str(n), timestamp=start + n * step) for n in range(60)]
+    some = [said(str(n), timestamp=start + n * step) for n in range(60)]
     page.open(report(some))
     page.ask(WRITTEN)
     page.run(f"{V}.changed('size')")
@@ -84,14 +86,13 @@ def test_the_time_axis_names_the_days(page, report, days):
     assert named == (["17", "18", "19", "20"] if days else ["17"])
 
 
-def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(page, report):
-    page.open(report(sample()))
-    labels = page.ask(f"{V}.chart.rowSpots")
-    page.ask(WRITTEN)
-    page.run(f"{V}.choose(52)")
-    (tag,) = [y for text, _, y in page.ask("window.written") if text == "52"]
+def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(tidewatch):
+    labels = tidewatch.ask(f"{V}.chart.rowSpots")
+    tidewatch.ask(WRITTEN)
+    tidewatch.run(f"{V}.choose(52)")
+    (tag,) = [y for text, _, y in tidewatch.ask("window.written") if text == "52"]
     touched = [label for label in labels if abs(label - tag) < 15]
-    boxes = page.ask("window.filled")
+    boxes = tidewatch.ask("window.filled")
     assert len(touched) == 1
     for label in touched:
         assert any(
@@ -100,11 +101,11 @@ def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(page, report):
 
 
 def test_the_work_of_a_sub_agent_is_not_called_bookkeeping(page, report):
-    said = Message(source="user", content="said", origin=Origin(format="claude-code", id="t"))
+    first = said("said", origin=Origin(format="claude-code", id="t"))
     aside = Message(
         source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u")
     )
-    page.open(report([said, aside]))
+    page.open(report([first, aside]))
     why = "what was not shown to the agent in the claude-code history that it was imported from"
     assert "never shown\n1 event" in page.text(".knew")
     page.run(f"{V}.choose(1)")
@@ -129,34 +130,22 @@ def test_a_pending_action_at_the_last_version_waits_for_nothing(page, report):
     )
 
 
-@pytest.mark.parametrize(
-    "address, said",
-    [
-        (
-            "#v=999",
-            "This history has no version 999: it has the versions 0 to 3, and the events 0 to 2.",
-        ),
-        ("#v=-1", "no version -1"),
-        ("#v=", "no version "),
-        ("#v=1&from=x&e=7", "no version x and no event 7"),
-        ("#e=-9", "no event -9"),
-    ],
-)
-def test_an_address_that_names_nothing_is_told(page, report, address, said):
+@pytest.mark.parametrize("address, notice", rows("page.json", "addresses that name nothing"))
+def test_an_address_that_names_nothing_is_told(page, report, address, notice):
     page.open(report(messages(3)) + address)
     shown = 1 if "v=1" in address else 3
-    assert said in page.text(".notice")
+    assert notice in page.text(".notice")
     assert f"Version {shown} is shown." in page.text(".notice")
     assert page.ask(f"[{V}.version, {V}.from, {V}.event]") == [shown, None, None]
     page.press("ArrowLeft")
     assert page.text(".notice") == ""
-    assert page.problems == []
 
 
 def test_a_page_that_cannot_be_shown_leads_on(page, serve, stored):
     address = serve(stored("usual", usual_history()))
     home = address.split("?")[0]
     page.open(address)
+    page.expected = ["404", "ERR_BLOCKED_BY_CLIENT"]
     page.open(f"{home}?id=none")
     assert page.text("h1") == "This page cannot be shown"
     assert "This store has no conversation 'none'" in page.text(".failure")
@@ -179,10 +168,7 @@ def test_an_empty_store_names_the_whole_command_of_an_import(page, serve, tmp_pa
 
 
 def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, report, stored):
-    some = [
-        Message(source="user", content=text)
-        for text in ("one two", "two and one", "onetwo", "one  two")
-    ]
+    some = [said(text) for text in ("one two", "two and one", "onetwo", "one  two")]
     found = {"two one": [0, 1, 2, 3], '"one two"': [0], '"two and" one': [1]}
     url = stored("c", some)
     address = serve(url)
@@ -200,8 +186,7 @@ def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, re
     assert page.text(".hits h2").endswith("with all of the words")
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_no_word_that_was_found_is_cut(chromium, report, size):
+def test_no_word_that_was_found_is_cut(sized, report):
     far = (
         "a long beginning " * 20
         + "the needle "
@@ -209,27 +194,26 @@ def test_no_word_that_was_found_is_cut(chromium, report, size):
         + "a haystack "
         + "and an end " * 30
     )
-    some = [*sample(), Message(source="user", content=far)]
+    some = [*sample(), said(far)]
     inside = """Array.from(document.querySelectorAll('.hit-of')).map((line) => {
       const box = line.querySelector('bdi').getBoundingClientRect();
       return Array.from(line.querySelectorAll('mark'), (mark) => [mark.innerText, ...Array.from(mark.getClientRects(),
         (one) => one.left >= box.left && one.right <= box.right + 1 && one.bottom <= box.bottom + 1)]);
     })"""
-    with chromium.new_page(*SIZES[size]) as page:
-        page.open(report(some))
-        for words, first in (("needle haystack", ["needle", "haystack"]), ("pytest fails", None)):
-            find(page, words)
-            marks = page.ask(inside)
-            assert len(marks) >= 1
-            if first:
-                assert [mark for mark, *_ in marks[-1]] == first
-            for line in marks:
-                assert {mark.lower() for mark, *_ in line[:2]} <= set(words.split())
-                assert all(all(seen) for _, *seen in line[:2]), line
+    sized.open(report(some))
+    for words, first in (("needle haystack", ["needle", "haystack"]), ("pytest fails", None)):
+        find(sized, words)
+        marks = sized.ask(inside)
+        assert len(marks) >= 1
+        if first:
+            assert [mark for mark, *_ in marks[-1]] == first
+        for line in marks:
+            assert {mark.lower() for mark, *_ in line[:2]} <= set(words.split())
+            assert all(all(seen) for _, *seen in line[:2]), line
 
 
 def test_a_report_and_the_server_tell_the_same_excerpts(page, report):
-    events = [*sample(), Message(source="user", content="the needle " * 30 + "\u0130stanbul")]
+    events = [*sample(), said("the needle " * 30 + "\u0130stanbul")]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
         page.open(report(events))

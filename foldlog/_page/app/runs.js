@@ -53,9 +53,10 @@ export class Runs {
     const { line, sort } = this;
     const asked = (this.asked = `${line}\n${sort}`);
     // The rows do not wait for the sums, which take longer.
-    const page = this.askPage(0, Math.max(PAGE, this.rows.length)).then(({ conversations, total }) => {
+    const count = Math.max(PAGE, this.rows.length);
+    const page = this.askPage(0, count).then(({ conversations, total }) => {
       if (this.asked !== asked) return;
-      this.rows = conversations;
+      this.rows = conversations.concat(this.rows.slice(count)); // loaded meanwhile
       this.total = total;
       this.showRows();
     });
