@@ -214,7 +214,7 @@ def texts_of(
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
-    """Return the events of a companion that contain one of ``texts``. In a companion, a runtime
+    """For a companion, return the events that contain one of ``texts``. In a companion, a runtime
     stores texts in its own form.
 
     A short text may be a common word. So a short text counts only after the name of its part.

@@ -340,7 +340,7 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
 
 
 def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
-    """Return the version after the newest value of a document that is not redacted. Return 0 if all
+    """Return the version after a document's newest value that is not redacted. Return 0 if all
     values of the document are redacted.
     """
     while (event_id := newest_documents(read, version).get(name)) is not None:
@@ -351,8 +351,8 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return the newest value of a document that is not redacted. Return ``default`` if all values
-    are redacted.
+    """Return a document's newest value that is not redacted. Return ``default`` if all values are
+    redacted.
     """
     value = history.document(name, default, version=version)
     if value != REDACTED:
@@ -452,8 +452,8 @@ class SentRecords:
 
 
 def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
-    """Yield the records of a history that are sent to a model. If ``condense`` is true,
-    condensations that are due are made first.
+    """Yield a history's records that are sent to a model. If ``condense`` is true, condensations
+    that are due are made first.
     """
     whole = None if condense else sent_whole(history, format)
     if whole is not None:

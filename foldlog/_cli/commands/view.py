@@ -44,10 +44,10 @@ def run(
     """Show the View of a conversation, now or at any version: the events and summaries that the
     model is shown.
 
-    S260 is the summary of condensation 260. In JSON, the id of this summary is -262: minus (2 +
-    260). An event that is not sent whole has a mark, and 'foldlog why' explains the mark. --tail
-    shortens only the list of events. A damaged event is reported at its position, and the View is
-    made of the other events.
+    S260 is the summary of condensation 260. In JSON, the id of S260 is -262: minus (2 + 260). An
+    event that is not sent whole has a mark, and 'foldlog why' explains the mark. --tail shortens
+    only the list of events. A damaged event is reported at its position, and the View is made of
+    the other events.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """

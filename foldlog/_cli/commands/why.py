@@ -63,7 +63,7 @@ def run(
     For words, the command shows whether the agent still knows them. If an event or a summary with
     these words is sent to the model, the command shows it. If the words were forgotten, the command
     shows the condensation that forgot them. S260 is the summary of condensation 260. In JSON, the
-    id of this summary is -262: minus (2 + 260).
+    id of S260 is -262: minus (2 + 260).
 
     Example: foldlog why tidewatch 17
     """

@@ -32,7 +32,7 @@ _PAGE = 1_000
 the conversations are being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
-"""The attributes of imports that a list for people does not show."""
+"""The attributes of imports that are left out of a list for people."""
 _Line = tuple["ConversationDocument", int]
 """A conversation, and the number of its ancestors that the list shows above it."""
 _Figure = tuple[Column, Callable[["ConversationDocument"], str]]

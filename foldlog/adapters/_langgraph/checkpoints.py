@@ -119,8 +119,8 @@ class Checkpoints:
         self._listed = listed
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
-        """By thread and checkpoint, the history and the notes that this process wrote. An entry is
-        absent if another process wrote notes on the checkpoint.
+        """Maps a thread and a checkpoint to the history and the notes that this process wrote. An
+        entry is absent if another process wrote notes on the checkpoint.
         """
 
     # -- reading

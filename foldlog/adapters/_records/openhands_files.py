@@ -69,12 +69,12 @@ class EventFiles:
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. A later version may have a
-        redaction, so both are then read again.
+        """The version at which ``_read`` and ``_stored`` were read. At a later version, ``_read``
+        and ``_stored`` are read again, because the version may have a redaction.
         """
         self._counted: dict[str, int] | None = None
-        """Maps a use of the model to the number of its calls in the last state. None before a state
-        was written.
+        """Maps a use of the model to the number of its calls in the last state. The value is None
+        before a state was written.
         """
 
     def catch_up(self) -> None:
