@@ -22,6 +22,7 @@ from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import SourceRefused
+from tests.between import before_next_call
 from tests.foldlog.archive.imports import events_of, imported, new_store, refused
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import assert_sound
@@ -105,6 +106,26 @@ def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
             assert held(each) == []
         imported(store, place, again=True, **how)
         assert len(held(store)) == 1
+
+
+def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "s1.jsonl", LINES[:2])
+    other = write(tmp_path / "other.jsonl", [LINES[0], line(1, "no", "assistant"), LINES[2]])
+    with new_store() as store:
+        imported(store, path)
+        fork = imported(store, other).conversation
+        write(path, LINES)
+        imported(store, path)
+        before_next_call(
+            monkeypatch,
+            store.database.recorder,
+            "transact",
+            lambda: redacted(store, fork, [2], reason="told", by=None, with_summaries=False),
+        )
+        assert SECRET not in str(events_of(store, "s1"))
+        assert_sound(store)
 
 
 def chat(path: Path, *texts: str) -> Path:
