@@ -8,12 +8,11 @@ and a handler appends the decision.
         case Condensation(action=action): ...     # appended; ask again for the new View
         case View() as view: ...                  # go on
 
-    base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
+    base.py rolling.py selection.py    condensers; when to condense; which events may be forgotten
     handler.py                         one step over a stored conversation, also under contention
-    unseen.py                          keeps events that no model was shown yet
-    reports.py states.py               the reports of a step; where an agent's state keeps them
-    strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of
-                                            prompts
+    unseen.py                          keeps the events that no model has seen
+    reports.py states.py               the reports of a step, and where they are stored
+    strategies/ models/ config/ prompts/    strategies, language models, configuration, prompts
     errors.py tables.py                what can go wrong; tables of configurations
 
 Importing this package is cheap. Python imports a module of this package when a program first uses a

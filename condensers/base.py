@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """A reason for which a condensation is due."""
+    """Why a condensation is due."""
 
     REQUEST = "request"
     TOKENS = "tokens"
@@ -66,8 +66,7 @@ class Condensation:
     ``CondenseHandler`` returned the condensation, ``action`` is already in the log.
 
     ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action from these
-    three fields. Raises ``InvalidEvent`` if the caller passes an action and also a field of an
-    action.
+    three fields. Raises ``InvalidEvent`` if you pass ``action`` together with one of these fields.
     """
 
     action: CondensationAction
@@ -98,8 +97,7 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` lists the reports that no condensation stores in its metadata, such as the report on
-    a failed model call.
+    ``reports`` does not repeat the reports in the metadata of a condensation.
     """
 
     result: View | Condensation
@@ -188,7 +186,7 @@ class AgentModel(Protocol):
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The model's limit for the tokens of a prompt; None if the limit is unknown."""
+        """The most tokens that a prompt may have, or None if the limit is unknown."""
         ...
 
     @property
@@ -215,10 +213,10 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many of the newest events may stay together with the first ``head`` events.
-        The newest events that stay and the first ``head`` events together have fewer tokens than
-        ``part`` (0 to 1) of the limit. Returns 0 if the first ``head`` events alone have too many
-        tokens. The cost grows with the logarithm of the View's length.
+        """Return how many of the newest events may stay beside the first ``head`` events. All
+        of these events together must have fewer tokens than ``part`` (0 to 1) of the limit. Returns
+        0 if the first ``head`` events alone have too many tokens. The cost grows with the logarithm
+        of the View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -234,8 +232,8 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 
     ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
     configuration and the constructor check the bounds. A condenser that defines ``__post_init__``
-    must call ``Condenser.__post_init__`` in it, or its bounds are not checked. ``in_tables``
-    replaces ``ge`` in configurations, if a constructor accepts smaller values than a configuration.
+    must call ``Condenser.__post_init__`` in it, or its bounds are not checked. ``in_tables`` is a
+    stricter ``ge`` for configurations.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -248,7 +246,7 @@ _BOUNDS = {
 
 
 class _Batches(threading.local):
-    """The metadata from ``add_metadata`` in this thread, by the ``id`` of the condenser. The
+    """Maps the ``id`` of a condenser to the metadata from ``add_metadata`` in this thread. The
     metadata is not an attribute of the condenser, because an attribute would be copied and pickled
     with the condenser.
     """
@@ -263,8 +261,8 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may define a method
-of this list with the View as its only argument.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may leave out the
+second argument.
 """
 
 
@@ -296,7 +294,7 @@ class Condenser:
     """A condenser reads a View and decides which View the agent uses next.
 
     A subclass defines ``condense``, or ``step`` if it also makes reports. ``condense`` and ``step``
-    may not change the View. A condenser has no state. Many threads may use a condenser for many
+    must not change the View. A condenser has no state. Many threads may use a condenser for many
     conversations. A subclass may define its methods without the argument ``agent_llm``.
     """
 
@@ -317,7 +315,7 @@ class Condenser:
 
     @classmethod
     def register_config(cls, config_type: builtins.type[BaseModel]) -> None:
-        """Register this class as the condenser of ``config_type``: see
+        """Register this class for the configuration ``config_type``: see
         ``foldlog.condensers.register_config``.
         """
         condensers.register_config(config_type, cls)
@@ -388,11 +386,11 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser with the agent's model in every strategy that names no model. The
+        """Return this condenser, with ``agent_llm`` in each strategy that names no model. The
         default method returns this condenser unchanged.
 
-        Raises ``InvalidCondenser`` if the condenser needs a model and ``agent_llm`` is None or
-        cannot be asked.
+        Raises ``InvalidCondenser`` if the condenser needs a model, and ``agent_llm`` is None or has
+        no method ``complete``.
         """
         return self
 
@@ -431,10 +429,10 @@ class Condenser:
         """Condense the View of ``state``. ``state`` is a ``History``, or an object with ``history``
         (a list of events) and ``extra_data``.
 
-        The method does not append a condensation that it returns: the caller appends the ``action``
-        of the condensation. The method writes the reports and the metadata from ``add_metadata`` to
-        ``state``, also if it raises an error. Raises the errors of ``condense``. Cost: the method
-        reads the View (or the whole list of events) and runs the condenser.
+        The caller appends the ``action`` of a returned condensation. The method writes the reports
+        and the metadata from ``add_metadata`` to ``state``, also if it raises an error. Raises the
+        errors of ``condense``. Cost: the method reads the View (or the whole list of events) and
+        runs the condenser.
         """
         with self.metadata_batch(state):
             try:
@@ -489,12 +487,12 @@ CondenserBase = PipelinableCondenserBase = Condenser
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of a condenser, with the condenser's metadata as a report.
 
-    If the condenser returns a View with other events without reporting a rule, the step gets a
-    report with the rule ``None``. Without a rule, foldlog cannot make the View of this condenser
-    again. The condensation of the step never forgets an event that ``view`` must keep. If no event
-    is left to forget, the step returns the View unchanged. Raises ``NoCondensationAvailable`` if a
-    condensation is required and no event may be forgotten. Raises ``TypeError`` if the condenser
-    returned neither a condensation nor a View that was made from ``view``.
+    If the condenser returns a View with other events but reports no rule, the step reports the rule
+    ``None``. Foldlog cannot make this View again from the log. The condensation of the step never
+    forgets an event that ``view`` must keep. If no event is left to forget, the step returns the
+    View unchanged. Raises ``NoCondensationAvailable`` if a condensation is required and no event
+    may be forgotten. Raises ``TypeError`` if the condenser returned neither a condensation nor a
+    View that was made from ``view``.
     """
     condenser.take_metadata()  # The metadata may come from an earlier step that failed.
     try:

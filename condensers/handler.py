@@ -2,10 +2,9 @@
 decision. Other writers never wait for a model, so they may append events while a condenser asks its
 model.
 
-The handler checks each plan of a condenser against the newest View, without a second model call.
-The plan is still valid if no other condensation came, and if all events that the plan forgets may
-still be forgotten. The handler drops and reports a plan that is no longer valid, and the condenser
-plans again.
+The handler checks each plan of a condenser against the newest View, without a second model call. A
+plan stays valid if the new View still shows its events, and if they may still be forgotten. The
+handler drops and reports a plan that is no longer valid, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ from foldlog.projections.effects import begun_among
 
 _WAIT = 10
 _WAIT_MAX = 160
-"""The highest number of events between two calls of a failing model. The first wait is ``_WAIT``
-events long, and each failure doubles the wait.
+"""The most events between two calls to a failing model. The first wait is ``_WAIT`` events long,
+and each failure doubles the wait.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
-"""A function that appends events to a fixed conversation, like ``Store.append``."""
+"""``Store.append``, bound to a conversation."""
 
 
 class CondenseHandler:
@@ -85,8 +84,8 @@ class CondenseHandler:
         )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler for another model of the agent. The new handler shares the notes of this
-        handler on a conversation: see ``Remembered``.
+        """Return a handler with another model for the agent. The new handler shares the notes of
+        this handler on a conversation: see ``Remembered``.
         """
         handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
@@ -107,18 +106,19 @@ class CondenseHandler:
         """Take a step. The result is the View that the agent uses next, or a condensation that is
         already appended. After a condensation, call ``handle`` again.
 
-        A step without a condensation appends its reports as an ``Annotation``. A report on a mask
-        is appended only if the rule of the mask is new. If a model fails and the condensation can
-        wait, the handler asks the model again some events later: see ``Remembered``.
+        A step without a condensation appends its reports as an ``Annotation``. A report with a
+        rule, for example for a mask, is appended only if the rule is new. If a model fails and the
+        condensation can wait, the handler asks the model again some events later: see
+        ``Remembered``.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before
         ``handle`` raises ``NoCondensationAvailable``, it appends a condensation with the outcome
         ``declined``. The declined condensation closes the request, so the next step can go on. If
         the prompt is still too long after a declined condensation, the next step raises
-        ``NoCondensationAvailable`` again. A repeated ``NoCondensationAvailable`` appends only the
-        reports on calls that cost something. ``handle`` also raises the errors of the store.
-        ``generation`` is an argument of ``Store.append``. When the method returns, the appended
-        events are on disk. Cost: a step reads the View and runs the condenser.
+        ``NoCondensationAvailable`` again. This step appends only the reports on calls that cost
+        something. ``handle`` also raises the errors of the store. ``generation`` is an argument of
+        ``Store.append``. When the method returns, the appended events are on disk. Cost: a step
+        reads the View and runs the condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -204,8 +204,7 @@ class CondenseHandler:
     ) -> CondensationAction:
         """Raise ``NoCondensationAvailable`` if the condensation is no longer valid.
 
-        The transaction of the append looks for redactions and for the few events that came after
-        the condenser made its plan.
+        The transaction of the append checks for redactions and for events that came after the plan.
         """
         if view.state.past is None:
             redactions = 0
@@ -296,9 +295,7 @@ class CondenseHandler:
     def _append_declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Return False if another writer appended a condensation first, because a second try of the
-        step may then succeed.
-        """
+        """Return False if newer events make the error outdated: take the step again."""
         newest = _newest(view)
         is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
@@ -354,8 +351,8 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Return None if another writer appended events before the new rules. If the result is
-        None, the caller must take the step again.
+        """Return None if another writer appended an event before the new rules were recorded. The
+        caller must then take the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
@@ -404,14 +401,14 @@ def _newest(view: View) -> Mapping[str, Any]:
 
 
 def planned_before(action: CondensationAction, view: View, new_events: Sequence[Event]) -> View:
-    """Raise ``NoCondensationAvailable`` unless the plan ``action``, made on ``view``, is still
-    valid with ``new_events``.
+    """Raise ``NoCondensationAvailable`` if ``new_events`` make the plan ``action`` for ``view``
+    invalid.
 
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
-    see ``selection.without_kept``. The summary of a valid plan still stands before the same event,
-    at a cut point. A retraction makes every plan invalid. A condensation makes a plan invalid if
-    the plan forgets no event, or forgets an event that the new View does not show. Cost: the check
-    copies the View and its units.
+    see ``selection.without_kept``. Its summary still stands before the same event, and at a cut
+    point. A retraction makes every plan invalid. A new condensation makes a plan invalid, unless
+    the plan forgets events and the new View shows all of them. Cost: the check copies the View and
+    its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -426,15 +423,12 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
             raise NoCondensationAvailable(f"{kind} {event.id} was appended first")
     if any(action.forgotten) and without_kept(newer, action) is not action:
         raise NoCondensationAvailable(
-            "newer results belong to forgotten calls, and would be separated from these calls"
+            "the plan forgets calls, but newer results belong to these calls"
         )
     if offset is not None and (
         offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
     ):
-        raise NoCondensationAvailable(
-            "newer events changed the View at the place of the summary: the place is inside a unit"
-            " now, or before another event"
-        )
+        raise NoCondensationAvailable("newer events changed the View at the place of the summary")
     return newer
 
 
@@ -442,7 +436,7 @@ class Remembered:
     """A handler's notes on a conversation. Without the notes of a handler, each step would report
     the same rules again and ask a failing model again.
 
-    If a model fails and the condensation can wait, the handler asks the model again at the version
+    If a model failed, a condensation that can wait does not ask the model before the version
     ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
     conversation. In the worst case, a model is asked once too often.
     """

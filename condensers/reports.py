@@ -1,9 +1,9 @@
 """The reports of a condenser's steps, which are stored in events. A report describes what a
 condenser did in a step, besides its decision.
 
-A ``Step``, the metadata of a condensation or an error passes reports on to the caller. If a step
-made a condensation, the condensation stores its reports. Without a condensation, an ``Annotation``
-with the name ``CONDENSER_METADATA_KEY`` stores the reports of the step.
+A caller gets reports from a ``Step``, from the metadata of a condensation, or from an error. If a
+step made a condensation, the condensation stores its reports. Without a condensation, an
+``Annotation`` with the name ``CONDENSER_METADATA_KEY`` stores the reports of the step.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule applies to this number of events after its record. A handler records a rule again
-after half of this number of events.
+"""A recorded rule applies to this number of events after it. A handler records the rule again after
+half of them.
 """
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule``, for example for a mask. A report with a rule is equal
-    in every step, so a handler records it only if the rule is new in the log.
+    """Return whether a report has a ``rule``, for example for a mask. Such a report is the same in
+    every step, so a handler records it only if its rule is new.
     """
     return "rule" in report
 
@@ -44,13 +44,12 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Return the id of the newest annotation with rules before ``version``, and its reports with a
-    rule.
+    """Find the newest annotation with rules before ``version``, and return its id and its reports
+    with a rule.
 
     An annotation without reports counts too, because it says that the former rules no longer apply.
-    Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events, or the events
-    from ``since`` on, have no annotation with rules. Cost: the function reads at most
-    ``RULES_COUNT_FOR`` events.
+    Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events from ``since`` on
+    have no such annotation. Cost: the function reads at most ``RULES_COUNT_FOR`` events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
@@ -126,7 +125,7 @@ def model_of(report: Report) -> str:
 class Usage:
     """The sums over model calls: attempts, seconds, tokens of each kind, and US dollars.
 
-    ``cost`` is None if the price of a reply is unknown. A call without a reply costs nothing.
+    ``cost`` is None if a price is unknown. A call without a reply costs nothing.
     """
 
     attempts: int = 0

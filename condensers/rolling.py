@@ -2,9 +2,8 @@
 grow again.
 
 no reason                   the View, as it is
-soft (too many events)      a condensation; if none is available the View, and the next step tries
-                            again
-hard (a request, tokens)    a condensation; else the hard reset; else NoCondensationAvailable
+soft (too many events)      a condensation, else the View
+hard (a request, tokens)    a condensation, else the hard reset, else NoCondensationAvailable
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""Whether condensers ask a model only for a hard condensation, because the model's last call
-failed.
-"""
+"""True after a model's call failed: then only a hard condensation asks a model."""
 
 
 class RollingCondenser(Condenser, ABC):
@@ -99,9 +96,9 @@ class RollingCondenser(Condenser, ABC):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Return a condensation that forgets as many events as possible. The caller uses this
-        condensation if no other condensation is possible and the View cannot stay as it is. Returns
-        None if the strategy has no hard reset.
+        """Return a condensation that forgets as many events as possible. It is used if a
+        condensation is required and no other condensation is possible. Returns None if the strategy
+        has no hard reset.
         """
         return None
 
@@ -168,9 +165,9 @@ class RollingCondenser(Condenser, ABC):
         """Return a condensation without a summary that forgets the events outside of ``kept``.
 
         ``kept`` contains the indices that the strategy keeps. ``selection.events_to_forget``
-        extends ``kept`` to whole units. ``reports`` describe how the strategy chose. Raises
-        ``NoCondensationAvailable`` with the text ``why_not`` and the reports if no event of the log
-        can be forgotten. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
+        extends ``kept`` to whole units. The condensation stores ``reports``. Raises
+        ``NoCondensationAvailable`` with ``why_not`` and ``reports`` if no event of the log can be
+        forgotten. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)
@@ -250,9 +247,8 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. Half of ``max_size``
-    must have room for the first ``keep_first`` events, for ``beside`` further events, and for one
-    more event.
+    """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. ``keep_first`` and
+    ``beside`` together must be less than half of ``max_size``.
     """
     half = max_size // 2
     if keep_first + beside >= half:

@@ -104,9 +104,9 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
 def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     """Return ``action`` without the events that must stay.
 
-    The events from ``first_kept_index`` on, calls without a result, and calls that may have run
-    must stay. If an event of a unit must stay and the unit is sent to a model, the whole unit
-    stays. The summary of ``action`` stands in the place of the first event that is still forgotten.
+    These events must stay: the events from ``first_kept_index`` on, calls without a result, and
+    calls that may have run. Their whole unit stays too, if it is sent to a model. The summary of
+    ``action`` stands in the place of the first event that is still forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.
@@ -162,13 +162,12 @@ def _has_message(view: View) -> bool:
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
     """Return ``forgotten`` without the events that must stay between tool loops. Call this function
-    if no summary takes the place of the forgotten events.
+    for a condensation without a summary.
 
     A tool loop ends at the next event that is neither an action nor an observation. If the event
-    after a tool loop is forgotten, the loop continues into the next calls. The prompt drops a loop
-    with an abandoned call together with the calls that continue the loop
-    (docs/internals/decisions/0031-joined-loops.md). If joined loops would make the prompt lose an
-    event, the event after every loop stays.
+    after a tool loop is forgotten, the loop continues into the next calls. If a call in a loop is
+    abandoned, the prompt leaves out the whole loop (docs/internals/decisions/0031-joined-loops.md).
+    If the prompt would lose an event in this way, the event after every loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)

@@ -1,4 +1,4 @@
-"""This module takes a condenser's step without forgetting an event that no model has seen yet.
+"""This module runs a condenser, and keeps the events that no model has seen yet.
 
 An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
 Before the agent's first turn, all events are unseen. In a conversation without replies, a View
@@ -160,11 +160,11 @@ def _shorten(
         without_tools_total = over.counter.token_sums(smallest.with_events(without_tools))[-1]
         others_total = over.counter.token_sums(smallest.with_events(without_prompt))[-1]
         raise NoCondensationAvailable(
-            f"the prompt may have {over.limit} tokens, and would have {total} even with each text"
-            f" of a result or a message cut to {_LENGTHS[0]} characters:"
+            f"the prompt may have {over.limit} tokens. If all texts of results and messages were"
+            f" cut to {_LENGTHS[0]} characters, it would have {total}:"
             f" {total - without_tools_total} of tools, {without_tools_total - others_total} of the"
-            f" system prompt, {others_total} of the rest. Tools and system prompt always stay:"
-            " shorten them, or raise the limit. To make a tool loop smaller, begin a pipeline with"
+            f" system prompt, {others_total} of the rest. Shorten the tools or the system prompt,"
+            " or raise the limit. To make a tool loop smaller, begin a pipeline with"
             " clear_tool_uses and a trigger below the limit. Nothing else can be forgotten:"
             f" {error}",
             error.reports,

@@ -1,5 +1,4 @@
-"""The configuration of condensers. If a program imports any module of this package, the strategies
-of foldlog are registered.
+"""The configuration of condensers. Importing this package registers the strategies of foldlog.
 
 parameters   a pydantic model for each strategy: its parameters, their ranges and defaults, its
              aliases

@@ -158,7 +158,8 @@ def condenser_from_config(
 
 
 def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
-    """Return the configuration in the table ``value``, which may also be a configuration.
+    """Return the configuration that the table ``value`` describes. A configuration is returned
+    unchanged.
 
     ``models`` are the models that the table may name. Raises ``InvalidCondenser`` with the path of
     every wrong key and the allowed values.

@@ -16,8 +16,7 @@
     model = "gpt-4o"
 
 Foldlog ignores the tables of other programs, unless the name of a table resembles ``condenser`` or
-``llm``. Foldlog reports a mistake in its own tables with the path of the key, and never corrects a
-mistake silently.
+``llm``. A mistake in foldlog's own tables raises ``InvalidCondenser`` with the path of the key.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
     elif not table:
         raise InvalidCondenser(
             "condenser.type: is missing, because there is no table [condenser]; add the table"
-            " with the type of a strategy, such as 'digest', or 'noop' to forget nothing; or name"
-            f" a group: the groups are {group_names}"
+            " with a type, such as 'digest' ('noop' forgets nothing), or name a group: the groups"
+            f" are {group_names}"
         )
     return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
 
@@ -107,9 +106,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return a dict that has the configuration of a section ``[condenser]`` under the key
-    ``condenser``. A section without a ``type`` describes the condenser ``noop``. ``llm_configs``
-    are the models that the section may name. Raises the errors of ``parse_config``.
+    """Return ``{"condenser": …}`` with the configuration of a section ``[condenser]``. A section
+    without a ``type`` describes the condenser ``noop``. ``llm_configs`` are the models that the
+    section may name. Raises the errors of ``parse_config``.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

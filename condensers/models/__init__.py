@@ -2,11 +2,11 @@
 modules.
 
 client       the one file that imports litellm, at the first call; llm_config is its configuration
-replies      one question to a model, and the check of its reply
-failures     the errors of a call: which kind, without secrets
+replies      ask a model, and check its reply
+failures     classify the errors of a call, and remove secrets from them
 deadline     a time limit for a call
-limits       the window of a model that a log names
-tokens, estimate    count the tokens of a View: by the model's tokenizer, or estimated
-agents_model    the agent's own model in the place of a condenser's; its tool that requests a
+limits       find the context window of a model
+tokens, estimate    count or estimate the tokens of a View
+agents_model    the agent's model, for condensers that name no model; its tool that requests a
                 condensation
 """

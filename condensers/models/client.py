@@ -40,17 +40,15 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
-"""A call that is refused before it is sent makes no attempt."""
+"""The metrics of a call that was never sent."""
 
 _GRACE_S = 1.0
-"""How many seconds after its timeout a call is abandoned. The HTTP client has a shorter timeout,
-and usually reports it first, with a better message.
+"""How many seconds a call may run longer than its timeout. The HTTP client usually reports the
+timeout first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""The texts in the names of models whose tokenizer litellm would download from the Hugging Face
-Hub.
-"""
+"""Litellm would download the tokenizers of models with these texts in their names."""
 
 _TRANSLATED = frozenset(
     {
@@ -138,10 +136,9 @@ class LLM(TokenCounter):
         truncated, filtered or empty reply is not usable. The model retries a failed call.
 
         ``usage``, ``cost``, ``latency_s`` and ``attempts`` of the reply are sums over all attempts.
-        Raises the ``ModelCallFailed`` of the first model if no model gives a usable reply within
-        ``timeout_s`` and the time of the step. If the wait before a retry is longer than the
-        remaining time, the model does not retry. The fallbacks that were not asked yet share the
-        remaining time.
+        Raises ``ModelCallFailed``, with the failure of the first model, if no model gives a usable
+        reply in time. If the wait before a retry is longer than the remaining time, the model does
+        not retry. The fallbacks that were not asked yet share the remaining time.
 
         This method does not use the retries and fallbacks of litellm. Litellm accepts an unusable
         reply and does not return the cost of failed attempts.

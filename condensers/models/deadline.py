@@ -30,8 +30,8 @@ _seconds_left = contextvars.ContextVar[Callable[[], float]](
 
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
-    """Limit all calls in this block together to ``seconds``, and to the time that an outer block
-    has left. The time begins with the first call of ``seconds_left``, because work before a model
+    """Allow ``seconds`` for all calls in this block together, or less if an outer block has less
+    time left. The time begins with the first call of ``seconds_left``, because work before a model
     call must not count.
     """
     outer = _seconds_left.get()

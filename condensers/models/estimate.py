@@ -1,11 +1,11 @@
 """Estimate tokens without a tokenizer. The estimate is rather too high than too low. A prompt that
 fits by the estimate therefore fits even if the agent's model is unknown. A regular expression
-counts the pieces into which tokenizers cut a text. The pieces are short words, the beginnings of
-longer words, pairs of further letters, pairs of digits, signs, lines, and runs of spaces. Texts in
-other scripts than the Latin script are counted by their bytes. The estimate is ten percent higher
-than the number of pieces. On 163 real Views, the estimates were in total 24 to 73 % higher than the
-counts of three tokenizers. For prose, code, logs, hashes and base64 alone, the estimate was at most
-3 % too low. For rare random characters, the estimate may be more than 3 % too low.
+counts the pieces into which tokenizers cut a text. The pieces are, for example, short words, parts
+of longer words, signs, and runs of spaces. Texts in other scripts than the Latin script are counted
+by their bytes. The estimate is ten percent higher than the number of pieces. On 163 real Views, the
+estimates were in total 24 to 73 % higher than the counts of three tokenizers. For a text of only
+prose, code, logs, hashes or base64, the estimate was at most 3 % too low. For random rare
+characters, the error may be larger.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ OF_A_CALL = 16
 _OF_AN_IMAGE = 1_600
 _OF_A_PROMPT = 8
 _LETTERS_A_TOKEN = 8
-"""A file in base64 is estimated as a token for this number of letters. Servers count the pages of a
-file, but the number of pages is unknown here.
+"""How many letters of a base64 file are estimated as one token. Servers count the pages of a file,
+but the number of pages is unknown here.
 """
 _WHOLE = 2_048
-"""The text of an event is counted whole up to this number of characters. In a longer text, four
-samples are counted, and each sample has a quarter of this number of characters.
+"""A text of at most this number of characters is counted whole. Of a longer text, four samples are
+counted, which have this number of characters together.
 """
 
 

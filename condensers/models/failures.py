@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from foldlog.condensers.models.llm_config import LLMConfig
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""The errors that litellm raises by mistake if a reply or a message does not have the format of a
-chat completion.
+"""The errors that litellm raises if a reply or a message is not in the format of a chat completion.
 """
 
 _PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
@@ -30,8 +29,8 @@ key, or if the prompt is too long.
 """
 
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
-"""The text of litellm's error about a missing key. For some servers, litellm raises this text as a
-server error.
+"""The text of litellm's error about a missing key. For some servers, litellm reports a missing key
+as a server error.
 """
 
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
@@ -155,8 +154,8 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     are named like a key.
 
     An error may repeat a whole request. In an error, the texts in ``extra`` (such as a header) and
-    values that may be keys are replaced too. Texts in ``extra`` and values that are only perhaps
-    keys stay in a reply, because a reply must not lose any words.
+    the values of more environment variables are replaced too. A reply must not lose any words, so
+    these texts stay in a reply.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

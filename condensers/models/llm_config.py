@@ -60,8 +60,8 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Further names for keys of the table ``[llm]``, with the keys that they stand for. The names come
-from litellm and from the tables of OpenHands V0 and V1.
+"""Other names for the keys of the table ``[llm]``. The names come from litellm and from the tables
+of OpenHands V0 and V1.
 """
 PASSED_ON = frozenset(
     {
@@ -87,9 +87,8 @@ PASSED_ON = frozenset(
 )
 """The keys that become arguments of ``litellm.completion`` without a change."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""The keys whose value is a map. If this dict has None for a key, the map of the key contains
-further arguments of ``litellm.completion``. If this dict has a name for a key, the map of the key
-becomes the argument with this name.
+"""The keys whose value is a map, with the argument of ``litellm.completion`` that gets the map. If
+the argument is None, each entry of the map becomes an argument.
 """
 WITHOUT_EFFECT = frozenset(
     {

@@ -26,8 +26,8 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Raise ``ModelCallFailed`` if there is no reply, if ``checked`` refuses the reply, or if the
-    model raises any other error. Raises ``InvalidCondenser`` if ``llm`` is None.
+    """Raise ``ModelCallFailed`` if the model fails, or if ``checked`` refuses the reply. Raises
+    ``InvalidCondenser`` if ``llm`` is None.
     """
     if llm is None:
         raise InvalidCondenser(
@@ -70,8 +70,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL_LENGTH_MAX = 300
-"""A text that begins like a refusal counts as a refusal up to this number of characters. A longer
-text may be a summary that begins like a refusal.
+"""Only a text of at most this length can be a refusal. A longer text may be a summary that begins
+like a refusal.
 """
 
 _SAYS_NOTHING = re.compile(
@@ -81,13 +81,13 @@ _SAYS_NOTHING = re.compile(
 )
 _RATIO_MAX = 2_000
 _LEAST = 16
-"""A summary is too short if it has fewer tokens than this number and replaces more than
-``_RATIO_MAX`` times as many tokens.
+"""A summary with fewer than ``_LEAST`` tokens is too short if it replaces more than ``_RATIO_MAX``
+times as many tokens.
 """
 
 _SMALL = 512
-"""Up to this number of tokens, a summary may be larger than the events that it replaces. A summary
-may replace a few short events.
+"""A summary may have more tokens than the events that it replaces, up to this number. A summary may
+replace a few short events.
 """
 
 
@@ -114,8 +114,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
-    """Raise ``ModelCallFailed``, with ``what`` as the name of the text, if the text is not JSON of
-    the type ``shape``.
+    """Raise ``ModelCallFailed`` if the text is not JSON of the type ``shape``. ``what`` names the
+    text in the error.
     """
     try:
         return msgspec.json.decode(text, type=shape)
@@ -183,9 +183,7 @@ def sendable(value: Any) -> Any:
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """If a response has no choice, or its content has an unknown format, the reply has a cost and
-    no text.
-    """
+    """Without a choice, or with content in an unknown format, the reply has no text."""
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")
     calls = message.get("tool_calls") or ()

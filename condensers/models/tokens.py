@@ -100,11 +100,10 @@ class TokenCounter:
 
     def token_sums(self, view: View) -> tuple[int, ...]:
         """If several events make a message, the last of these events gets the tokens of the
-        message. Results with their calls count as a single message. The last sum minus the sum at
-        an event gives the tokens of a tail, and this number is never too low. Raises
-        ``TokensUnknown`` if the tokens cannot be counted. Cost: the method counts only the messages
-        that are new since the last View of the conversation, and makes a pass over all other
-        messages.
+        message. A call and its results count as a single message. To get the tokens of the last
+        events, subtract the sum before them from the last sum: the difference is never too low.
+        Raises ``TokensUnknown`` if the tokens cannot be counted. Cost: a pass over all messages.
+        Only the messages that are new since the last View of the conversation are counted.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)

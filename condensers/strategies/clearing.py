@@ -24,11 +24,9 @@ class ClearToolUsesCondenser(Condenser):
     """Clears old tool results, many at once, if a prompt has too many tokens. No event is
     forgotten. A cleared result becomes a line with the id of its event.
 
-    The condenser estimates the tokens. The condenser goes through the View from its beginning, and
-    its choice depends on the View alone. At every earlier prompt that was larger than ``trigger``,
-    the condenser clears all results except the newest ``keep`` results. A step clears the results
-    again that the previous step cleared. A provider's prompt cache stays valid until more results
-    are cleared.
+    The condenser estimates the tokens. If a prompt has more tokens than ``trigger``, the condenser
+    clears all results except the newest ``keep`` results. The cleared results stay cleared in later
+    prompts. A provider's prompt cache stays valid until more results are cleared.
     """
 
     type = "clear_tool_uses"

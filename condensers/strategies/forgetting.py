@@ -76,12 +76,12 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     """Lets a model choose the events that stay. The condenser forgets all other events without a
     summary.
 
-    The events of the head and the chosen events stay, up to half of ``max_size`` events together.
-    If the model chooses fewer events, the newest events stay too. If an event of a unit stays, the
-    whole unit stays. Summaries stay, because nothing else in the View shows the events that a
-    summary replaced. Raises ``InvalidCondenser`` if the model cannot follow a schema. If the reply
-    cannot be parsed, no event counts as chosen, so the newest events stay. If the model does not
-    reply and the condensation can wait, no event is forgotten. If the model does not reply and the
+    The head and the chosen events stay, together at most half of ``max_size`` events. If the model
+    chooses fewer events, the newest events stay too. If an event of a unit stays, the whole unit
+    stays. Summaries stay, because nothing else in the View shows the events that a summary
+    replaced. Raises ``InvalidCondenser`` if the model cannot follow a schema. If the reply cannot
+    be parsed, no event counts as chosen, so the newest events stay. If the model does not reply and
+    the condensation can wait, no event is forgotten. If the model does not reply and the
     condensation is required, the newest events stay.
     """
 
@@ -165,9 +165,8 @@ class ConversationWindowCondenser(RollingCondenser):
     The essential events are the first system prompt, the user's first message, and the knowledge
     that was recalled for this message. Summaries stay too, because nothing else in the View shows
     the events that a summary replaced. A call or a tool loop stays if a part of it is essential or
-    in the newer half. Events that are not sent to a model do not count, because a request is
-    fulfilled only if the prompt gets shorter. The condenser ``conversation_window`` has no
-    parameters.
+    in the newer half. Events that are not sent to a model do not count, because the prompt gets no
+    shorter without them. The condenser ``conversation_window`` has no parameters.
     """
 
     type = "conversation_window"

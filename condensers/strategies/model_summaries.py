@@ -100,7 +100,9 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "other_relevant_context": "anything that matters and fits nowhere else",
     },
 }
-"""The fields of a structured summary by part, with a description of each field for the model."""
+"""The parts of a structured summary, with the fields of each part and their descriptions for the
+model.
+"""
 
 FIELDS: Mapping[str, str] = {
     name: meaning for part in PARTS.values() for name, meaning in part.items()

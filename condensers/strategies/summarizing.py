@@ -1,8 +1,7 @@
 """The common part of all condensers that replace the forgotten events by a summary.
 
 due         more tokens than the agent's model accepts, more than max_size events, or a request
-forgotten   the events between the head and the tail; the tail is as long as brings the View down
-            to half of the limit that it exceeds
+forgotten   the events between the head and the tail, so that half of the exceeded limit is free
 in return   one summary, in the place of the forgotten events; older summaries among them are
             summarized too
 never made  a condensation that forgets too little, saves no tokens, or has no usable summary
@@ -196,8 +195,8 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Every reason of the condensation allows a tail of some length, and the shortest tail is
-        used.
+        """Each reason for the condensation limits the length of the tail, and the smallest limit
+        counts.
 
         The head may have more than ``keep_first`` events, because it includes the system prompt and
         ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log
@@ -259,9 +258,8 @@ class SummarizingCondenser(RollingCondenser):
         text, tokens_after = self._with_room(view, span, summary, counter, over, tokens_before)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
-                f"with a summary of {len(forgotten)} events the View would have {tokens_after}"
-                f" tokens, and without the summary {tokens_before}: the summary is larger than the"
-                " events; set a smaller keep_first, or a higher limit",
+                f"with the summary, the View would have {tokens_after} tokens, and it has"
+                f" {tokens_before} now; set a smaller keep_first, or a higher limit",
                 summary.reports,
             )
         due = self.reasons(view, agent_llm)
@@ -289,9 +287,9 @@ class SummarizingCondenser(RollingCondenser):
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
         """If the prompt exceeded a limit, the text is shortened until the prompt has at most
-        ``_ROOM`` of the limit. If the prompt is still larger with the shortest text, the text may
-        have the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
-        prompt is smaller than before the condensation.
+        ``_ROOM`` of the limit. If that is impossible, the text is shortened to the share
+        ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the prompt is
+        smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -330,12 +328,12 @@ class SummarizingCondenser(RollingCondenser):
 def limit_of(
     agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1
 ) -> int | None:
-    """Return the smaller limit of ``max_tokens`` and the model's own limit.
+    """Return ``max_tokens`` or the model's own limit, whichever is smaller.
 
     The model's own limit is its input, minus the tokens reserved for its answer, minus a margin.
     The margin is ``margin_ratio`` of the input. The margin stays free because servers add tokens
     that foldlog cannot count. At most half of the input is reserved for an answer:
-    docs/internals/decisions/0040-room-for-the-answer.md says why. A step without the agent's model
+    docs/internals/decisions/0040-room-for-the-answer.md says why. Without the agent's model, a step
     passes ``ESTIMATE``: see ``counting``.
     """
     if agent_llm is None:

@@ -1,12 +1,12 @@
-"""The figures of conversations. The store has a row of figures for each conversation. SQL sorts
-lists and adds up totals by the rows of figures.
+"""The figures of conversations. The store has a row of figures for each conversation. Lists and
+totals are queries over these rows.
 
 counting.py     count the figures of one conversation from its events, and update earlier figures
-of_sources.py   the figures of a source whose events are not made yet
+of_sources.py   count the figures of a source from its records, before its events are made
 counts.py       events by kind, tool and day, errors, waits; sizes.py: tokens of Views; savings.py:
-                of condensations
+                savings of condensations
 context.py      how near the prompts came to the context limit
-spending.py     calls of models, their tokens and cost; prices.py: by a table of prices
+spending.py     calls of models, their tokens and cost; prices.py: the table of prices
 overview.py     title, format and times of a conversation; places.py: where its source was written
 choosing.py     read the filters of a search line, such as has:error
 orders.py       the figures by which lists are sorted; activity.py: the times of last activity

@@ -15,9 +15,9 @@ _ALL = 2**31
 
 
 def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]:
-    """Return a key function that sorts conversations by their last activity, as lists do. If the
-    figures of a conversation are not counted, the time when its last event was recorded is used.
-    Conversations whose source has no times come first, by the time when they were stored.
+    """Return a key function that sorts conversations by their last activity, as lists do. Without
+    counted figures, the time when the last event was recorded is used. Conversations without times
+    come first, sorted by when they were stored.
 
     Cost: a SQL statement reads the rows of figures.
     """

@@ -41,9 +41,8 @@ class Figures(Struct):
     ``version``   the version of the conversation that ``overview`` describes
     ``counted``   how many of its events or records the other fields count
     ``start``     the id of the first counted event; in a fork, the id of its first own event
-    ``reasons``   savings and cost of condensations by the reasons of the condensations
-    ``spending``  the calls of models, each reply by itself; empty if the calls are counted from
-                  records
+    ``reasons``   savings and cost of condensations, by reason
+    ``spending``  the calls of models, reply by reply; empty if the calls are counted from records
     ``calls``     the calls of models, added up
     ``context``   the tokens of prompts
     ``replies``   the usage of replies that other conversations may repeat, by the hashes of the
@@ -100,7 +99,7 @@ def figures_of(
     """Add the new events to ``earlier``, which are the figures of an earlier version. Cost: the
     function reads some events at both ends of the conversation, its View, its structural events,
     and the events since ``earlier``. For each new condensation, the function reads two Views. The
-    function reads all events again if the format adds up usage over events, or if an import took
+    function reads all events again if the source records only sums of usage, or if an import took
     events back.
     """
     start = 0 if row.parent is None else row.parent_version or 0

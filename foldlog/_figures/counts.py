@@ -29,15 +29,14 @@ class Counts(Struct):
     """The counts of the events of a conversation, or of several conversations.
 
     ``events``              events by label
-    ``days``                events by day, in UTC, or in local time if the source names no zone. An
-                            event about the history (``is_about_it``) counts on no day
+    ``days``                events by day, in UTC, or in local time if the source names no zone;
+                            without events about the history: see ``is_about_it``
     ``first_at``,
     ``last_at``             the times of the first and the last event, in UTC or local like the days
     ``longest_wait_s``      the longest wait for a model or a tool: the time from one event to the
                             next that a model or a tool made
     ``unmarked``            how many conversations come from sources that mark no errors
-    ``waiting``             by the ids of calls, the tools of the calls without a result, in order,
-                            since some sources name no tool in a result
+    ``waiting``             maps the ids of calls without a result to the tools of the calls
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error

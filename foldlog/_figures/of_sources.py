@@ -1,4 +1,4 @@
-"""This module counts the figures of a source from its records, as long as its events are not made.
+"""This module counts the figures of a source from its records, until its events are made.
 
 When all events are made, the conversation is counted from its events, like any other conversation.
 """
@@ -165,7 +165,7 @@ class _EventsInMemory:
         self._events = events
         self.version = len(events)
         self._earlier = View.from_events(())
-        """The View that ``at`` made last. Most next Views are later, and continue it."""
+        """The last View from ``at``. A later View continues it."""
 
     @cached_property
     def _view(self) -> View:

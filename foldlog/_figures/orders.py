@@ -1,5 +1,5 @@
-"""The figures by which conversations can be sorted. The help of commands loads only this module of
-figures, because it is small.
+"""The figures by which conversations can be sorted. This module is small, because the help of
+commands loads it.
 """
 
 from typing import Final

@@ -56,14 +56,14 @@ class Overview(NamedTuple):
                        request
     ``format``         the format of the source; ``foldlog`` if no source was imported
     ``events``         the number of events that figures count: see ``counted_in``
-    ``sent_events``    the number of events of the View that are sent to a model, without pending
-                       events and summaries, before a condenser hides or masks any event
+    ``sent_events``    the number of events of the View that are sent to a model, without summaries,
+                       and before a condenser hides or masks any event
     ``sent_summaries`` the number of summaries of the View that are sent to a model
-    ``tokens``         the tokens of the View, by an estimate that errs high: see ``view_tokens``
+    ``tokens``         a high estimate of the tokens of the View: see ``view_tokens``
     ``last_event_at``  the time of the last event that has a time, as ISO 8601 in UTC, or without a
                        zone if the source names no zone. Only activity counts: see ``is_activity``
     ``problem``        why figures are missing
-    ``needs_key``      whether figures are missing because of a missing key, not because of damage
+    ``needs_key``      whether figures are missing because the key is missing
     """
 
     attributes: Mapping[str, Any] | None = None
@@ -190,7 +190,7 @@ def copies_before(event: Event) -> int:
 
 def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
     """Return the structural events that decide which other events figures count: retractions, and
-    condensations with copies. A long history has few of them and many other condensations.
+    condensations with copies. A long history has few of these events.
     """
     return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
 

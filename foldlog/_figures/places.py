@@ -1,7 +1,6 @@
 """The place where the source of a conversation was written: its program, folder, branch and model.
 
-No event contains the attributes of the place: they are stored with the source, and are deleted with
-the source.
+The attributes of the place are stored and deleted with the source, and no event contains them.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ from foldlog.eventstore import InvalidArgument
 
 
 class Price(msgspec.Struct, frozen=True):
-    """The prices of a model in US dollars for a token, with litellm's names. ``longer`` has the
-    prices of longer prompts. Each pair in ``longer`` has a number of tokens, and the prices of
-    prompts with more tokens.
+    """The prices of a model in US dollars per token, named as in litellm. ``longer`` pairs a number
+    of tokens with the prices of longer prompts.
     """
 
     input_cost_per_token: float | None = None
@@ -77,11 +76,11 @@ class Prices:
     litellm's table, and without litellm from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
-    model. This class reads the fields of ``Price``, also with an ending such as
-    ``_above_200k_tokens``, and the field ``tiered_pricing``. A model is found by its name, with or
-    without the provider before a slash. Raises ``InvalidArgument`` if the file cannot be read.
-    Cost: the constructor reads the file. The first use of litellm's table reads its 3 MB, without
-    an import of litellm.
+    model. This class reads the fields of ``Price``, the same fields for long prompts, such as
+    ``input_cost_per_token_above_200k_tokens``, and ``tiered_pricing``. A model is found by its
+    name, with or without the provider before a slash. Raises ``InvalidArgument`` if the file cannot
+    be read. Cost: the constructor reads the file. The first use of litellm's table reads a file of
+    3 MB.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -169,8 +168,8 @@ def _prices_in(path: Path) -> dict[str, Price]:
         for name, value in price_fields.items():
             if name != _TIERS and value is not None and not 0 <= value < float("inf"):
                 raise InvalidArgument(
-                    f"{str(path)!r}: {name} of {model!r} is {value}, but a price is a number from "
-                    f"0; {_FORM}"
+                    f"{str(path)!r}: {name} of {model!r} is {value}, but a price is 0 or more; "
+                    f"{_FORM}"
                 )
     return prices
 
@@ -204,7 +203,7 @@ def _of_steps(steps: Iterable[_Step]) -> Price:
 
 
 _Step = tuple[float, str, float]
-"""A number of tokens, and a field of ``Price`` with its value for prompts with more tokens."""
+"""A number of tokens, a field of ``Price``, and its value for prompts with more tokens."""
 _NAMES = Price.__struct_fields__[:-1]
 _OF_GENAI = (
     "input_mtok",

@@ -12,9 +12,9 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """A conversation is *compared* if its replies were looked up among the replies of all other
-    conversations since it last changed. If all conversations are compared, nothing is read. Memory:
-    about 15 bytes for each reply.
+    """A conversation is *compared* if its replies were searched in all other conversations since
+    its last change. If all conversations are compared, nothing is read. Memory: about 15 bytes for
+    each reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:

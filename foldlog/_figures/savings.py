@@ -1,8 +1,8 @@
 """The savings of condensations, measured by the Views before and after them, and the recorded costs
 of condensations.
 
-A condensation may also record tokens, but the recorded tokens are not added to sums. The tokens
-that a condensation records count a whole prompt by another method.
+A condensation may also record tokens, but the recorded tokens are not added to sums. Recorded
+tokens count a whole prompt, in another way.
 """
 
 from __future__ import annotations

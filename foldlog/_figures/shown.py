@@ -1,4 +1,4 @@
-"""The documents and totals of figures that commands, pages and Python show."""
+"""This module makes the documents and totals that commands, pages and Python show."""
 
 from __future__ import annotations
 

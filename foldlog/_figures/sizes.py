@@ -1,5 +1,5 @@
-"""This module counts the tokens of Views for figures. The tokens of an event are counted alone, by
-a model's tokenizer or an estimate.
+"""This module counts the tokens of Views for figures. Each event is counted by itself, by a model's
+tokenizer or an estimate.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CountedTokens:
 def view_tokens(view: View, counted: dict[int, int] | None = None) -> int:
     """Return the estimated tokens of the events that ``view`` sends to a model.
 
-    ``counted`` has the tokens of some events by their ids, and gets the tokens of the other events.
+    ``counted`` caches the tokens of events by their ids.
     """
     # The sum is equal to the last value of ``Lifetimes.sizes`` at the version of the View.
     tokens = {} if counted is None else counted
@@ -77,8 +77,8 @@ def view_tokens(view: View, counted: dict[int, int] | None = None) -> int:
 def event_tokens(event: Event) -> int:
     """Return a high estimate of the tokens that an event adds to a prompt: see ``Estimate``.
 
-    The sum over the events of a View is close to the estimate of its prompt, in which neighbouring
-    messages may be joined. Cost: the function reads at most 2,048 characters of a text.
+    The sum over the events of a View is close to the estimate of its prompt. Cost: the function
+    reads at most 2,048 characters of a text.
     """
     match event:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (

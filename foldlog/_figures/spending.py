@@ -29,12 +29,12 @@ class Spending(Struct):
     ``calls``      the calls that no other conversation can repeat, added up
     ``replies``    the calls by the ids of their replies; a total counts each id once
     ``runs``       the sums of calls that the source does not record one by one
-    ``paid``       the cost of all calls, if the source records only the cost of all calls together
+    ``paid``       the cost of all calls together, if the source records no other cost
     ``last``       the tokens of the prompt of the agent's last call
     ``context``    the tokens of all prompts of the conversation
-    ``is_each``    whether imported events record the usage of every single call
+    ``is_each``    whether imported events record the usage of each call
     ``has_cost``   whether imported events record the cost of calls
-    ``counts_on``  whether later events can be counted without reading the counted events again
+    ``counts_on``  whether later events can be counted without reading the earlier events again
     """
 
     calls: list[Calls] = []

@@ -36,21 +36,20 @@ class Stats(Counts):
     """The figures of some conversations.
 
     ``models``         the calls by day and model
-    ``without_usage``  the number of conversations in which no call states its tokens
-    ``without_cost``   how many conversations have calls whose models have no known price
-    ``unpriced``       the models that have no known price
-    ``in_views``       the tokens that all Views send now
+    ``without_usage``  how many conversations record no tokens
+    ``without_cost``   how many conversations have calls of models without a known price
+    ``unpriced``       the models without a known price
+    ``in_views``       the tokens of all current Views
 
     The following figures exist only for a single conversation, and are empty or None for several
     conversations:
 
-    ``view_tokens``         the tokens that the View of each version sends to a model, an estimate
-                            that errs high
+    ``view_tokens``         a high estimate of the tokens that the View of each version sends
     ``peak_prompt_tokens``  the tokens of the largest prompt of the agent's calls
-    ``peak_prompt_version``  the version of the largest prompt; None in an import that was not used
-                            yet
+    ``peak_prompt_version``  the version of the largest prompt; None if the events of an import are
+                            not made yet
     ``max_input_tokens``    the limit of a prompt: see ``ContextLimit``
-    ``window_of``           the model whose window the limit is
+    ``window_of``           the model that has this limit as its window
     """
 
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
@@ -66,8 +65,8 @@ class Stats(Counts):
 
     @property
     def spent(self) -> SpentDocument:
-        """The usage and cost. The cost is None if no conversation has the costs of all its
-        calls.
+        """The usage and cost. The cost is None if every conversation has calls without a known
+        price.
         """
         total = spent(self.models.values())
         if 0 < self.conversations == self.without_cost:
@@ -75,7 +74,7 @@ class Stats(Counts):
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Return the calls of each ``day`` or of each ``model``, as ``name`` says."""
+        """Group the calls by ``name``, which is ``day`` or ``model``."""
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():
             if first_day and not (day[:1].isdigit() and day >= first_day):

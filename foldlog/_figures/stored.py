@@ -36,7 +36,7 @@ Row = tuple[ConversationRow, StoredFigures]
 FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 _PAGE = 1_000
 _FEW = 100
-"""More conversations than this number are read as a range of ids."""
+"""Up to this number of conversations are read one by one, and more as a range of ids."""
 _ALL = 2**31
 _EVERYTHING = Where()
 
@@ -54,8 +54,8 @@ class Page(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """How many chosen conversations have a name in their figures, such as the name of a tool.
-    ``number`` is the sum that is counted under the name.
+    """The number of chosen conversations with a name, such as the name of a tool. ``number`` is the
+    sum that is counted under the name.
     """
 
     what: str
@@ -122,7 +122,7 @@ class FiguresOfStore:
     # -- conversations ----------------------------------------------------------------------------
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
-        """Without ``whole``, a conversation that is not counted yet has only an overview. A
+        """If ``whole`` is false, a conversation that is not counted yet has only an overview. A
         conversation that was erased after it was listed is yielded as erased.
         """
         remaining = iter(rows)

@@ -1,5 +1,5 @@
-"""This module reads the tables of figures in a store by SQL. The rows of figures are written
-together with a conversation, and deleted together with its texts.
+"""This module reads the tables of figures in a store by SQL. The figures of a conversation are
+deleted together with its texts.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
 class Where(NamedTuple):
-    """The conditions that the figures of a chosen conversation meet.
+    """Chooses conversations by their figures.
 
-    ``state``, ``program``, ``model``, ``attributes``, ``has_error``  the conversation has these
+    ``state``, ``program``, ``model``, ``attributes``, ``has_error``  values of the conversation
     ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
     ``since``, ``until``  the time of the last activity
-    ``only``        the ids to choose from
+    ``only``        no other ids are chosen
     ``companions``  whether conversations that runtimes use internally are included
     """
 
@@ -96,7 +96,7 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """A second recorder in memory contains the figures that the store could not write."""
+    """Figures that the store cannot write are in a second recorder, in memory."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -126,8 +126,8 @@ class FigureTables:
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         """Run a statement over the chosen conversations. Return the rows of the statement from
-        every store and from memory. The caller must join the rows, because every store returns a
-        sum of its own.
+        every store and from memory. The caller must add up the rows, because every store returns
+        its own sums.
         """
         having = [(what, self.alike(name)) for what, name in where.having()]
         choice = (

@@ -41,8 +41,7 @@ class FigureCounter:
     """Many threads may use a single object of this class.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    by conversation, the figures that are not written, with the row for which these
-                 figures were counted
+    ``aside``    maps conversations to figures that are not written yet, with the counted row
     """
 
     def __init__(
@@ -192,7 +191,7 @@ class FigureCounter:
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
         """Return the ids of the conversations whose figures were written. Nothing is written if
         another process writes, or if the store is read-only or its disk is full. The figures of a
-        conversation are not written if it has changed or is still to be encrypted.
+        conversation are not written if the conversation has changed or is not encrypted yet.
         """
         database = self._store.database
         written = set[str]()

@@ -1,4 +1,4 @@
-"""This module writes figures into the tables of the store, with a conversation or a source.
+"""This module writes the figures of a conversation or a source into the tables of the store.
 
 Numbers are plain columns, even in an encrypted store. Texts are encrypted in an encrypted store.
 Beside each encrypted name, a column has a keyed digest, by which SQL can group and filter.
@@ -24,12 +24,10 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 
 CODE: Final = 1
-"""The version of the code that makes figures. Figures of another version of the code are counted
-again.
-"""
+"""The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""The usage of a reply that was read before, and is missing in the source now."""
+"""The usage of a reply that is no longer in its source."""
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2

@@ -1,9 +1,9 @@
 """This module shows a View as it is sent to a model: without hidden events, with masks, and with
 shortened texts.
 
-The View is the fold of the log. A step may send less than the View. The step records in the log by
-which rules it left events out (``reports.newest_rules``). This module applies the recorded rules
-again, at any version.
+The View is the fold of the log. A step may send less than the View. If so, the step records its
+rules in the log (``reports.newest_rules``). This module applies the recorded rules again, at any
+version.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ recorded rule cannot run other code, call a model or use an API key.
 class Sent:
     """``rules`` describes the recorded rules in words, and is empty if the log has no rules.
 
-    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing. If
-    a rule cannot be applied, ``rules`` says so, and ``known`` is False.
+    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing.
+    Then ``rules`` says so, and ``known`` is False.
     """
 
     view: View

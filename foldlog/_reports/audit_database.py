@@ -54,11 +54,11 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The scope whose position is the position of the store when conversations were last added."""
+"""The row of ``followed`` with the position of the store when named conversations were last added.
+"""
 _REMAINS = "bytes of removed rows"
-"""A row of the table ``followed`` that is a mark and not a position. The mark says that bytes of
-deleted rows may still be in the file. The mark is written with each deletion, so that the next run
-completes an interrupted deletion.
+"""The row of ``followed`` that says that bytes of deleted rows may still be in the file. It is
+written with each deletion, so that the next run completes an interrupted deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
@@ -72,7 +72,7 @@ def update(
 ) -> AddedDocument:
     """Content that was erased or redacted in the store is erased in the audit database too.
 
-    A step is a single transaction, so the next run continues an interrupted run. An event that
+    Every step is its own transaction, so the next run continues an interrupted run. An event that
     cannot be read is left out. The result and the table ``damaged`` list the events that cannot be
     read. Raises ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the
     store. Cost: the function reads the new events.
@@ -125,8 +125,8 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """Whether removals must be confirmed, which is true at first because an earlier run may
-        have ended before it confirmed its removals.
+        """Whether removals must be confirmed. An earlier run may have ended before it confirmed its
+        removals.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(

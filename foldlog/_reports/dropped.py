@@ -35,12 +35,9 @@ class DroppedTerm(NamedTuple):
     the View after it.
 
     ``term``       the term as it was written
-    ``event``      the last event with the term that left the View; the id of a summary, if only
-                   a summary had it
-    ``needed_in``  the first of the next 10,000 events in which the agent wrote the term again; None
-                   if the agent did not write the term again, or if the term is in the system
-                   prompt, a description of a tool or the name of a called tool, from which the
-                   model knows the term without the conversation
+    ``event``      the last event with the term that left the View, or a summary if no event had it
+    ``needed_in``  the event in which the agent wrote the term again, among the next 10,000 events;
+                   None if there is none, or if the system prompt or a tool contains the term
     """
 
     event: int
@@ -55,8 +52,8 @@ class Dropped:
     ``events``   the events and summaries that left the View, in the order of the View; ``tokens``
                  is an estimate of their tokens
     ``summary``  the summary that replaced the events, or None
-    ``terms``    the terms of these events that neither the summary nor another shown event
-    contains, not even as a part of a longer term, in the order of the events, then of the alphabet
+    ``terms``    the terms of these events that the new View does not contain, not even as a part
+                 of a longer term; sorted by event, then by the alphabet
     """
 
     condensation: CondensationAction

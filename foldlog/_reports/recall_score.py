@@ -109,14 +109,12 @@ class Needs:
         self.used: list[str] = []
         """A repeated use of a term in the same reply counts once."""
         self.facts = 0
-        """How many uses in ``used`` have a term with words beside it, in the last line with the
-        term.
-        """
+        """How many of ``used`` have words beside the term, in the last line with the term."""
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """Maps a term to the ids of the events with the term, and to the words beside it in the
-        last line of the event.
+        """Maps a term to its events, and each event to the words beside the term in the last line
+        with it.
         """
         self.show(View.from_events(()))
 
@@ -168,8 +166,8 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """``changed_text`` and ``changed_terms`` belong to the summaries and masked events of a prompt.
-    ``named`` are the ids at the ends of the lines of ``changed_text``.
+    """``changed_text`` and ``changed_terms`` are the text and the terms of a prompt's summaries and
+    masked events. ``named`` are the ids that they name.
     """
 
     whole: frozenset[int]

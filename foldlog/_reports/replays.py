@@ -59,18 +59,15 @@ class Replay:
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end of the replay
     ``summarized``  events that are in a summary of the ``final`` View
-    ``lost``        events that were forgotten or left out at some call: neither the prompt nor a
-                    summary in the prompt showed them
+    ``lost``        events that at some call neither the prompt nor a summary in the prompt showed
     ``masked``      events that a prompt showed only in part
     ``reports``     the reports of the condenser, with its model's usage and cost
     ``condenser_cost``  the cost of the condenser's model in US dollars; None if a price or a cost
                         is unknown
-    ``needed``      the terms that the agent used and that had occurred before, one for each use in
-                    a reply
-    ``missing``     the terms in ``needed`` that the prompt of the use did not show: see
-                    ``docs/RECALL.md``
+    ``needed``      the earlier terms that the agent used again, one for each use in a reply
+    ``missing``     the terms in ``needed`` that the prompt did not show: see ``docs/RECALL.md``
     ``facts``       how many of ``needed`` have neighbour words in the last line with the term
-    ``facts_in_prompts``  for how many of ``facts`` the prompt shows the term near a neighbour word
+    ``facts_in_prompts``  how many of ``facts`` the prompt shows, with the term near such a word
     """
 
     turns: Sequence[CallDocument]
@@ -110,8 +107,8 @@ class Replay:
 
     @property
     def needed_named(self) -> float | None:
-        """The percentage of ``needed`` that was shown, or whose event a digest named so that
-        ``recall`` can read it.
+        """The percentage of ``needed`` that was shown, or whose event a digest named for
+        ``recall``.
         """
         lost = sum(not each.named for each in self.missing)
         return 100 * (1 - lost / len(self.needed)) if self.needed else None
@@ -125,7 +122,7 @@ class Replay:
 
     @property
     def tokens_new(self) -> int | None:
-        """The part of ``tokens_sent`` that is not repeated, or None if a prompt was not counted."""
+        """The new tokens in ``tokens_sent``, or None if a prompt was not counted."""
         sent = self.tokens_sent
         repeated = self.tokens_repeated
         return None if sent is None or repeated is None else sent - repeated
@@ -201,7 +198,7 @@ def replay(
 
 
 class _Past:
-    """The log of a replay, which never returns to an earlier version."""
+    """The log of a replay. A replay never returns to an earlier version."""
 
     redactions = 0
 
@@ -296,9 +293,8 @@ class Replaying:
                 return
             self._condense(result, event_id)
         raise CondenserError(
-            f"the condenser {self._condenser.type!r} condensed the View"
-            f" {_CONDENSATIONS_MAX_A_TURN} times before event {event_id} and asked for one more"
-            " condensation: it makes no progress"
+            f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times"
+            f" before event {event_id}, and wants to condense again: it makes no progress"
         )
 
     def _send(self, shown: View, event_id: int) -> None:

@@ -1,6 +1,5 @@
 """This module finds which events of a View are sent to a model, and which events are sent whole. A
-call is sent if the call and its parallel calls have their observations. A condenser may hide or
-mask events.
+call is sent only if it and its parallel calls have results. A condenser may hide or mask events.
 """
 
 from __future__ import annotations

@@ -38,17 +38,17 @@ from foldlog.projections import PastLog, View, begins_reply, contains, intervals
 _LENGTH_MIN = 500
 
 _LETTERS_A_TOKEN = 2
-"""A digest has at most this number of characters for each estimated token that it replaces. The
-limit guarantees that every digest makes the prompt shorter.
+"""How many characters a digest may have for each estimated token that it replaces. The limit
+guarantees that every digest makes the prompt shorter.
 """
 
 _TOKENS = 32_000
-"""The number of tokens that a View may have besides its head, if the token limit of the agent's
-model is unknown. Few models accept fewer tokens.
+"""How many tokens a View may have besides its head, if the model's token limit is unknown. Few
+models accept fewer tokens.
 """
 
 _MEMORY = "digest"
-"""The key of the last digest in the memory of a View's past."""
+"""The key of the last digest in ``PastLog.memory``."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,8 +90,8 @@ class DigestCondenser(SummarizingCondenser):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how urgent a condensation is now. A condensation is hard only if a request or a
-        known token limit requires it, so a step never fails because of a default limit.
+        """Return how urgent a condensation is now. A default limit never makes a condensation hard,
+        so it never makes a step fail.
         """
         required = super().condensation_requirement(view, agent_llm)
         if (
@@ -140,9 +140,9 @@ class DigestCondenser(SummarizingCondenser):
 def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
 ) -> DigestCondenser:
-    """Return the digest, the condenser for users who choose no condenser. A digest works offline,
-    costs nothing and is deterministic. The default condenser condenses by size, by tokens and on
-    request. See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
+    """Return the default condenser, a digest. A digest works offline, costs nothing and is
+    deterministic. The default condenser condenses by size, by tokens and on request. See
+    ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
 
@@ -180,9 +180,8 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     """Return the digest of all events of the log up to the last event in ``forgotten``, except the
     events that ``view`` still shows.
 
-    If the memory of the View's past has the last digest, the function reads only the events since
-    the last condensation. Without the last digest in memory, the function reads all events. Raises
-    the errors of ``PastLog.events``.
+    Cost: if the last digest is in memory, the function reads only the events since the last
+    condensation, and otherwise all events. Raises the errors of ``PastLog.events``.
     """
     going = {event.id for event in forgotten}
     past = view.state.past

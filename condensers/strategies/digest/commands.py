@@ -19,20 +19,19 @@ _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
 _QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
 _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
-"""The operators of a shell by placeholder. While a command is parsed, a placeholder stands for an
-operator in quotes.
+"""Maps a placeholder to an operator of a shell. While a command is parsed, placeholders replace the
+operators in quotes.
 """
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
-"""A pattern of paths that variables and pieces of programs do not match."""
+"""Matches paths, but not variables or pieces of programs."""
 _READ_MAX = 20_000
 """How many characters of a command are parsed. Here-documents do not count as characters of a
 command.
 """
 
 _COMMANDS_MAX = 256
-"""How many parsed commands stay in memory. A digest asks several questions about each command and
-about each command with an open error.
+"""How many parsed commands stay in memory. A digest asks several questions about the same command.
 """
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
@@ -143,9 +142,9 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether the success of the command ``wide`` shows that the failure of the command
-    ``narrow`` is repaired. ``wide`` must equal ``narrow``, run its check over at least its files,
-    or be the commit that ends a failed merge.
+    """Return whether the failure of the command ``narrow`` is repaired if the command ``wide``
+    succeeds. This is so if ``wide`` is the same command, checks at least the same files, or commits
+    a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

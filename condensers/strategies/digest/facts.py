@@ -2,8 +2,8 @@
 
 The module recognizes a tool by its arguments, because every runtime names its tools differently. A
 command is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a
-similar key. A file counts as changed if the call has new text for the file. A patch can be under
-any key, and the patch itself names its files.
+similar key. A call with new text for a file changes the file. A patch can be under any key, and the
+patch itself names its files.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class Deed(NamedTuple):
 class CallOutcome(NamedTuple):
     """``error`` is the line that names the error, and is empty without an error.
 
-    ``last`` is the last significant line of the output. ``listing`` has all lines of an output with
+    ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` are the files that only the output names: the files that
-    a program wrote, and the open file of SWE-agent. ``is_proven`` is false if the call still runs
-    and its output comes later.
+    git's line about a commit. ``changes`` are changed files that only the output names, such as the
+    files that a program wrote. ``is_proven`` is false if the call still runs and its output comes
+    later.
     """
 
     failed: bool = False
@@ -111,7 +111,7 @@ _CHANGING = frozenset(
 )
 _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
 _TASK_KEYS = frozenset({"taskId", "activeForm"})
-"""The arguments of calls that make or change a single task."""
+"""Only calls that make or change a single task have these arguments."""
 _TASK_MADE = re.compile(r"Task #(\d+) created successfully: (.+)")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
@@ -122,9 +122,7 @@ result has no exit code.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
-"""The first line of a shell command before a text, such as a here-document, that is not a
-command.
-"""
+"""Matches a shell command that contains a text, such as a here-document."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
@@ -150,11 +148,9 @@ _RUNNING = re.compile(
     r"|<status>running</status>"
 )
 _HEADER_MAX = 200
-"""How many first characters of a result are searched for the words by which a runtime says how a
-process ended.
-"""
+"""How many characters of a result, from its beginning, may say how a process ended."""
 _ECHO_LEAST = 12
-"""A command is looked for in an output only if its first line has at least this length."""
+"""A shorter first line of a command is not looked for in outputs."""
 _LISTED_LINES = 6
 """An output of up to this number of short lines is shown whole."""
 _CONFLICTS_MAX = 600

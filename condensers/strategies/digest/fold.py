@@ -84,7 +84,7 @@ _STATUS_MAX = 1_000
 _ENDING_MAX = 120
 _DONE = ("completed", "done")
 _PUSHED = " -> "
-"""A part of git's line about a branch that was pushed."""
+"""A part of git's line about a pushed branch."""
 _THEN_CHANGED = "before the newest change"
 _QUEUED = " (written while the agent worked)"
 _PLANS = "/plans/"
@@ -95,23 +95,22 @@ An agent's message of at most this number of characters does not count as a repo
 _CALLS_AFTER_ERROR = 30
 """How many further calls close an error, because the agent then works on something else."""
 _OPENING = 60
-"""The environment's first message is an example if its first characters, in this number, also begin
-the user's request.
+"""The environment's first message is an example if the user's request begins with the same
+characters, up to this number.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line belongs to nearly all results if this share of the results has the line, and at least
-``_IN_ALL_LEAST`` results.
+"""A line is in nearly all results if it is in this share of them, and in at least
+``_IN_ALL_LEAST``.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
-"""How many names are remembered. A digest of the default length shows fewer names."""
+"""How many names are remembered. The default length of a digest has room for fewer names."""
 
 
 class DigestLine(NamedTuple):
-    """``is_of_work`` is true if the line describes the state of the work, because a later change of
-    a file may make such a line untrue. ``brief`` replaces a text that is too long, unless ``brief``
-    is empty.
+    """``is_of_work`` is true if a later change of a file may make the line untrue. ``brief`` is a
+    shorter text, for use if ``text`` is too long.
     """
 
     text: str
@@ -121,7 +120,7 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """``deeds`` counts the changes by kind, with the newest kind last."""
+    """``deeds`` counts the changes of each kind, with the newest kind last."""
 
     deeds: Mapping[str, int]
     line: str
@@ -131,9 +130,9 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """The last place of a name: a line, and the event with this line. ``read`` is the file, or the
-    command that shows a file, whose output contained the name. ``is_used`` is true if the user or
-    the agent wrote the name.
+    """The newest line with a name, and the id of its event. ``read`` is the file, or the command
+    that shows a file, whose output contained the name. ``is_used`` is true if the user or the agent
+    wrote the name.
     """
 
     line: str
@@ -161,12 +160,12 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True)
 class Digest:
-    """``lines`` has the lines of each section by subject, with the oldest line first.
+    """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted when its result comes, because the result shows what the call did. ``late`` has
-    the commands whose output was not in their result, by the first line of the command. A terminal
-    repeats the first line of a command before its output. After the output came, the value in
-    ``late`` is None.
+    A call is noted when its result comes, because the result shows what the call did. ``late`` maps
+    the first line of a command to the command, if the result did not contain the output yet. A
+    terminal repeats the first line of a command before its output. After the output came, the value
+    in ``late`` is None.
     """
 
     count: int = 0
@@ -181,21 +180,21 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How many results without an error had a line among their first or last lines. A key of this
-    dict is a program and a line. An empty program in a key stands for all programs. An empty line
-    in a key counts all results.
+    """How many results without an error have a line near their beginning or end. The keys are
+    pairs of a program and a line. An empty program stands for all programs, and an empty line
+    counts all results.
     """
     opening: str = ""
-    """The beginning of the environment's first message before any call. An example task begins like
-    the user's request.
+    """The beginning of the environment's first message, if no call came before it. An example task
+    begins like the user's request.
     """
     ran_program: bool = False
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
-    """The id of an edit's call, by a hash of the file, the old text and the new text."""
+    """Maps a hash of the file, the old text and the new text to the id of the edit's call."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Messages of the agent before later changes of files may correct its report."""
+    """Whether the agent has reported. What it says with a later change may correct the report."""
     said: DigestLine | None = None
     _pending: dict[object, _Pending] = field(default_factory=dict)
 

@@ -48,8 +48,8 @@ _NAMES_SHARE = 0.28
 the digest only if no section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""How many events a name in a result must be newer to rank as high as a name that the user or the
-agent wrote.
+"""A name that the user or the agent wrote ranks like a name in a result that is this number of
+events newer.
 """
 _FILES_SINCE = 20
 _SINCE_MAX = 90
@@ -70,9 +70,9 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""In every round of the layout, a section may have a multiple of its share. The first number of a
-round is the multiple for most sections. The second number is the multiple for the section of
-requests. A long request thus uses only characters that no other section needs.
+"""The rounds of the layout: a section may use its share times the first number, and the section of
+requests its share times the second number. A long request thus uses only characters that no other
+section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -97,8 +97,8 @@ def text_of(digest: Digest, max_length: int) -> str:
     remaining characters in the order of their importance. The section of requests is the last
     section that gets more than its share. If a section is too small for all its lines, its newest
     lines stay in the digest. The first request and the first standing order stay in the digest too,
-    if there is room. If the newest request or the agent's last text is too long, the digest has its
-    beginning and its end. A standing order is not repeated if it is part of a request in the
+    if there is room. If the newest request or the agent's last text is too long, only its beginning
+    and its end are shown. A standing order is not repeated if it is part of a request in the
     digest. The digest always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
