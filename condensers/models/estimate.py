@@ -37,6 +37,12 @@ _LETTERS_A_TOKEN = 8
 """How many letters of a base64 file are estimated as one token. Servers count the pages of a file,
 but the number of pages is unknown here.
 """
+_ENCRYPTED = ("signature", "data", "encrypted_content")
+"""The fields of a block of thinking that contain encrypted thinking, in base64."""
+_ENCRYPTED_LETTERS_A_TOKEN = 5
+"""A server counts the tokens of the thinking. In base64, three bytes of the thinking are four
+letters.
+"""
 _WHOLE = 2_048
 """A text of at most this number of characters is counted whole. Of a longer text, four samples are
 counted, which have this number of characters together.
@@ -85,7 +91,13 @@ def of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimat
     tokens = OF_A_MESSAGE + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
         tokens += OF_A_CALL + count(as_json(call["function"]))
-    return tokens + sum(count(as_json(block)) for block in message.get("thinking_blocks") or ())
+    return tokens + sum(of_thinking(block, count) for block in message.get("thinking_blocks") or ())
+
+
+def of_thinking(block: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
+    encrypted = [block[name] for name in _ENCRYPTED if isinstance(block.get(name), str)]
+    plain = {name: value for name, value in block.items() if name not in _ENCRYPTED}
+    return count(as_json(plain)) + sum(map(len, encrypted)) // _ENCRYPTED_LETTERS_A_TOKEN
 
 
 def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> int:

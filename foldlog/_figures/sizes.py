@@ -14,6 +14,7 @@ from foldlog.condensers.models.estimate import (
     OF_A_CALL,
     OF_A_MESSAGE,
     of_message,
+    of_thinking,
     of_tools,
     sampled,
 )
@@ -89,7 +90,7 @@ def event_tokens(event: Event) -> int:
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
             thought = sampled(text) if text and says_something(text) else 0
-            thinking = sum(sampled(as_json(block)) for block in signed(event.thinking))
+            thinking = sum(of_thinking(block, sampled) for block in signed(event.thinking))
             return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function)) + thinking
     return sum(of_message(message, sampled) for message in messages_of(event)) + of_tools(
         tools_of(event), sampled

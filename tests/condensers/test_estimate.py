@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as change
 
 import foldlog
 from foldlog.condensers import (
@@ -20,8 +21,8 @@ from foldlog.condensers import (
     NoCondensationAvailable,
     Reason,
 )
-from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
-from foldlog.eventstore import SystemMessage
+from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated, of_thinking
+from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import View
 from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import answer, call, message, messages, parts_with, plan, viewed
@@ -72,6 +73,18 @@ def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
         assert estimated(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
 
 
+def without_thinking(event: Event) -> Event:
+    """litellm counts no thinking."""
+    return change(event, thinking=()) if getattr(event, "thinking", ()) else event
+
+
+def test_encrypted_thinking_is_not_counted_as_text():
+    signature = "q83vEjRWeJC7" * 100
+    block = {"type": "thinking", "thinking": "two words", "signature": signature}
+    assert of_thinking(block) == of_thinking({**block, "signature": ""}) + 240
+    assert estimated(signature) > 3 * 240
+
+
 @pytest.mark.parametrize("model", TOKENIZERS)
 @pytest.mark.parametrize(
     "path",
@@ -80,7 +93,10 @@ def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
 )
 def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, path):
     llm = LLM(LLMConfig(model=model))
-    views = [View.from_events(history.events(0, 120)) for history in imported(path)]
+    views = [
+        View.from_events(map(without_thinking, history.events(0, 120)))
+        for history in imported(path)
+    ]
     ratios = [
         ESTIMATE.token_sums(view)[-1] / llm.token_sums(view)[-1] for view in views if len(view) > 5
     ]

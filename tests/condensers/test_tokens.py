@@ -105,6 +105,9 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, p
 def test_a_tail_never_has_more_tokens_than_the_sums_say(path):
     llm = model("gpt-4o-mini")
     for view in views(path):
+        calls = [event.call_id for event in view if isinstance(event, Action)]
+        if len(set(calls)) < len(calls):
+            continue  # a repeated id is sent as a shorter id, but a tail has the id itself
         view = replace(view, dialect="openai")  # the others say that something came before
         sums = llm.token_sums(view)
         for cut in some(view.cut_points, 12):

@@ -143,8 +143,10 @@ def fill(path: str | Path, names: Sequence[str]) -> list[str]:
 # -- commands
 # --------------------------------------------------------------------------------------------------
 
-NO_STORE = {"demo", "serve"}
-"""``serve`` waits: see ``test_no_page_fails_because_of_one_event``."""
+LEFT_OUT = {"demo", "serve", "mcp", "hook", "setup", "doctor"}
+"""``serve`` waits: see ``test_no_page_fails_because_of_one_event``. ``mcp`` and ``hook`` read stdin.
+The other commands read no conversation.
+"""
 WHOLE_STORE = {
     *("list", "search", "stats"),
     *("store copy", "store backup", "store vacuum", "store verify", "store rekey", "store expire"),
@@ -172,6 +174,8 @@ MORE: Mapping[str, Sequence[str]] = {
 VALUES: Mapping[str, str | None] = {
     "ID": ALL,
     "EVENT": "1",
+    "FILTER": None,
+    "URL": "file:objects",
     "A": "1",
     "B": "3",
     "NEW": "fork",
@@ -183,7 +187,7 @@ VALUES: Mapping[str, str | None] = {
     "TO": "target.db",
     "NAME": None,
     "NAME=VALUE": None,
-    "TEXT": "asked for",
+    "TEXT": "because",
     "V": "40",
     "TIME": "9d",
 }
@@ -245,7 +249,7 @@ def add_other_files() -> None:
 
 
 COMMAND_NAMES = sorted(
-    (name for names in COMMANDS.values() for name in names if name not in NO_STORE),
+    (name for names in COMMANDS.values() for name in names if name not in LEFT_OUT),
     key=lambda name: name in LAST,
 )
 
