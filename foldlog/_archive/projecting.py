@@ -227,7 +227,7 @@ class _Making:
         def write_progress(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
             stored = sources.settle(source.conversation)
-            # If a record was redacted meanwhile, the new events may contain its text.
+            # If a record was redacted since it was read, the new events may contain its text.
             if stored is None or (stored.made, stored.redacted) != (first, source.redacted):
                 raise VersionConflict(self.conversation, self.version, self.version)
             sources.put_made(source, records_made)
