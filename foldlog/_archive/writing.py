@@ -140,6 +140,8 @@ class SourceWriter:
         # redacted record.
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
+        name = self.name_of(source.conversation)
+        skipped = self.hashes_of(source)[: skip * HASH_BYTES] if skip else b""
         number = count(self.reading.records)
         add_new = self.counting_function()
 
@@ -150,10 +152,16 @@ class SourceWriter:
                 add_new(record, record_hash)
 
         for block in self.reading.blocks(add):
+            # The file may have been rewritten since it was compared, so compare it again.
+            same = skipped[block.first * HASH_BYTES : block.stop * HASH_BYTES]
+            if not block.hashes.startswith(same):
+                raise VersionConflict(name, skip, self.reading.records)
             if block.stop <= skip:
                 continue
             block = self.blank_records(block.since(max(skip, block.first)), forbidden | self.secret)
             yield block if is_whole else block.alone()
+        if self.reading.records < skip:
+            raise VersionConflict(name, skip, self.reading.records)
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
         for number in block.numbers_of(hashes) if hashes else ():
@@ -177,7 +185,9 @@ class SourceWriter:
         shared_count: int = 0,
     ) -> None:
         groups = _group_blocks(blocks)
-        group = next(groups)
+        group = next(groups, None)
+        if group is None:  # the file became shorter since it was compared
+            raise VersionConflict(name, shared_count, shared_count)
         source = self.database.recorder.transact(
             self.begin_function(name, group, parent, shared_count)
         )

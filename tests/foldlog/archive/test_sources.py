@@ -85,6 +85,25 @@ def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
         assert_sound(store)
 
 
+@pytest.mark.parametrize("start", [0, 1], ids=["shorter", "others"])
+def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
+    start: int, lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_store() as store:
+        path.write_bytes(b"".join(lines[:6]))
+        imported(store, path)
+        path.write_bytes(b"".join([*lines[:3], *lines[4:9]]))
+        before_next_call(
+            monkeypatch,
+            SourceWriter,
+            "count_until",
+            lambda: path.write_bytes(b"".join(lines[start : start + 3])),
+        )
+        name = imported(store, path).conversation
+        assert bytes_of(store, name).startswith(path.read_bytes())
+        assert_sound(store)
+
+
 def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one_after_it(
     lines: list[bytes], path: Path
 ) -> None:
