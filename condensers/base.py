@@ -261,8 +261,8 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may leave out the
-second argument.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may define such a
+method without the argument ``agent_llm``.
 """
 
 
@@ -488,7 +488,7 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     """Return the step of a condenser, with the condenser's metadata as a report.
 
     If the condenser returns a View with other events but reports no rule, the step reports the rule
-    ``None``. Foldlog cannot make this View again from the log. The condensation of the step never
+    ``None``. Foldlog cannot make this View again from the log. A returned condensation never
     forgets an event that ``view`` must keep. If no event is left to forget, the step returns the
     View unchanged. Raises ``NoCondensationAvailable`` if a condensation is required and no event
     may be forgotten. Raises ``TypeError`` if the condenser returned neither a condensation nor a

@@ -295,7 +295,7 @@ class CondenseHandler:
     def _append_declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Return False if newer events make the error outdated: take the step again."""
+        """Return False if newer events make the error outdated. The step must then be taken again."""
         newest = _newest(view)
         is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
@@ -393,7 +393,7 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""How many of a View's last events are searched for a turn of the agent."""
+"""How many of the newest events are searched for a turn of the agent."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:
@@ -407,8 +407,8 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
     see ``selection.without_kept``. Its summary still stands before the same event, and at a cut
     point. A retraction makes every plan invalid. A new condensation makes a plan invalid, unless
-    the plan forgets events and the new View shows all of them. Cost: the check copies the View and
-    its units.
+    the new View shows all events that the plan forgets. Cost: the check copies the View and its
+    units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -449,9 +449,7 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Cost: a call reads the events since the last call, unless the View shows all of these
-        events.
-        """
+        """Cost: the method reads the events since its last call, unless the View shows all of them."""
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:
             self._rules_read_until = 0

@@ -29,8 +29,8 @@ reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule applies to this number of events after it. A handler records the rule again after
-half of them.
+"""A recorded rule applies to this number of events after it. A handler records a rule again after
+half of this number of events.
 """
 
 

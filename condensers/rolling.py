@@ -50,8 +50,7 @@ class RollingCondenser(Condenser, ABC):
     """
 
     asks_a_model: ClassVar[bool] = False
-    """Whether a condensation needs the reply of a model. A model's call may fail and costs money.
-    """
+    """Whether a condensation needs the reply of a model. A model call may fail and costs money."""
 
     def handles_condensation_requests(self) -> bool:
         return True
@@ -96,9 +95,9 @@ class RollingCondenser(Condenser, ABC):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Return a condensation that forgets as many events as possible. It is used if a
-        condensation is required and no other condensation is possible. Returns None if the strategy
-        has no hard reset.
+        """Return a condensation that forgets as many events as possible. The caller uses this
+        condensation if a condensation is required and no other condensation is possible. Returns
+        None if the strategy has no hard reset.
         """
         return None
 

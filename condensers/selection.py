@@ -105,8 +105,9 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     """Return ``action`` without the events that must stay.
 
     These events must stay: the events from ``first_kept_index`` on, calls without a result, and
-    calls that may have run. Their whole unit stays too, if it is sent to a model. The summary of
-    ``action`` stands in the place of the first event that is still forgotten.
+    calls that may have run. If a unit is sent to a model and one of its events must stay, the whole
+    unit stays. The summary of ``action`` stands in the place of the first event that is still
+    forgotten.
 
     Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
     events could not be sent to a model.

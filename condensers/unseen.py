@@ -2,8 +2,8 @@
 
 An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
 Before the agent's first turn, all events are unseen. In a conversation without replies, a View
-counts as shown if a later event notes the version of the View. No condenser forgets, hides or masks
-unseen events.
+counts as shown if a later event notes its version. No condenser forgets, hides or masks unseen
+events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
 longest texts of results and messages. The step also shortens texts that a model has seen. The log

@@ -26,7 +26,7 @@ class AskingCondenser(RollingCondenser):
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
-    """The ability that the model of this condenser must have, or None."""
+    """The ability that this condenser needs from its model, or None."""
 
     llm: Summarizer | None = field(kw_only=False)
 

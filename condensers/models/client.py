@@ -72,9 +72,9 @@ _TRANSLATED = frozenset(
 def dialect_of_model(model: str) -> Dialect:
     """Return ``litellm`` if litellm translates the messages of a model, and otherwise ``openai``.
 
-    If litellm does not translate the messages, the model's server refuses fields that OpenAI's chat
-    completions do not have. The dialect ``openai`` works for every model, but does not send the
-    model's thinking back to the model.
+    Without this translation, a server refuses fields that OpenAI's chat completions do not have.
+    The dialect ``openai`` works for every model, but does not send the model's thinking back to the
+    model.
     """
     provider, slash, _ = model.partition("/")
     if slash:
@@ -138,7 +138,7 @@ class LLM(TokenCounter):
         ``usage``, ``cost``, ``latency_s`` and ``attempts`` of the reply are sums over all attempts.
         Raises ``ModelCallFailed``, with the failure of the first model, if no model gives a usable
         reply in time. If the wait before a retry is longer than the remaining time, the model does
-        not retry. The fallbacks that were not asked yet share the remaining time.
+        not retry. The remaining fallbacks share the remaining time.
 
         This method does not use the retries and fallbacks of litellm. Litellm accepts an unusable
         reply and does not return the cost of failed attempts.

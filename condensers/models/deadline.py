@@ -31,8 +31,8 @@ _seconds_left = contextvars.ContextVar[Callable[[], float]](
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
     """Allow ``seconds`` for all calls in this block together, or less if an outer block has less
-    time left. The time begins with the first call of ``seconds_left``, because work before a model
-    call must not count.
+    time left. The time begins with the first call of ``seconds_left``, so work before a model call
+    does not count.
     """
     outer = _seconds_left.get()
     end = cache(lambda: time.monotonic() + seconds)
@@ -44,7 +44,7 @@ def within_s(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Outside of all blocks with a limit, the result is infinity."""
+    """Without a limit, the result is infinity."""
     return _seconds_left.get()()
 
 

@@ -49,9 +49,9 @@ def is_context_window_error(error: BaseException) -> bool:
     """Return whether a model call failed because its prompt was too long. A condensation may help
     after such a failure.
 
-    The function recognizes ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the
-    error texts of servers. The function returns False for a request that was rejected for another
-    reason, because a condensation would not help.
+    The function knows ``ModelCallFailed``, the errors of litellm and OpenAI, and the error texts of
+    servers. The function returns False for a request that was rejected for another reason, because
+    a condensation would not help.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"
@@ -150,12 +150,12 @@ def problem_of(text: str) -> str:
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
     """Return a text with ``***`` in place of the secrets that a server may repeat. The secrets are
-    the key that is sent, the password in the address, and the values of environment variables that
-    are named like a key.
+    the key that is sent, the password in the address, and environment variables with the name of a
+    key.
 
-    An error may repeat a whole request. In an error, the texts in ``extra`` (such as a header) and
-    the values of more environment variables are replaced too. A reply must not lose any words, so
-    these texts stay in a reply.
+    An error may repeat a whole request. In an error, ``***`` also replaces the texts in ``extra``,
+    such as a header, and environment variables that may be keys. A reply must not lose any words,
+    so these texts stay in a reply.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

@@ -86,8 +86,8 @@ times as many tokens.
 """
 
 _SMALL = 512
-"""A summary may have more tokens than the events that it replaces, up to this number. A summary may
-replace a few short events.
+"""A summary of at most this number of tokens may be larger than the events that it replaces. A
+summary may replace a few short events.
 """
 
 

@@ -1,5 +1,5 @@
 """The condensers of this module clear old results and old thinking from the prompt, by Anthropic's
-published rules of context editing. Clearing forgets no event.
+rules of context editing. Clearing forgets no event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _OF_A_MARK = 40
-"""A result or a call with up to this number of tokens is never cleared."""
+"""A result or a call of at most this number of tokens is never cleared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 _CLEARED = ({"type": "cleared"},)
 """The value that replaces thinking. The value is not sent to a model. The value marks the beginning
-of a tool loop whose thinking is cleared, so that the loop stays whole.
+of a tool loop, so that the loop stays whole.
 """
 
 

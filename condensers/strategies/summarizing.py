@@ -56,7 +56,7 @@ class SummarizingCondenser(RollingCondenser):
     ``summarize``.
 
     If the agent's model is unknown or its tokens cannot be counted, the condenser estimates the
-    tokens. The estimate is rather too high than too low.
+    tokens. The estimate is more often too high than too low.
     """
 
     size_by_default: ClassVar[int] = 100

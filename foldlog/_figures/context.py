@@ -28,7 +28,7 @@ class ContextUse:
 
     def __init__(self) -> None:
         self.prompts: list[tuple[int, int]] = []
-        """The ids of the events that were written with a prompt, and the tokens of this prompt."""
+        """Pairs of an event's id and the tokens of the prompt with which the event was written."""
         self._window: int | None = None
         self.condensed_at: int | None = None
         self._models: dict[str, None] = {}

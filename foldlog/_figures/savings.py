@@ -2,7 +2,7 @@
 of condensations.
 
 A condensation may also record tokens, but the recorded tokens are not added to sums. Recorded
-tokens count a whole prompt, in another way.
+tokens count a whole prompt, and figures count single events.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Page(NamedTuple):
 
 class Facet(NamedTuple):
     """The number of chosen conversations with a name, such as the name of a tool. ``number`` is the
-    sum that is counted under the name.
+    sum for this name.
     """
 
     what: str

@@ -44,7 +44,7 @@ class Where(NamedTuple):
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  values of the conversation
     ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
     ``since``, ``until``  the time of the last activity
-    ``only``        no other ids are chosen
+    ``only``        the only ids that may be chosen
     ``companions``  whether conversations that runtimes use internally are included
     """
 

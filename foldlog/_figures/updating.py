@@ -41,7 +41,7 @@ class FigureCounter:
     """Many threads may use a single object of this class.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    maps conversations to figures that are not written yet, with the counted row
+    ``aside``    the figures that are not written yet and their rows, by conversation
     """
 
     def __init__(

@@ -40,8 +40,8 @@ recorded rule cannot run other code, call a model or use an API key.
 class Sent:
     """``rules`` describes the recorded rules in words, and is empty if the log has no rules.
 
-    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing.
-    Then ``rules`` says so, and ``known`` is False.
+    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing. If
+    a rule cannot be applied, ``rules`` says so, and ``known`` is False.
     """
 
     view: View

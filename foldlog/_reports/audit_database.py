@@ -54,11 +54,10 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The row of ``followed`` with the position of the store when named conversations were last added.
-"""
+"""The scope in the table ``followed`` of runs for named conversations."""
 _REMAINS = "bytes of removed rows"
-"""The row of ``followed`` that says that bytes of deleted rows may still be in the file. It is
-written with each deletion, so that the next run completes an interrupted deletion.
+"""A row of ``followed`` with this scope says that bytes of deleted rows may still be in the file.
+The row is written with each deletion, so that the next run completes an interrupted deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64

@@ -113,8 +113,8 @@ class Needs:
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """Maps a term to its events, and each event to the words beside the term in the last line
-        with it.
+        """Maps a term to its events, and each event to the words beside the term in the event's
+        last line with the term.
         """
         self.show(View.from_events(()))
 
@@ -167,7 +167,7 @@ class Needs:
 
 class _Shown(NamedTuple):
     """``changed_text`` and ``changed_terms`` are the text and the terms of a prompt's summaries and
-    masked events. ``named`` are the ids that they name.
+    masked events. ``named`` contains the ids of the events that ``changed_text`` names.
     """
 
     whole: frozenset[int]

@@ -55,7 +55,7 @@ _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""The programs, such as ``cd``, that may be part of a command that only changes files."""
+"""The programs that may be part of a command that only changes files."""
 _ALL = re.compile(r"-\w*a|--all")
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
@@ -143,8 +143,8 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether the failure of the command ``narrow`` is repaired if the command ``wide``
-    succeeds. This is so if ``wide`` is the same command, checks at least the same files, or commits
-    a failed merge.
+    succeeds. The command ``wide`` must be the same command, check at least the same files, or
+    commit a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

@@ -117,8 +117,8 @@ _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""The beginnings of the results of failed tools. The beginning of a result counts only if the
-result has no exit code.
+"""The results of failed tools begin with one of these texts. The beginning of a result counts only
+if the result has no exit code.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
@@ -150,7 +150,7 @@ _RUNNING = re.compile(
 _HEADER_MAX = 200
 """How many characters of a result, from its beginning, may say how a process ended."""
 _ECHO_LEAST = 12
-"""A shorter first line of a command is not looked for in outputs."""
+"""The first line of a command is looked for in outputs if it has at least this length."""
 _LISTED_LINES = 6
 """An output of up to this number of short lines is shown whole."""
 _CONFLICTS_MAX = 600

@@ -93,19 +93,21 @@ _ANSWER_MAX = 30
 An agent's message of at most this number of characters does not count as a report.
 """
 _CALLS_AFTER_ERROR = 30
-"""How many further calls close an error, because the agent then works on something else."""
+"""An error is closed after this number of further calls, because the agent then works on something
+else.
+"""
 _OPENING = 60
-"""The environment's first message is an example if the user's request begins with the same
-characters, up to this number.
+"""If the user's request and the environment's first message begin with this number of equal
+characters, the message is an example.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line is in nearly all results if it is in this share of them, and in at least
-``_IN_ALL_LEAST``.
+"""A line is in nearly all results if this share of the results has it, and at least
+``_IN_ALL_LEAST`` results do.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
-"""How many names are remembered. The default length of a digest has room for fewer names."""
+"""How many names are remembered. A digest of the default length shows no more names."""
 
 
 class DigestLine(NamedTuple):
@@ -162,10 +164,10 @@ class _Pending(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted when its result comes, because the result shows what the call did. ``late`` maps
-    the first line of a command to the command, if the result did not contain the output yet. A
-    terminal repeats the first line of a command before its output. After the output came, the value
-    in ``late`` is None.
+    A call is noted with its result, because the result shows what the call did. ``late`` maps the
+    first line of a command to the command, if the result did not contain the output yet. A terminal
+    repeats the first line of a command before its output. After the output came, the value in
+    ``late`` is None.
     """
 
     count: int = 0
@@ -194,7 +196,9 @@ class Digest:
     """Maps a hash of the file, the old text and the new text to the id of the edit's call."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent has reported. What it says with a later change may correct the report."""
+    """Whether the agent has reported. What the agent says with a later change may correct the
+    report.
+    """
     said: DigestLine | None = None
     _pending: dict[object, _Pending] = field(default_factory=dict)
 

@@ -70,9 +70,8 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""The rounds of the layout: a section may use its share times the first number, and the section of
-requests its share times the second number. A long request thus uses only characters that no other
-section needs.
+"""How many times its share a section may use in each round of the layout. The second number is for
+the section of requests. A long request thus uses only characters that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -84,7 +83,7 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
-"""The lengths to which all lines except the newest are cut, tried in this order. If the lines do
+"""All lines except the newest are cut to the longest of these lengths that fits. If the lines do
 not fit with the shortest length, lines are left out.
 """
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
