@@ -294,7 +294,7 @@ def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def title(name: str, group: Mapping[str, Any]) -> str:
     count = group["histories"]
     histories = "1 history" if count == 1 else f"{count} histories"
-    return f"{name}: {histories}, {group['events']:,} events, {group['uses']:,} later uses"
+    return f"{name}: {histories}, {group['events']:,} events, {group['uses']:,} later uses of terms"
 
 
 def show(name: str, group: Mapping[str, Any]) -> None:
