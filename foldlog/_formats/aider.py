@@ -7,9 +7,9 @@ session to this Markdown file.
                                                     edits
     I will add it.                                  any other line: text of the model
 
-The file has no records, so foldlog makes one record of each block: ``{"aider": "start" | "user" |
-"tool" | "assistant", "text"}``. If aider would write the text of a block in another way, the record
-has the bytes of the block under ``raw``. The texts of all records, one after another, are the file.
+The file has no records, so foldlog makes a record for each block: ``{"aider": "start" | "user" |
+"tool" | "assistant", "text"}``. If aider would write a block differently, ``raw`` has the text of
+the block. All blocks together are the whole file.
 
     start, tool     Annotation. If the text says that the history was cleared, the event is a
                     condensation of all shown events
@@ -19,9 +19,8 @@ has the bytes of the block under ``raw``. The texts of all records, one after an
 
 A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
 the user's lines with two spaces. The first line of aider or of the user in a session shows whether
-the session has these spaces. If so, a line without two spaces belongs to the model if the line
-stands after a blank line. Without a blank line before it, the line continues a text of aider with
-several lines.
+the session has these spaces. If so, a line without two spaces after a blank line belongs to the
+model. A line without two spaces after any other line continues a text of aider.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _WITH_BLANK = ("start", "assistant")
 _KINDS = ("start", "user", "tool", "assistant")
 
 _SENT = re.compile(r"/(?:ask|code|architect|context|help)\s+(.+)", re.DOTALL)
-"""Commands that send the text after the command to a model."""
+"""Commands whose text goes to a model."""
 _CLEAR = re.compile(r"/(?:clear|reset)\s*$")
 _CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
 _BLANK = "<blank>"

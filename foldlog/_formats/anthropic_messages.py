@@ -22,10 +22,10 @@ The messages, and the events that they become:
     a message without content       Annotation
 
 The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
-``ui_messages.json``, Cline marks the messages that are no longer sent to the model. A mark becomes
-a record if the mark differs from the mark before it. The record comes after the messages that the
-mark deletes. The record has the time of the mark, and the number of the newest message at that
-time. foldlog reads nothing else in ``ui_messages.json``, because its texts repeat the messages.
+``ui_messages.json``, Cline marks the messages that are no longer sent to the model. If a mark
+equals the last mark, it makes no record. The record comes after the messages that the mark deletes.
+The record has the time of the mark, and the number of the newest message at that time. foldlog
+reads nothing else in ``ui_messages.json``, because its texts repeat the messages.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks of deletions. The key of a mark is the number of the message before the
-    mark. Raises ``NotAHistory`` if the file is damaged: without its marks, the history would show
-    deleted messages.
+    """Return the marks of deletions, by the number of the message before the mark. Raises
+    ``NotAHistory`` if the file is damaged: without its marks, the history would show deleted
+    messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -159,9 +159,7 @@ def _accepts(record: Any) -> bool:
 
 
 class AnthropicDecoder(FollowingDecoder):
-    """The tag of a shown event is the number of its message, and the truncation that hides the
-    event.
-    """
+    """The tag of an event is the number of its message, and the ``truncationParent``."""
 
     has_own_ids = True
 
@@ -242,7 +240,7 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Convert a file of Cline 4 into a text, and leave out empty texts."""
+    """Convert the files of Cline 4 into texts, and leave out empty texts."""
     if type(content) is list:
         return [part for block in content if (part := _part(block)) is not None]
     return content

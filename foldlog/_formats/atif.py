@@ -23,8 +23,8 @@ begin a second trajectory. The first steps of the second trajectory are copies
 Figures do not count the calls, requests and tokens of copies. The last record contains the
 trajectories of sub-agents.
 
-foldlog writes its own condensation as a step with a boundary. After the step of a condensation,
-foldlog writes copies of the events that stay in the View.
+foldlog writes its own condensation as a step with a boundary. After this step, foldlog writes
+copies of the events that stay in the View.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ NAME = "atif"
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
 """The fields before the steps of a trajectory. These fields never change."""
 _PARENT = "subagent_of"
-"""The field of ``extra`` with the name of the conversation that started the sub-agent."""
+"""The field of ``extra`` that names the parent conversation of a sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
@@ -294,7 +294,7 @@ class _Encoder(RepliesEncoder):
 
     def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
         """Return the step of a condensation, and copies of the events that stay in the View.
-        Without the copies, a reader would also drop the events that stay.
+        Without the copies, a reader would drop these events too.
         """
         step = self._step(event, "system", "Context compaction performed")
         step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
@@ -323,8 +323,8 @@ class _Encoder(RepliesEncoder):
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results whose calls no record contains. A step cannot hold a result
-        alone, so the record also contains calls with the ids and tools of the results.
+        """Return a record for results whose calls are not written. A step needs a call, so the
+        record also has calls with the same ids and tools.
         """
         calls = [
             Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)

@@ -124,7 +124,7 @@ def is_of_server(block: _Block) -> bool:
 
 _CALL = frozenset(("id", "name", "input"))
 _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
-"""Parts of these types are equal in an event and in Anthropic's messages."""
+"""Parts of these types look the same in an event and in Anthropic's messages."""
 
 _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 
@@ -144,7 +144,7 @@ def known_of(block: Any) -> _Block | None:
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
     """Return the blocks of a model's message. A call that Anthropic's server answered becomes one
     part with its results. The server refuses a call with only some of its results. If ``singles``
-    is true, a part is also made of a block that only Anthropic's server knows.
+    is true, a block that only Anthropic's server knows becomes a part too.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):

@@ -35,7 +35,7 @@ class Recent(OrderedDict[K, V]):
 
 
 _CALLS_MAX = 10_000
-"""At least this number of the newest calls can wait for a result."""
+"""At least this number of the newest calls can still get a result."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
@@ -45,8 +45,8 @@ def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
 class OpenCalls:
     """The calls that wait for a result. A call without an id never waits.
 
-    ``view`` returns the View before the first event that is read. The open calls of this View are
-    loaded only if a result answers a call from before the first event.
+    ``view`` returns the View before the first new event. It is called only if the open calls of
+    this View are needed.
     """
 
     def __init__(self, view: Callable[[], View] | None = None) -> None:
@@ -67,7 +67,7 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. A hidden call may be a copy of a call that is open in the View."""
+        """Add the next call. A hidden call may be a copy of an open call in the View."""
         if not call.shown:
             self._read_past()
         self._reply = self._reply if is_of_reply(call, self._reply) else []
@@ -114,9 +114,10 @@ class OpenCalls:
         ``close``. If the result has an id, return the id.
 
         If the result names its tool, return the first open call of this tool in the newest reply.
-        If the result names no tool, return the first open call whose id equals the name of its
-        tool. Return None if no call fits. An id that equals the name of the tool counts as no id.
-        If the history has no reply yet, return the name of the tool.
+        If the result names no tool, return the first open call without an id of its own: its id is
+        the name of its tool. Return None if no call fits. A result whose id is the name of its tool
+        counts as a result without an id. If the history has no reply yet, return the name of the
+        tool.
         """
         if call_id not in (None, tool):
             return call_id

@@ -10,8 +10,7 @@ A record is a node without its ``children``, ``{"id", "message", "parent"}``: se
     thoughts, recaps, empty texts   Annotation
     the conversation                Annotation with its title
 
-The export does not contain images and sounds. A text with the reference replaces an image or a
-sound.
+The export does not contain images and sounds. An image or a sound becomes a text with its address.
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ _CONTEXT = {
     "user_editable_context": ("user_profile", "user_instructions"),
     "model_editable_context": ("model_set_context", "repository", "structured_context"),
 }
-"""Maps a kind of content that describes the user to the fields with its texts."""
+"""Maps a kind of content about the user to the fields with its texts."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""If a kind of content has no rule of its own, the first of these fields with a text holds its
-text.
-"""
+"""Any other content has its text in the first of these fields that is not empty."""
 
 
 # -- the file
@@ -63,7 +60,7 @@ class _Files(Exports):
 
     def messages(self, conversation: Record) -> list[Any]:
         """Return the nodes without their ``children``. Return an empty list if no node has a
-        message. A damaged node comes after the node that lists the damaged node as a child.
+        message. A damaged node comes after its parent.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
@@ -116,7 +113,7 @@ class _Decoder(TreeDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[Any, Action] = {}
-        """Maps the id of a node to the call that waits for a result after this node."""
+        """Maps the id of a node to the call that is open after this node."""
 
     def say(self, read: RecordEvents, record: Record) -> None:
         message = record["message"] or {}

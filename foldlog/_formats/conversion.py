@@ -101,8 +101,8 @@ def decode(
 
     If ``as_history`` is true, OpenHands V0 records are the agent's history, and all events are
     shown except condensations and requests. If ``as_history`` is false, the records are a stream. A
-    stream also has records outside of the agent's history, and the events of these records are not
-    shown. If a log of V1 or Claude Code has branches, only the active branch is shown.
+    stream also has records outside of the agent's history, which are not shown. If a log of V1 or
+    Claude Code has branches, only the active branch is shown.
 
     If a record is not an event, ``decode`` calls ``findings`` with the problem and goes on with the
     next record. If ``findings`` is None, ``decode`` raises ``InvalidEvent``. ``findings`` also
@@ -148,13 +148,13 @@ def encode(
     ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
     Retracted events are written too. ``history.export`` leaves out retracted events, and returns
-    the records of an import unchanged. ``openai-chat`` can hold any history without its
-    bookkeeping. If the format cannot hold a kind of events, ``encode`` calls ``notes`` with a text
-    about these events.
+    the records of an import unchanged. ``openai-chat`` can hold any history, but no bookkeeping. If
+    the format cannot hold a kind of events, ``encode`` calls ``notes`` with a text about these
+    events.
 
     Raises ``UnknownFormat`` if foldlog does not write the format, or if the history was imported
-    from another format. Raises ``ValueError`` if event 0 or a later event is missing, because a
-    record may refer to any earlier record.
+    from another format. Raises ``ValueError`` if an event is missing, because a record may refer to
+    any earlier record.
     """
     check_callable("notes", notes)
     check_written(format)
@@ -171,8 +171,8 @@ def encode_standing(
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
     """Return the records of a whole history up to ``version``, without events that ``retractions``
-    took back. A retraction from the source begins a branch of the source, so the records of the
-    abandoned branch are written too. Raises the errors of ``encode``.
+    took back. If the source itself left a branch, the records of this branch are written too.
+    Raises the errors of ``encode``.
     """
     retractions_here = [retraction for retraction in retractions if not is_of(retraction, format)]
     kept_intervals = intervals_kept(retractions_here, version) if retractions_here else None
@@ -225,8 +225,8 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return events whose View sends the prompt of ``view`` to a model. The events look like events
-    of a history that was not imported.
+    """Return events from which a View makes the prompt of ``view``. The events look like events of
+    a history that was not imported.
     """
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
@@ -322,8 +322,8 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
 
 def format_of_history(store: Store, conversation: str) -> str:
     """Return the default format for an export of a history. The first event that is imported or
-    shown determines the format. Earlier events do not count, because an adapter may write documents
-    before its first record.
+    shown has the format. Earlier events do not count, because an adapter may write documents before
+    its first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)

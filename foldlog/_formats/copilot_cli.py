@@ -252,7 +252,7 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
 
 def _with_files(text: str, attachments: Any) -> Content:
     """Return a text with its attachments. Attachments that the text already describes are left out,
-    unless the attachment contains a whole file.
+    except whole files.
     """
     parts: list[_Part] = []
     for attachment in dicts_in(attachments):

@@ -253,7 +253,7 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._thoughts: list[_Part] = []
-        """The thinking in the last bubbles, until a message or call gets this thinking."""
+        """The thinking that no message or call has got yet."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         if "bubbleId" in record:

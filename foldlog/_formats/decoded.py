@@ -1,8 +1,8 @@
 """Count the events of a format without a skeleton: decode all records in memory, and count the
 events.
 
-The counts always match the stored events, but every import decodes all records of the source. If a
-record is redacted, its ids, its time and its kind stay.
+The counts always match the stored events, but every import is slower. If a record is redacted, its
+ids, its time and its kind stay.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ may have written the text.
 """
 
 READER = 1
-"""The version of the decoders. Increase this version if a decoder makes different events of a
-record.
+"""The version of the decoders. Increase this version when a change makes a decoder return different
+events.
 """
 
 
@@ -109,7 +109,7 @@ class DecodedRecords:
         return self.format.conversation(self._first)
 
     def encoded(self) -> bytes:
-        """Return an empty state. Without a state, the records of a grown source are all decoded
+        """Return an empty state. When the source grows, all its records are therefore decoded
         again.
         """
         return b""

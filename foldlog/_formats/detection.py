@@ -2,9 +2,9 @@
 
 A format is recognized by fields that only its records have (``Format.matches``). At least two of
 the first 50 records, and at least half of the first 50 records, must match. A single matching
-record is enough if the format accepts all 50 records. Many programs write equal messages until the
-first call of a tool. If a record can only come from another program, the format is excluded
-(``Format.refuses``).
+record is enough if the format accepts all 50 records. Until the first tool call, the messages of
+many programs look alike. If a record can only come from another program, the history is not of this
+format (``Format.refuses``).
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""Stands for the records of a history that was not imported or is not stored."""
+"""For a history without stored records."""
 
 
 class Encoder:
@@ -79,25 +79,21 @@ class Encoder:
         self._parts = chosen.parts
         self._writer = chosen.writer()
         self._group: list[Event] = []
-        """The first events of a record, until the last event of the record comes."""
+        """The events so far of an incomplete record."""
         self._missing = 0
         """The number of events that the record of ``_group`` still lacks."""
         self._head: Sequence[Any] | None = None
-        """The records at the head of the history. The head is empty after it was written."""
+        """The records at the beginning of the history, until they are written."""
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event. If a call came before the first event, its result is still
-        written.
-        """
+        """The id of the first event. Results of earlier calls are written too."""
         self._waiting = WaitingCalls()
         self._calls_of_user = set[int]()
         self._passed: list[tuple[Sequence[Event], Any]] = []
-        """Stored records that the writer must follow before the writer writes the next record."""
+        """Stored records that the writer has not seen yet."""
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
-        """Remember a stored record and its events for the next record that is written. The caller
-        itself writes the stored record.
-        """
+        """Note a stored record that the caller writes itself."""
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
@@ -115,8 +111,8 @@ class Encoder:
             self._writer.follow(events, record)
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete after ``event``. Bytes in the records become data
-        URLs or base64. Raises ``InvalidEvent``.
+        """Return the records that ``event`` completes. Bytes in the records become data URLs or
+        base64. Raises ``InvalidEvent``.
         """
         self._follow_passed()
         is_ours = is_of(event, self._name)
@@ -156,7 +152,7 @@ class Encoder:
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
-        """Return an event as a model receives the event. Calls of the user, and results of these
+        """Return an event in the form that a model gets. Calls of the user, and results of these
         calls, become messages. A result names its call. Return None for an event that the model
         does not receive, such as a second result of a call.
         """
@@ -190,7 +186,7 @@ class Encoder:
         return first > 0 if result.cause is None else result.cause < first
 
     def end(self) -> list[Any]:
-        """Return the records that are complete only at the end of the history.
+        """Return the records that were still incomplete at the end of the history.
 
         Raises ``InvalidEvent`` if later events of a record are missing.
         """
@@ -208,8 +204,8 @@ class Encoder:
         return self._with_head(self._writer.end())
 
     def part(self, without: Event | None = None) -> list[Any]:
-        """Return new records for the first events of an incomplete record. ``without`` is the event
-        that the record lacks, because the event is redacted or retracted.
+        """Return new records for the first events of an incomplete record. ``without`` is the
+        missing event, which was redacted or retracted.
         """
         group = self._group
         self._group = []
@@ -295,7 +291,7 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts under the keys ``path`` of a record. A text is a single part."""
+    """Return the parts of a record, under the keys ``path``. A text is a single part."""
     value = within(record, *path)
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
@@ -327,8 +323,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with new values in ``fields``. Only fields that differ are set, because a
-    condensation does not accept its forgotten events in two forms.
+    """Return an event with new values in ``fields``. Unchanged fields are not set, because a
+    condensation accepts its forgotten events in only one form.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}

@@ -35,14 +35,10 @@ class ExportNotes:
         self._lacks = format.lacks or frozenset()
         self._lost, self._hidden = Counter[str](), Counter[str]()
         self._replies = set[str]()
-        """The replies whose usage was counted. Each event of a reply repeats the usage, so the
-        usage of a reply counts only once.
-        """
+        """The replies whose usage was counted. The events of a reply repeat its usage."""
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event without a record. ``hidden`` is true if a model never saw the event, and
-        false if the format has no record for the event.
-        """
+        """Count an event without a record. ``hidden`` is true if no model saw the event."""
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
             self._lost["total of tokens and cost"] = 1

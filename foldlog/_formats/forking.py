@@ -26,8 +26,8 @@ from foldlog.projections.units import WaitingCalls
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
     """Fork a conversation at a version: see ``Store.fork``. If records of the source are missing in
-    the fork, an event of the fork says how many. The fork gets this event even if the import
-    reported the missing records only after the version ``at``.
+    the fork, an event of the fork says how many. The import may have reported the missing records
+    only after the version ``at``.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -70,9 +70,9 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     The events of one record, the actions of one response and their observations are one group. The
-    version is after all events of the group that directly follow the last event, so that no call
-    stays open. If a record has both a result and the model's next text, the version is before this
-    record.
+    version is after the last event and the events of its group that directly follow, so that no
+    call stays open. If a record has both a result and the model's next text, the version is before
+    this record.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
     reads the events from the last event with this id to the end. For a call or a result, the

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
-"""The number of first records that show the format and the name of a history."""
+"""The number of records at the beginning that decide on the format and the name of a history."""
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
@@ -68,18 +68,15 @@ class RecordDecoder(ABC):
         """
 
     def skip_to(self, next_id: int) -> None:
-        """Continue with the event id ``next_id``. The ids before ``next_id`` belong to other
-        events, or to the events of a redacted record.
-        """
+        """Continue with the event id ``next_id``. The ids before ``next_id`` are taken."""
         self.next_id = next_id
 
 
 class RecordEncoder(ABC):
     """Writes records for the events of one history that were not imported.
 
-    The records of imported events are written unchanged, and ``follow`` is called with each of
-    these records. If a redaction deleted a part of a record, the encoder writes a new record with
-    the id from the source.
+    An imported record is written unchanged, and passed to ``follow``. If a redaction deleted a part
+    of a record, the encoder writes a new record with the old id.
     """
 
     rules: Any
@@ -89,8 +86,8 @@ class RecordEncoder(ABC):
 
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
-        """Return the records that are complete after ``event``. Return an empty sequence if later
-        events may belong to the record of ``event``.
+        """Return the records that ``event`` completes. Return an empty sequence if later events may
+        belong to the record of ``event``.
 
         Return None if the format has no record for ``event``. A note of the export counts the
         events without a record.
@@ -134,8 +131,7 @@ class Options:
     ``as_history``  whether the records are the agent's history, not a stream with other events
                     (OpenHands V0).
     ``prefix``      the text before the names of conversations, also in links to conversations.
-    ``findings``    the list to which a decoder adds problems of records that the decoder could
-                    still read.
+    ``findings``    the problems in records that could still be read; a decoder adds to this list.
     ``format``      the format of the records; ``Format.reader`` sets this field.
     """
 
@@ -184,9 +180,8 @@ class Format:
     """One format of histories. All code outside of the format reads the format through this object.
 
     A new format of foldlog is a file or a folder next to this file, with its object in ``FORMAT``
-    and one line in ``registry.py``. A format has a sample, rows of records with their events in
-    ``tests/golden/reads``, tests of the cases without a row, and a section of
-    ``docs/IMPORTING.md``.
+    and one line in ``registry.py``. A format needs a sample, examples in ``tests/golden/reads``,
+    tests of all other cases, and a section of ``docs/IMPORTING.md``.
 
     ``name``          the name in ``--format`` and in ``origin.format``. The name never changes,
                       because it is stored. A name has no white space, does not begin with ``-``,
@@ -194,15 +189,15 @@ class Format:
 
     These attributes recognize the format:
 
-    ``matches``       whether a JSON value is a record of this format and of no other format, by
-                      more than one field: see ``detection.py``.
+    ``matches``       whether a JSON value is a record of this format and of no other format. Check
+                      several fields: see ``detection.py``.
     ``refuses``       whether a JSON value comes from another program with similar records. A
-                      history with such a record has no format unless the user names a format.
-    ``looks_like``    the name of a second format. A record that matches both formats counts for
-                      this format, if the history has a record that matches only this format, and no
-                      ``own`` record of the second format.
-    ``own``           whether a matching record is of this format even if another format
-                      ``looks_like`` this format.
+                      history with such a record is imported only if the user names its format.
+    ``looks_like``    the name of a second format whose records this format also contains. These
+                      records count for this format too, unless the history has an ``own`` record of
+                      the second format.
+    ``own``           whether a record proves this format, even if another format ``looks_like``
+                      this format.
     ``files``         the reader of the format's files, if these files are not a sequence of JSON
                       values.
     ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:
@@ -220,7 +215,7 @@ class Format:
 
     These attributes read records:
 
-    ``decoder``       the decoder of a history. A record becomes at least one event, an
+    ``decoder``       returns a decoder for one history. A record becomes at least one event, an
                       ``Annotation`` if no model reads the record. Compactions become condensations.
                       Branches become retractions. The store keeps the record itself.
     ``accepts``       whether a JSON value can be a record when the user names this format. The
@@ -228,16 +223,15 @@ class Format:
     ``expected``      a description of a record, for the error about a refused value.
     ``source_id``     the id of a record in its source, or None. The id becomes the ``origin.id`` of
                       the first event of the record.
-    ``time``          the time of a record, as ``read_time`` returns the time. If no record of the
-                      format has a time, ``time`` is None. Then an imported event has no time, and a
-                      live event has the time of its recording.
-    ``beside``        reads the object that holds the records. The arguments are the object, and the
-                      first 50 records with the last record. The function returns further records,
-                      and the usage of models: per call with the id of its ``reply``, or as a sum
-                      over the whole run.
+    ``time``          the time of a record, in the form of ``read_time``. If no record of the format
+                      has a time, ``time`` is None. Then an imported event has no time, and a live
+                      event has the time of its recording.
+    ``beside``        reads the object that holds the records. The arguments are the object, its
+                      first 50 records and its last record. The function returns further records,
+                      and the usage of each call (with the id of its ``reply``) or of the whole run.
     ``recorded_usage``    how events of the format record the calls of models.
-    ``says_again``    whether a record of a compaction also has the events that stay in the prompt.
-                      These events are copies, and come before the condensation.
+    ``says_again``    whether a compaction repeats the events that stay in the prompt. These copies
+                      come before the condensation.
     ``repeats``       whether each record contains all earlier messages, like a request to a model.
                       After a redaction, no later record of a source in this format is imported.
     ``note``          a sentence about every history of this format. An import prints the sentence.
@@ -248,8 +242,8 @@ class Format:
                       adapter sends events with this writer. If ``lacks`` is set, an export can
                       write any history with this writer.
     ``lacks``         the kinds of events that the format cannot hold, by the nouns of
-                      ``export_notes``. If ``lacks`` is None, an export in this format needs a
-                      history that was imported from this format, and notes the events that were
+                      ``export_notes``. If ``lacks`` is None, only a history that was imported from
+                      this format can be exported in this format. A note counts the events that were
                       appended after the import.
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format.
     ``document``      returns the content of a file with the given records, as a text or a JSON

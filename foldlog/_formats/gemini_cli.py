@@ -21,9 +21,9 @@ message, follow the Retraction. The View at every version is the prompt that Gem
 If the new message equals the old message, the record makes no event.
 
 A resumed chat begins with a second record of the session. Gemini CLI then sets the messages twice:
-first to its context alone, and next to all messages. The messages have new times and another form,
-but a message with an equal content stays. A context with a new text replaces the earlier context,
-like a system prompt.
+first only its context, and then all messages. These messages have new times and another form. If
+the content of a message is equal, the message stays. A context with a new text replaces the earlier
+context, like a system prompt.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _shown(part: _Part) -> _Part | None:
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
     """Return the content of the result of a call, and whether the result is an error. ``result``
-    may also contain results of other calls. A part without a response belongs to the last response
-    before the part.
+    may also contain results of other calls. A part without a response belongs to the response
+    before it.
     """
     parts_read: list[Any] = []
     failed = False
@@ -178,7 +178,7 @@ _USAGE = {
 _SNAPSHOT = "<state_snapshot>"
 _SESSION = "<session_context>"
 _CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
-"""Gemini CLI writes messages in the role of the user that begin with one of these texts."""
+"""Messages that Gemini CLI itself writes as the user begin with one of these texts."""
 _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
@@ -277,8 +277,8 @@ class GeminiDecoder(FollowingDecoder):
         self._is_resuming = False
         """Whether the session was resumed, and no message has come since."""
         self._waiting: list[_Part] | None = None
-        """The context that a resumed session set first, until the session sets all messages. No
-        call of a model comes in between.
+        """A resumed session first sets its context. The context waits here until the session sets
+        all messages.
         """
         self._context_at = -1
         """The id of the event that replaced the context in a resumed session. The id is -1 while
@@ -367,10 +367,9 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Compare the beginning of ``messages`` with the current messages. Return two numbers. The
-        first number counts the current messages that ``messages`` repeat. The second number counts
-        the repeating messages in ``messages``. The two numbers may differ, because results may be
-        in separate messages.
+        """Compare the beginning of ``messages`` with the current messages. Return how many current
+        messages are repeated, and how many messages in ``messages`` repeat them. The numbers may
+        differ, because results may be in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}
@@ -397,8 +396,8 @@ class GeminiDecoder(FollowingDecoder):
         return index, len(messages)
 
     def _find_same(self, record: _Part, index: int) -> int | None:
-        """Return the index of the current message that equals ``record`` for a model, or None. The
-        message may stand at ``index``, or later if all messages in between are hidden.
+        """Return the index of the current message that equals ``record`` for a model, or None.
+        Hidden messages before this message are skipped.
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
@@ -482,7 +481,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
         """Take back all messages from ``index`` on. If the View shows one of these messages, add a
-        retraction. ``records`` are the next records. The next records may repeat the messages.
+        retraction. ``records`` are the next records, which may repeat the messages.
         """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {

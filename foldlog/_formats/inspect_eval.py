@@ -16,8 +16,8 @@ messages and events. The records become these events:
                              the error, because Inspect sends this message to the model
     the end of the sample    Annotation for each model that the sample used, with its tokens
 
-The messages do not record a compaction without a summary (trim, edit, native). If a compaction
-without a summary removed messages, the View still shows these messages.
+If a compaction without a summary (trim, edit, native) removed messages, the View still shows them,
+because the records do not mention the compaction.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """The tag of a shown event is true if the event stays in the View after a summary. The events
+    """The tag of a shown event says whether the event stays in the View after a summary. The events
     of the input stay. If there is no input, all events up to the first user's message stay.
     """
 

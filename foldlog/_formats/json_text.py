@@ -108,7 +108,7 @@ def check_depth(value: Any) -> None:
 
 
 def value_of(text: str) -> Any:
-    """Return a text unchanged if it is not strict JSON."""
+    """Return the value of a JSON text, or the text if it is not strict JSON."""
     try:
         return _strict.decode(text)
     except (ValueError, RecursionError):

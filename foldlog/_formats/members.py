@@ -1,5 +1,5 @@
-"""Follow the content of a View while records are read or written. A format needs the content to
-know which events a condensation of the source forgets.
+"""Follow the content of a View while records are read or written. A format needs this content to
+find the events that a condensation forgets.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Members(Generic[T]):
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """A pair for each change that ``follow`` applied: the id of the change's event, and the
-        newest member before the change.
+        """For each change that ``follow`` applied: the id of its event, and the newest member
+        before it.
         """
         self.condensed_at = -1
         """The id of the newest condensation, or -1 if there is no condensation."""
@@ -49,7 +49,7 @@ class Members(Generic[T]):
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, known: T) -> None:
-        """Add a shown event with the tag ``known``, or apply a change of the View. If the change
+        """Add a shown event with its tag ``known``, or apply a change of the View. If the change
         adds a summary, ``known`` is the tag of the summary.
         """
         if type(event) is CondensationAction:

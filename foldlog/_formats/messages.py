@@ -3,8 +3,8 @@ Responses.
 
 ``append`` and imports both use this module, so equal messages always become equal events. If a
 message has text and calls, the text is the thought of the first call. The first call also gets the
-model's thinking. Parts for which no event has a field become annotations. The events have no ids
-and no origins yet.
+model's thinking. A part that no field can hold becomes an annotation. The events have no ids and no
+origins yet.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _OF_ANTHROPIC = (
 
 def is_message_of_anthropic(message: Part) -> bool:
     """Return whether a message of the user or the assistant has blocks of Anthropic's. In a user's
-    message only some types of blocks are a proof, because a user may send any part to any server.
+    message only some types of blocks count, because a user may send any part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -135,8 +135,7 @@ COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
 
 
 def compaction_in(item: Any) -> Message | None:
-    """Return a message with ``item``, if ``item`` is a compaction of OpenAI's Responses API. Return
-    None if ``item`` is not a compaction.
+    """Return a compaction of OpenAI's Responses API as a message, and None for any other item.
 
     A compaction replaces all earlier items. Only OpenAI's server can read the compaction, so the
     message sends the compaction back unchanged.
@@ -149,8 +148,7 @@ def compaction_in(item: Any) -> Message | None:
 
 def compacts(event: Event) -> bool:
     """Return whether an event contains a provider's compaction. A compaction replaces all earlier
-    events of the prompt. A block of Anthropic's compaction without content does not count, because
-    the compaction failed.
+    events of the prompt. An Anthropic compaction without content has failed, and does not count.
     """
     if not isinstance(event, Message | Action):
         return False
@@ -198,8 +196,8 @@ class MessageReader:
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
         """Return the fields of a message that an event does not have, as ``meta`` with the key
-        ``name``. ``taken`` are the names of the fields that the event has. A content also counts as
-        taken, unless its texts have further fields.
+        ``name``. ``taken`` are the names of the fields that the event has. The content is taken
+        too, unless its texts have further fields.
         """
         return {}
 
@@ -249,9 +247,9 @@ class MessageReader:
         return self.response_events(content, calls, thinking, response_id, meta)
 
     def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
-        """Return the action for a call in a chat message, an item or a block. If an action has no
-        place for a field of the call, ``meta`` has this field under ``name``. ``id_key`` is the
-        field with the id of the call.
+        """Return the action for a call in a chat message, an item or a block. Fields that an action
+        does not have go to ``meta`` under ``name``. ``id_key`` is the field with the id of the
+        call.
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
@@ -316,8 +314,8 @@ class MessageReader:
     # --- OpenAI's Responses ---
 
     def item(self, item: Part) -> Event | None:
-        """Return the event of an item that is a message, a call or a result. Return None for an
-        item of another kind, such as the call of a tool that the server ran.
+        """Return the event of an item that is a message, a call or a result. Return None for any
+        other item, such as a call that the server answered.
         """
         kind = kind_of(item) or ""
         role = item.get("role")
@@ -441,7 +439,7 @@ class MessageReader:
 
     def parts(self, value: Any, description: str) -> list[Part]:
         """Return the parts of a content. ``refuse`` receives a part that is neither a text nor a
-        map, and a part of the type ``text`` without a text.
+        map, or a text part without a text.
         """
         if not isinstance(value, str | list):
             self.refuse(

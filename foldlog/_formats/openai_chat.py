@@ -12,8 +12,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several replies have calls with the id of a result, the newest reply counts. In
-a reply, the first open call with this id counts.
+the newest reply. If several calls have the id of a result, the result answers the first open call
+in the newest of their replies.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
@@ -72,8 +72,8 @@ _SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a role and a content or calls. A message that names its agent
-    does not match, because SWE-agent writes the name of the agent.
+    """Return whether ``record`` has a role and a content or calls. A message with a field ``agent``
+    is not OpenAI's, but SWE-agent's.
     """
     return (
         accepts(record)
@@ -135,7 +135,7 @@ def _calls_or_answers(record: Any) -> bool:
 
 
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
-    """Return the answer and the usage in the ``response`` of a log of one call, and the usage in
+    """Return the answer and the usage from the ``response`` of a logged call, or the usage from
     SWE-agent's ``info``.
 
     If the response has several choices, the first choice is the answer. If the messages already end
@@ -173,8 +173,8 @@ def time_of_message(message: Any) -> SourceTime:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two messages have equal text and calls. Fields besides text and calls may be
-    empty in one of the two messages.
+    """Return whether two messages have equal text and calls. Other fields may be empty in one of
+    the two messages.
     """
     if not (accepts(one) and accepts(other)):
         return False
@@ -194,7 +194,7 @@ class OpenAIChatDecoder(FollowingDecoder):
     keeps_shown = False
 
     def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Return the messages in OpenAI's format that correspond to a message."""
+        """Convert a message into messages of OpenAI's format."""
         return [message]
 
     def check(self, record: Any) -> None:
@@ -229,9 +229,7 @@ class OpenAIChatDecoder(FollowingDecoder):
 
 class OpenAIChatEncoder(RepliesEncoder):
     has_all_fields = False
-    """Whether a message is written with all fields of the appended message, and a call in its
-    original form.
-    """
+    """Whether messages are written with the further fields in ``meta``."""
 
     def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
         """Convert a message from OpenAI's format."""

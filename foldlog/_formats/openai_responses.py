@@ -19,7 +19,7 @@ The items, and the events that they become:
 Any part of a history can be written. Items do not say which calls belong to one response. foldlog
 therefore ends a response at the first result, or at the first message that is not from the model.
 The model's text in the phase "commentary" before the calls belongs to the response of the calls. An
-item_reference has the id of another item. A View shows every annotation at its place.
+item_reference has the id of another item. A View shows all annotations.
 """
 
 from __future__ import annotations
@@ -113,8 +113,7 @@ _is_response = has(object=str, output=list, type=type(None))
 
 def accepts(record: Any) -> bool:
     """Return whether ``record`` can be an item. An item has a type or a role, and a message has a
-    known role. A whole response is accepted too, and an item that the SDK's ``EncryptedSession``
-    wrote.
+    known role. A whole response is accepted too, and an item of the SDK's ``EncryptedSession``.
     """
     is_item = _is_typed(record) or _has_role(record)
     return (
@@ -132,9 +131,8 @@ def _is_of_unknown(record: Any) -> bool:
 
 class ResponsesDecoder(FollowingDecoder):
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event stays after a compaction of the server. Only a requested
-        compaction keeps the user's messages, but an item does not say whether its compaction was
-        requested.
+        """Return whether an event stays after a compaction of the server. Only a compaction that
+        the client requested keeps the user's messages, but an item does not say who requested it.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"

@@ -1,7 +1,7 @@
 """Sessions of OpenCode: messages with their parts, from its storage folder, its database, or a file
 of ``opencode export``.
 
-The records of a session have the format of an export, in the order in which OpenCode reads its
+The records of a session look like an export. Their order is the order in which OpenCode reads its
 messages:
 
     {"info": {"id", "projectID", …}}                          the session, with the fields that
@@ -10,8 +10,8 @@ messages:
     {"info": {"id", "projectID", "revert": {…}}}              the first reverted message, if the
                                                               session is reverted
 
-docs/IMPORTING.md says which events the parts become. The tables below list the parts that a model
-gets as another text. A failed answer, the session with its title, and a message without any other
+docs/IMPORTING.md says which events the parts become. The tables below have the texts that a model
+gets in place of parts. A failed answer, the session with its title, and a message without any other
 event are Annotations. In a reverted session, a retraction takes back the messages from ``revert``
 on.
 """
@@ -94,8 +94,8 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
-        """Maps the id of a message to a pair: the version before the message, and the message's
-        part that requests a compaction, or None.
+        """Maps the id of a message to the version before it, and to its part that requests a
+        compaction, or None.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
@@ -180,7 +180,7 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _told(parts: list[_Part]) -> list[_Part]:
-    """Return the parts of a content in the form that a model gets."""
+    """Return the parts of a content as a model gets them."""
     return said_in(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )
@@ -204,8 +204,8 @@ def _result(state: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response. The usage is the sum over the steps. If no step reports
-    usage, the usage is the usage of the message.
+    """Return the usage of a response. The usage is the sum over the steps, or else the usage of the
+    message.
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [

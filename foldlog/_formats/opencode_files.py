@@ -8,8 +8,7 @@ format that ``opencode.py`` reads.
                     unchanged, and writes ``session_v2`` and ``session_message``. The table
                     ``session_message`` begins with copies of the old messages in another format
 
-If both versions of OpenCode stored a session, the older tables have its past, and the newer tables
-have the later messages.
+If both versions of OpenCode stored a session, the older tables have its beginning.
 
 OpenCode changes some fields while a session goes on: the title, the times and the sums of the
 session, and the list of changed files in a user's message. The records leave out the fields that
@@ -67,8 +66,8 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""The number of characters at the beginning of an id that identify a message. If OpenCode itself
-copied a message, all later characters of the id differ.
+"""The number of characters at the beginning of an id that identify a message. The id of a copy by
+OpenCode has only these characters in common.
 """
 
 
@@ -105,7 +104,7 @@ def _in_export(path: Path) -> Iterator[Contained]:
 
 
 _UNNAMED = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
-"""Matches the title of a session before a model named the session."""
+"""Matches the title that OpenCode gives to a new session."""
 
 
 def _title_of(info: Any) -> str:
@@ -247,13 +246,13 @@ def _without_summary(info: Any) -> _Part:
 # --------------------------------------------------------------------------------------------------
 
 IN_WORDS = ("text/plain", "application/x-directory")
-"""If a file has one of these types, OpenCode also sends its content as a text part."""
+"""OpenCode also sends the content of such a file as a text part."""
 
 
 def _message(info: _Part) -> _Part:
     """Return a message of OpenCode 2 with its contents as parts. All fields except the contents
-    stay in ``info``. A text that OpenCode itself writes in the role of the user is ``synthetic``. A
-    failed answer is included, for example an answer that the user stopped.
+    stay in ``info``. A user's text that OpenCode itself wrote is ``synthetic``. Failed answers are
+    included, for example an answer that the user stopped.
     """
     role = text_or_empty(info.get("type"))
     parts = list[_Part]()

@@ -16,10 +16,10 @@ The entries, and the events that they become:
                                       an earlier compaction
     every other type                  Annotation; the name in ``session_info`` is the title
 
-The View is the branch that ends in the last entry. If an entry does not follow the entry before it,
-a Retraction takes back the abandoned branch. An entry whose parent is missing follows the entry
-before it. Entries before version 2 have no ids, so an entry follows the entry in the line before,
-and ``firstKeptEntryIndex`` counts lines. pi rewrites a session to convert the session to version 3.
+The View is the branch that ends in the last entry. If an entry does not continue the branch, a
+Retraction comes first. If the parent of an entry is missing, the entry follows the previous entry.
+Entries before version 2 have no ids: an entry follows the previous line, and
+``firstKeptEntryIndex`` counts lines.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _CAME_BACK = (
     "The following is a summary of a branch that this conversation came back"
     " from:\n\n<summary>\n{}</summary>"
 )
-"""pi sends a summary to its model in the text ``_SUMMED_UP`` or ``_CAME_BACK``."""
+"""pi puts a summary for its model into the text ``_SUMMED_UP`` or ``_CAME_BACK``."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")

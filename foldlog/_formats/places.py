@@ -1,8 +1,7 @@
 """Record which events came from one record.
 
-``origin.rest`` is the number of earlier events from the event's record. ``origin.rest`` is None for
-the first event of a record. A step to another branch has no record, so its ``origin.rest`` is None
-too.
+``origin.rest`` is the number of earlier events from the same record, and None for the first event.
+A step to another branch has no record, so its ``origin.rest`` is None too.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from foldlog.eventstore import CondensationAction, Event, Origin, Retraction
 
 
 def number(events: Sequence[Event], format: str) -> None:
-    """Set the format and the place in the origin of all events of one record. No other code may
-    have used the events before this call.
+    """Set the format and the place in the origin of all events of one record. The events must be
+    new, because they are changed in place.
     """
     of_record = (
         [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
@@ -30,7 +29,7 @@ def number(events: Sequence[Event], format: str) -> None:
 
 
 def place_of(event: Event) -> int:
-    """Return how many events of the event's record come before the event."""
+    """Return the number of earlier events from the same record."""
     rest = None if event.origin is None else event.origin.rest
     return rest if isinstance(rest, int) else 0
 

@@ -84,14 +84,14 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._ends: dict[str, int] = {}
-        """Maps the id of a line to the version after the last change of the View up to
-        this line.
+        """Maps the id of a line to the version after the line, not counting events that no View
+        shows.
         """
         self._tip = 0
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """If the last line is a message of a user: the version before the line, and the text of the
-        line.
+        """The version before the last line and the text of the line, if the line is a user's
+        message.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
@@ -163,7 +163,7 @@ class _Decoder(FollowingDecoder):
                 read.meta = {"parent": f"{self.options.prefix}{parent}"}
 
     def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
-        """Add events for the contents that stay, and then forget all earlier shown events. The
+        """Add events for the contents that stay, and forget all earlier events of the View. The
         first content of ``history`` is the summary.
         """
         former_ids = {event_id for event_id, _ in self.shown.all()}
@@ -212,9 +212,7 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
-    """Return whether a result belongs to the command that the user wrote last, and was not sent to
-    the model.
-    """
+    """Return whether a result belongs to the user's last command, and no model got the result."""
     shown = dicts_in(payload.get("outputHistoryItems"))
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
     is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True

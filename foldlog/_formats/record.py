@@ -1,5 +1,5 @@
-"""Read texts, counts and times in a record. All formats share the functions of this module, and its
-types for the place and the errors of a record.
+"""Read texts, counts and times in a record. All formats use this module, and its types for places
+and errors.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
-"""The document about unreadable records. A row of the document has the number of readable records
-before an unreadable record, and the id of the event after it.
+"""The document about unreadable records. Each row is an unreadable record: the number of readable
+records before it, and the id of the next event.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -34,7 +34,7 @@ class NotAnEvent(EventStoreError, ValueError):
 class ImportFinding(NamedTuple):
     """A part of a source that could not be imported: its ``place``, and the ``problem``. For an
     unreadable record, ``before`` has the number of readable records before it, and the id of the
-    event after it.
+    next event.
     """
 
     place: str
@@ -48,9 +48,9 @@ class ImportFinding(NamedTuple):
 class Located(NamedTuple):
     """A JSON value with its place, or the problem at this place.
 
-    ``source``   the file that has the value on a ``line``. If there is no line, ``source`` is a
-                 text that describes the place.
-    ``value``    the value. If there is a problem, the readable part of the value.
+    ``source``   the file with the ``line``. If there is no line, ``source`` is a text that
+                 describes the place.
+    ``value``    the value. If there is a problem, only the readable part.
     ``text``     the bytes of the value at ``offset`` in the file, or in the text of its document.
                  Empty if the bytes are unknown.
     """
@@ -108,8 +108,8 @@ def text_or_none(value: Any) -> str | None:
 
 
 def time_in(text: Any) -> EventTime | None:
-    """Return the time in a text, in UTC, to compare it with other times: see ``in_utc``. Return
-    None for a value that is not a time.
+    """Return the time in a text, in UTC, so that times can be compared: see ``in_utc``. Return None
+    for a value that is not a time.
     """
     at = parse_event_time(text)
     return None if at is None else in_utc(at)
@@ -155,7 +155,7 @@ def refused(expected: str, value: Any) -> NotAnEvent:
 
 
 def joined_text(content: Content) -> str:
-    """Return the texts of a content without its images. Blank lines join the texts, as in Views."""
+    """Return the texts of a content without images, separated by blank lines as in Views."""
     if isinstance(content, str):
         return content
     texts = strings_in([part.get("text") for part in content])
@@ -164,13 +164,13 @@ def joined_text(content: Content) -> str:
 
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
-"""A number from ``_SECONDS_LEAST`` on is a time in seconds, and a number from
-``_MILLISECONDS_LEAST`` on is a time in milliseconds. ``_SECONDS_LEAST`` and ``_MILLISECONDS_LEAST``
+"""A number of at least ``_SECONDS_LEAST`` is a time in seconds. A number of at least
+``_MILLISECONDS_LEAST`` is a time in milliseconds. ``_SECONDS_LEAST`` and ``_MILLISECONDS_LEAST``
 are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
-"""Programs write one of these times, with or without a zone, for a missing time."""
+"""Times that programs write for a missing time, with or without a zone."""
 SourceTime = tuple[datetime | None, str | None]
 """The time of a record in the form of an event. The first value is the time, if the source names
 its zone. The second value is the text for ``origin.time``, if the source names no zone.
@@ -220,11 +220,10 @@ def usage_meta(
 ) -> dict[str, Any]:
     """Return the ``meta`` of a response: its usage, its ``cost`` in US dollars, and ``model``,
     ``reply`` and ``calls`` from ``others``. Return an empty dict for a response without tokens and
-    without a cost. If a program writes the cost 0 for a model without a price, the caller must
-    leave out the cost.
+    without a cost. Some programs write the cost 0 if they know no price: leave this cost out.
 
-    ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to the
-    name in the source, or to several names whose counts are added up.
+    ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to one or
+    several names in the source, whose counts are added up.
     """
     usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
     cost_usd = cost_of(cost)
@@ -245,8 +244,8 @@ def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return the counts of a source by foldlog's names. If several counts of the source belong to
-    one name, add up the counts. But if the total of the source shows that the first count contains
-    the later counts, take the first count.
+    one name, add up the counts. But if the total shows that the first count contains the others,
+    take only the first count.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()

@@ -39,14 +39,14 @@ _AGAIN = (
     " the source was written twice, import it once"
 )
 COMMENTARY = "commentary"
-"""The ``phase`` of a model's text before the calls of its reply, in items of OpenAI's Responses
-API.
+"""A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
+API).
 """
 
 
 def _response_after(event: Event, response: Any) -> Any:
-    """Return the response to which the next call belongs. ``response`` is the response before
-    ``event``. Return None if ``event`` ended the response.
+    """Return the response to which the next call belongs. ``response`` is the response so far.
+    Return None if ``event`` ended the response.
     """
     if type(event) is Action:
         return event.response_id
@@ -70,8 +70,8 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record without an id, and None for a record with an id. ``Repeats``
-    recognizes a repeated record without an id by its time.
+    """Return the time of a record without an id, which ``Repeats`` needs, and None for a record
+    with an id.
     """
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
@@ -91,13 +91,13 @@ class FollowingDecoder(RecordDecoder):
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
     """Which repetitions make no events:
 
-    ``records``  a repeated record with its own id, and a repetition of the whole log.
+    ``records``  a repeated record with its own id, or a repetition of the whole log.
     ``logs``     only a repetition of the whole log.
     ``events``   no repetition; an equal record makes its events again.
     """
 
     has_own_ids: ClassVar[bool] = False
-    """Whether an id identifies one record even in a source without times."""
+    """Whether ids are unique even in a source without times."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -110,7 +110,7 @@ class FollowingDecoder(RecordDecoder):
         self._response: Any = None
 
     def follow(self, event: Event) -> None:
-        """Note the next event: open its call, and follow its response."""
+        """Update the open calls and the current response."""
         if type(event) is Action:
             self.calls.open(event)
         self._response = _response_after(event, self._response)
@@ -202,7 +202,7 @@ class RecordEvents:
         self.begin(origin, timestamp)
 
     def begin(self, origin: Origin, timestamp: datetime | None) -> None:
-        """Begin the record, or a part of the record that has its own id."""
+        """Begin the record, or a part of it with its own id."""
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
@@ -238,7 +238,7 @@ class RecordEvents:
     def take(self, event: Event, phase: Any = None) -> None:
         """Add an event that was read from a single message. A result without an id answers a call
         of the newest reply. A call without a response belongs to the current response. A text in
-        the ``phase`` before calls belongs to the current response too.
+        the phase ``COMMENTARY`` belongs to the current response too.
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
@@ -332,8 +332,8 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Add the event after which the prompt consists of ``after``. A number in ``after`` is the
-        id of an event. A text in ``after`` is a new summary.
+        """Add the event that changes the prompt to ``after``. A number in ``after`` is the id of an
+        event. A text in ``after`` is a new summary.
         """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]

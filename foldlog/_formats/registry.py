@@ -50,8 +50,8 @@ OURS: Final = (
     "claude-ai",
     "otlp-genai",
 )
-"""foldlog's formats whose records are recognized. A format is the object ``FORMAT`` in a file or
-folder with the format's name, with ``_`` for ``-``: see ``_load``. To add a format, add its file or
+"""foldlog's formats that can be detected. A format is the object ``FORMAT`` in a file or folder
+with the format's name, with ``_`` for ``-``: see ``_load``. To add a format, add its file or
 folder, and add its name to this tuple. A record belongs to the first format that matches. No record
 should match two formats.
 """
@@ -85,9 +85,7 @@ def _load(name: str) -> Format:
 
 
 def _sent_by_name(format: Format) -> Format:
-    """Let ``format`` be pickled by its name. The process that unpickles the name must know the
-    format too.
-    """
+    """Pickle ``format`` as its name. The process that unpickles it must know the format too."""
     # copyreg looks up the exact type, and some formats have a subclass of ``Format``
     copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
@@ -127,8 +125,8 @@ def register(format: Format) -> Format:
     same object changes nothing.
 
     The name of the format must never change, because ``origin.format`` of every imported event
-    stores the name. Raises ``InvalidArgument`` if another format has the name, or if ``--format``
-    cannot take the name. Raises ``UnusableFormat`` if the object is not a ``Format``.
+    stores the name. Raises ``InvalidArgument`` if another format has the name, or if the name is
+    not valid for ``--format``. Raises ``UnusableFormat`` if the object is not a ``Format``.
     """
     return _added("the registered format", format)
 
@@ -166,9 +164,7 @@ def formats() -> Mapping[str, Format]:
 
 
 def each_format() -> Iterator[Format]:
-    """Yield all formats. Formats of installed packages come last, and are loaded only if the caller
-    reads that far.
-    """
+    """Yield all formats. Installed packages come last, and are loaded only when needed."""
     yield from map(_load, OURS)
     yield from [*formats().values()][len(OURS) :]
 

@@ -15,18 +15,17 @@ from foldlog.eventstore import Annotation, Event
 REPEATED = "repeated record"
 """The name of the annotation for a record that repeats an earlier record."""
 _RECORDS_MIN = 3
-"""The smallest number of equal records that count as a repetition. Fewer equal records may be one
-message that was sent twice.
+"""The smallest number of equal records that count as a repetition. Fewer equal records may be a
+message that was sent again.
 """
 
 
 class Repeats:
     """Recognizes records that repeat an earlier record.
 
-    An equal record with its own id is a repetition. In a log with times, a repetition also begins
-    with a record that equals the first record. An equal record that is older than the newest record
-    begins a repetition too. A repetition goes on as long as the records come in their earlier
-    order.
+    An equal record with its own id is a repetition. In a log with times, a repetition begins with a
+    copy of the first record, or with a copy that is older than the newest record. The repetition
+    goes on as long as the records come in their earlier order.
 
     A record takes about 100 bytes of memory.
     """
@@ -38,8 +37,8 @@ class Repeats:
         self._newest = datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """The place after the earlier record that the last record repeats, or 0 if the last record
-        was new.
+        """The number of the earlier record that the last record repeats, counted from 1, or 0 for a
+        new record.
         """
 
     @property
@@ -73,8 +72,8 @@ class Repeats:
         )
 
     def _repeated_place(self, key: int, at: datetime | None) -> int:
-        """Return the place after the earlier record that the next record repeats. Return 0 if the
-        next record is new.
+        """Return the number of the earlier record that the next record repeats, counted from 1, or
+        0 for a new record.
         """
         if not self._in_order:
             return 0

@@ -23,7 +23,7 @@ from foldlog.eventstore import (
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
-"""A call waits for its result until more than this number of messages follow the call."""
+"""When more than this number of messages follow a call, the call no longer waits for its result."""
 
 
 class RepliesEncoder(RecordEncoder):
@@ -44,9 +44,7 @@ class RepliesEncoder(RecordEncoder):
 
     @abstractmethod
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Return the records of a message, of the calls of a reply, or of the results of a reply's
-        calls.
-        """
+        """Return the records of one group, or of results."""
 
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
@@ -102,8 +100,8 @@ class RepliesEncoder(RecordEncoder):
         return self.complete(0)
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        """Return the records of the oldest groups that do not wait for a result. If more than
-        ``most`` groups are held back, also return the records of the oldest waiting groups.
+        """Return the records of the oldest groups that do not wait for a result. If still more than
+        ``most`` groups are held back, also return the records of the oldest groups that wait.
         """
         held = self._held
         waiting = self._waiting.waiting

@@ -63,9 +63,9 @@ class SourceState(Struct):
     Fields for ``Seen``, the class that recognizes repeated records:
 
     ``newest``        the latest time of a record.
-    ``again``         the place after the earlier record that the last record repeats, or 0 if the
-                      last record was new.
-    ``is_timed``      whether the first record has a time, and so every record has a time.
+    ``again``         the number of the earlier record that the last record repeats, counted from 1,
+                      or 0 for a new record.
+    ``is_timed``      whether the records have times: the first record decides.
     """
 
     conversation: str | None = None
@@ -122,10 +122,9 @@ class Seen:
     """Recognizes records that repeat an earlier record, by the rules of ``Repeats``. A record takes
     five or six bytes of memory.
 
-    Records are compared by the first bytes of their hashes. An equal record may also be one message
-    that was sent twice. If most records of a format have ids, an equal record with an id is a
-    repetition. An equal record without an id is a repetition only directly after another
-    repetition.
+    Records are compared by the first bytes of their hashes. An equal record may be a message that
+    was sent again. If most records have ids, an equal record with an id is a repetition. An equal
+    record without an id is a repetition only directly after another repetition.
 
     If the records have no ids, a repetition begins with the first record, or with a record that is
     older than the newest record. A repetition goes on while the records come in their earlier
@@ -140,7 +139,7 @@ class Seen:
         self._last_was_again = False
         self._known_hashes = HashSet() if have_ids else None
         self._order = bytearray()
-        """The beginnings of the hashes of all records, in order, if the records have no ids."""
+        """The first bytes of the hashes of all records, in order, if the records have no ids."""
         for record_hash in each_hash(hashes[: HASH_BYTES * state.records]):
             if self._known_hashes is not None:
                 self._known_hashes.add(record_hash)
@@ -167,8 +166,8 @@ class Seen:
         return state.is_timed and state.again > 0
 
     def _repeated_place(self, key: bytes, at: str | None) -> int:
-        """Return the place after the earlier record that the next record repeats. Return 0 if the
-        next record is new.
+        """Return the number of the earlier record that the next record repeats, counted from 1, or
+        0 for a new record.
         """
         # the expected record comes after the last repeated record; if the last record was new, the
         # expected record is the first record
@@ -182,8 +181,8 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return ``where`` with the values of another record. The first ``cwd`` stays. For every field
-    except ``cwd``, the last value counts.
+    """Return ``where`` with the fields of another record. The first ``cwd`` stays. Every other
+    field gets the newest value.
     """
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
@@ -248,8 +247,8 @@ class Skeleton(ABC):
         return None
 
     def is_number(self, record: bytes, number: int) -> bool:
-        """Return whether a record has the number ``number`` in its conversation. Return True if the
-        records of the format have no numbers.
+        """Return whether this is the record with this ``number`` in its conversation. Return True
+        if the records of the format have no numbers.
         """
         return True
 
@@ -291,8 +290,8 @@ class Skeleton(ABC):
     def happened(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
-        """``is_activity`` is False for a record in which no agent or user did anything, such as a
-        compaction. ``is_answer`` is True for a record of a model or a tool.
+        """``is_activity`` is False if no agent or user did anything, as in a compaction.
+        ``is_answer`` is True for a record of a model or a tool.
         """
         state = self.state
         day = at[:10] if at else NO_DAY

@@ -31,14 +31,14 @@ USAGE = (
     "reasoning_tokens",
 )
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The sizes of prompts, in tokens, above which a price in litellm's table changes. A sum contains
-only calls with prompts between two neighboring sizes.
+"""The sizes of prompts, in tokens, above which a price in litellm's table changes. The prompts of
+the calls in a sum lie between two neighboring sizes.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""The number of last replies that may still get further lines. Parallel sub-agents write their
-lines alternately.
+"""The number of the newest replies that may still get further lines. Parallel sub-agents write
+their lines alternately.
 """
 
 
@@ -125,7 +125,7 @@ def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
 
 class Curve(Struct):
     """A series of numbers in at most 64 points. If the series is longer, a point is the highest of
-    ``stride`` consecutive numbers. The last point has ``newest`` numbers so far.
+    ``stride`` consecutive numbers. The last point covers ``newest`` numbers so far.
     """
 
     points: list[int] = []

@@ -2,9 +2,9 @@
 its View shows one branch of the tree.
 
 A conversation has one record per message. If the site does not show the branch of the newest
-message, a last record names the branch that the site shows. The records are in the order of their
-times. If a conversation goes on, or a message gets a second answer, all new records therefore come
-at the end. The View at each version is the prompt of the model at that time.
+message, a last record names the shown branch. The records are in the order of their times. New
+records therefore always come at the end, even if a message gets a second answer. The View at each
+version is the prompt of the model at that time.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Exports(FileReader):
     ``held``    the key of the array with the messages.
     ``id``      the key of a message's id.
     ``title``   the key of the title.
-    ``newest``  the key of the id of the newest shown message.
-    ``about``   the fields that a record of the conversation has besides its name and ``newest``.
+    ``newest``  the key with the id of the newest shown message.
+    ``about``   further fields of the record that describes the conversation.
     """
 
     begins: Sequence[frozenset[bytes]]
@@ -69,8 +69,8 @@ class Exports(FileReader):
         """
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return the records of a conversation. If the site does not show the branch of the last
-        message, the last record names the shown branch.
+        """Return the records of a conversation. If the last message is not on the branch that the
+        site shows, a last record names this branch.
         """
         messages = self.messages(conversation)
         newest = text_or_none(conversation.get(self.newest))
@@ -155,10 +155,9 @@ _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """Makes events of messages. If a record does not follow the last record, a retraction first
-    takes back the abandoned branch. If the parent of a message is missing, the message follows the
-    last message. If the first message has the same missing parent, the message begins a new tree
-    instead.
+    """Makes events of messages. If a message does not continue the branch, a retraction comes
+    first. If the parent of a message is missing, the message follows the last message. But if the
+    first message has the same parent, the message begins a new tree.
     """
 
     keeps_shown = False
@@ -202,7 +201,7 @@ class TreeDecoder(FollowingDecoder):
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of a message. Add no event if a model would get nothing of the message."""
+        """Add the events of a message. Add no event if a model would get nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +209,10 @@ class TreeFormat(Format):
     """A format of exports of chats.
 
     ``is_about``   whether a record describes the conversation, and is not a message.
-    ``id``         the key of a message with its own id.
-    ``parent``     the key of a message with the id of its parent.
-    ``title``      the key of a conversation with its title.
-    ``newest``     the key of a conversation with the id of the newest shown message.
+    ``id``         the key with the id of a message.
+    ``parent``     the key with the id of its parent.
+    ``title``      the key with the title of a conversation.
+    ``newest``     the key with the id of the newest shown message of a conversation.
     """
 
     is_about: Callable[[Any], bool]

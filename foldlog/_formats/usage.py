@@ -34,8 +34,7 @@ class ModelCall(NamedTuple):
                       number of calls.
     ``reply``         the id of the reply, if other histories may contain copies of the reply.
     ``by_condenser``  whether a condenser made the calls, and not the agent.
-    ``event_id``      the event that records the calls, or -1 if the source records the calls
-                      outside of its events.
+    ``event_id``      the event that records the calls, or -1 if no event records them.
     ``is_total``      whether the source adds up all calls of the run.
     """
 
@@ -125,8 +124,8 @@ def _call(
 
 def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Iterator[ModelCall]:
     """Yield the calls that a source records outside of its records. An item with a ``reply`` is a
-    single call. An item without a ``reply`` is the sum of a run. If ``earlier_items`` has a sum
-    with an equal ``use``, only the difference of the two sums is yielded.
+    single call. An item without a ``reply`` is the sum of a run. If ``earlier_items`` has an
+    earlier sum of the same ``use``, only the increase is yielded.
     """
     earlier_runs = {
         repr(item.get("use")): item
@@ -197,7 +196,7 @@ def _has_usage(event: Event) -> bool:
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls in the ``meta`` of events. A reply counts only once. If a reply has several
-    events, only the last event counts, because an event has the usage of the reply so far.
+    events, the last event has its complete usage.
     """
     replies: dict[str | int, Event] = {}
     for event in events:
@@ -226,9 +225,9 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
 class Accumulated:
     """Computes single calls from the tokens and cost that a program adds up.
 
-    A small fall of the sum means that a restart of the agent lost a part of the sum. The tokens of
-    the calls since the restart are unknown. If the sum falls below half, the program began again at
-    0. If a call records its ``own`` usage, the call has at least these tokens.
+    If the sum falls a little, a restart of the agent lost a part of it. The tokens of the calls
+    since the restart are unknown. If the sum falls below half, the program counts from 0 again. If
+    a call records its ``own`` usage, the call has at least these tokens.
     """
 
     def __init__(self) -> None:
@@ -236,8 +235,8 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """Yield a call with the difference between ``counts`` and the highest earlier counts, if
-        there is a difference. A cost of 0 counts as unknown.
+        """Yield a call with the increase of ``counts`` over the highest earlier counts, if they
+        rose. A cost of 0 counts as unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHELL = ("-c", "-lc")
 UNLIMITED = sys.maxsize
-"""The length of a line that is never cut."""
+"""The ``length_max`` of a line that is never cut."""
 INTERVALS_MAX = 6
 
 
@@ -68,8 +68,8 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _document(name: str, change: dict[str, Any]) -> str:
-    """Return the name of a document. If the document holds the attributes, also return the
-    attributes in the form of ``foldlog attributes``.
+    """Return the name of a document. For the attributes, also return their values, as ``foldlog
+    attributes`` prints them.
     """
     if "deleted" in change:
         return f"{name} (deleted)"
@@ -133,8 +133,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def content(events: int, records: int) -> str:
-    """Return two numbers as text: ``6 events and 4 records of sources``. The number of records
-    counts records whose events are not made yet.
+    """Return two numbers as text: ``6 events and 4 records of sources``. The second number counts
+    the records that have no events yet.
     """
     return count(events, "event") + (
         f" and {count(records, 'record')} of sources" if records else ""

@@ -31,8 +31,8 @@ def because(
     events``. The text is safe to print. The text is empty if no reason is recorded.
 
     ``requests`` are the requests that the condensation answers: see ``requests_before``. With
-    ``brief``, the text has no figures and no words of a request. Without figures and words of a
-    request, two reasons of one kind have equal texts.
+    ``brief``, the text has no figures and no words of a request, so two reasons of one kind are
+    equal.
     """
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers import reports_of

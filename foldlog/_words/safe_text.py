@@ -49,8 +49,8 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
     """Return ``value`` as JSON that every parser accepts and that is safe to print on a terminal.
 
     Control characters and lone surrogates are escaped. An infinite number is written as ``1e999``,
-    and ``NaN`` as ``null``. With ``exact``, ``NaN`` stays, because a record must stay as its source
-    wrote it. Bytes are written in base64. Documents are written without their unset fields.
+    and ``NaN`` as ``null``. With ``exact``, ``NaN`` stays as the source wrote it. Bytes are written
+    in base64. Documents are written without their unset fields.
     """
     if indent is None:
         encoded = _encoded(value)

@@ -13,8 +13,8 @@ SIGNATURES = frozenset({"signature", "encrypted_content"})
 
 
 def text_of(event: Event) -> str:
-    """Return the texts of an event as one text. The model's thinking comes first. After the
-    thinking comes the content, or the tool with thought and arguments, or the summary.
+    """Return the texts of an event as one text. The model's thinking comes first, and then the
+    content, the summary, or the tool with thought and arguments.
     """
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable

@@ -1,4 +1,4 @@
-"""Lines of Claude Code. Every line has a ``type`` and a text as its id. ``parentUuid`` makes the
+"""Lines of Claude Code. Every line has a ``type``, and its id is a text. ``parentUuid`` makes the
 lines a tree.
 
 The lines, and the events that they become:

@@ -2,11 +2,11 @@
 
 Lines are read in order, so a session may grow. A *switch* is a line that does not follow the newest
 line. Before the events of a switch there is a retraction. The retraction returns to the version at
-which the switch's parent was the newest line. The View at that version is the branch of the parent,
-because every line was the newest line at some time.
+which the switch's parent was the newest line. The View at that version is the parent's branch,
+because every line was once the newest line.
 
-The lines of one model response, and the results of its calls, are one group in any order. Every
-line of a group stands for the end of the group.
+The lines of one model response and the results of its calls form a group, in any order. A line that
+follows any line of a group follows the whole group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_side(record: dict[str, Any]) -> bool:
 
 
 PREVIOUS = object()
-"""Stands for the parent of a line without ``parentUuid``: the previous line of the file."""
+"""The parent of a line without ``parentUuid`` is the previous line of the file."""
 
 
 def parent_of(record: dict[str, Any]) -> Any:
@@ -99,7 +99,7 @@ class Switches:
         self._boundary: _Group | None = None
         self._kept = Kept()
         self.is_copy = False
-        """Whether the last line repeats the calls of an earlier line with the same id."""
+        """Whether the last line copies an earlier line, with the same id and the same calls."""
 
     def _is_ours(self, record: dict[str, Any]) -> bool:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
@@ -170,8 +170,8 @@ class Switches:
         return self._groups.get(parent, self._newest)
 
     def _came_again(self, kept: str) -> bool:
-        """Return whether Claude Code wrote a kept line again after the compaction, as in a fork of
-        a session.
+        """Return whether Claude Code wrote a kept line again after the compaction. Forks of
+        sessions have such lines.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)

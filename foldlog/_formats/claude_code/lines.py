@@ -10,7 +10,7 @@ Attachments are context that Claude Code sends to its model besides the messages
 field ``rendered`` of an attachment has the exact text for the model (environment, skills, dates,
 changed files). ``prompt_snapshot`` has a new system prompt and new tools.
 
-The user or a model wrote the title of a session, or the title is the summary of its conversation.
+The title of a session comes from the user, from a model, or from a summary of the conversation.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a condensation. The metadata has Claude Code's keys from the boundary,
-    and some facts of the boundary also under the keys of foldlog's condensers.
+    """Return the metadata of a condensation. The metadata has the keys of the boundary. Some values
+    also have the keys that foldlog's condensers use.
     """
     metadata = {
         key: value
@@ -100,9 +100,7 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line with the parent ``parent`` follows the compaction, because the line
-        continues the kept messages.
-        """
+        """Return whether a line with this parent continues the kept messages."""
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
@@ -157,10 +155,10 @@ class Titles:
     """Finds the lines that set the title of the log. A line sets the title only if its title is at
     least as strong as all earlier titles.
 
-    A log may begin with summaries of other sessions. A summary belongs to this session if the log
-    has the line that the summary names. If the named line comes after the summary, the named line
-    sets the title. A title depends only on earlier lines, so a growing log and a complete log get
-    equal titles.
+    A log may begin with summaries of other sessions. A summary belongs to this session if the line
+    that it names is in the log. If the named line comes after the summary, the named line sets the
+    title. A title depends only on earlier lines, so a growing log and a complete log get equal
+    titles.
     """
 
     def __init__(self) -> None:

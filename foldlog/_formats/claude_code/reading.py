@@ -1,4 +1,4 @@
-"""Make events of Claude Code's lines."""
+"""Turn Claude Code's lines into events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Shown = tuple[str | None, bool]
 gets the system prompt before all messages.
 """
 _RESPONSES_MAX = 100
-"""The decoder remembers the thinking of this number of responses. Side chains run at the same time,
+"""The number of responses whose thinking the decoder remembers. Side chains run at the same time,
 so the lines of several responses may alternate.
 """
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
@@ -64,7 +64,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}
-        """The last boundary, until the summary of the boundary comes."""
+        """The last boundary, if its summary has not come yet."""
         self._session: Any = None
         self._call_fields: Any = None
         self._usage: dict[str, Any] = {}

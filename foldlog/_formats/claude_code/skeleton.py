@@ -106,12 +106,12 @@ class ClaudeCodeSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines. A later summary rarely names an older line."""
+        """Checksums of the ids of the last lines. Summaries rarely name an older line."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """Maps the id of a line that has not come yet to the title of the line."""
+        """Maps the id of a line that has not come yet to the title that a summary gives."""
         self._told: dict[str, Any] | None = None
-        """The ``usage`` of the last line of a reply. ``_usage`` holds the counts of this usage,
-        because most lines of a reply repeat the usage.
+        """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
+        lines of a reply repeat the usage.
         """
         self._usage: dict[str, int] = {}
 

@@ -3,9 +3,9 @@
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. In the first releases of Codex,
 a line was *bare*: the payload itself. The first bare line was the session, without a type. The next
 bare lines were items of the model's API, mixed with lines of ``{"record_type": "state"}``. A bare
-line becomes the events that a line of today with its payload would become.
+line becomes the same events as a new line with this payload.
 
-A content of Codex has typed parts. A content of an event is a text or OpenAI's parts. The text of a
+Codex writes a content as typed parts. An event has a text or OpenAI's parts. The text of a
 command's output shows whether the command failed.
 """
 
@@ -75,8 +75,8 @@ def place_of(record: Any) -> tuple[str, int]:
 
 def base_end(session: Any) -> int | None:
     """Return the number of records that a session continues from an earlier rollout. The thread
-    does not contain the later records of the earlier rollout. ``session`` is the payload of the
-    session's first line. Return None if the session continues no earlier rollout.
+    does not contain the rest of the earlier rollout. ``session`` is the payload of the session's
+    first line. Return None if the session continues no earlier rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
@@ -121,8 +121,8 @@ _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED_HEADER = "Exit code: 1\nOutput:\n"
-"""An export of foldlog writes this header before a failed result. Codex's own header has more lines
-between the first and the last line.
+"""An export of foldlog writes this header before a failed result. Codex's own header has more
+lines.
 """
 ABORTED_RESULT = "aborted"
 """An import makes this result for a call of an aborted turn, because Codex does not record a

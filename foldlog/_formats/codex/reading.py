@@ -42,9 +42,7 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. Only the stored record has these fields, and not
-its event.
-"""
+"""Fields of bookkeeping that repeat other records. The event does not get these fields."""
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
@@ -109,9 +107,8 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record. The events of a compaction's history come before the
-        compaction. If the record aborts a turn, the results of the open calls come before the
-        record.
+        """Add the event of a record. The events of a compaction's history come first. If the record
+        aborts a turn, the results of the open calls come first.
         """
         line, payload = line_of(record) or Line("", None)
         read.response = None
@@ -194,8 +191,7 @@ class CodexDecoder(FollowingDecoder):
         the turns if no retraction is possible.
 
         A retraction cannot return to a version before the newest compaction, or before a line that
-        names the session again. A retraction also cannot take back events that did not come from
-        the rollout.
+        names the session again. It also cannot take back events that did not come from the rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
@@ -234,8 +230,8 @@ class CodexDecoder(FollowingDecoder):
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
-        """Add the condensation of a compaction, after the events of the compaction's history
-        without the summary.
+        """Add the condensation of a compaction. The events of its history come first, without the
+        summary.
         """
         message = payload.get("message")
         history = payload.get("replacement_history")

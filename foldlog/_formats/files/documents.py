@@ -24,8 +24,8 @@ machine may leave NUL bytes in a file.
 class DocumentRecords:
     """The records of one history, and the text of the document that contains them.
 
-    A record with a ``text`` stands at its ``offset`` in the document. A record without a ``text``
-    was made from fields of the document.
+    A record with a ``text`` stands at its ``offset`` in the document. All other records were made
+    from fields of the document.
     """
 
     def __init__(self, text: str, records: Sequence[Located]) -> None:

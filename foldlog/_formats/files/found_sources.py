@@ -91,8 +91,8 @@ class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
     ``why`` says what the file is instead. ``foreign`` is true if the file is valid JSON of another
-    kind, and so is harmless among other files. ``repeats`` is true if other histories in the folder
-    contain everything that the file says.
+    kind. An import of a folder skips such a file. ``repeats`` is true if other histories in the
+    folder contain everything that the file says.
     """
 
     def __init__(

@@ -58,8 +58,8 @@ _LOOK_AT_BYTES = 2**20
 _LEAST = 2
 """The rows up to this index are always read, even if the rows are long."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
-"""Matches the beginning of a file that is not JSON Lines, unless the first line is a complete
-value.
+"""Matches the beginning of a JSON document. But if the first line is a complete value, the file is
+JSON Lines.
 """
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
@@ -233,9 +233,8 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and a name for each missing file between two files. If more files
-    are missing than present, only the files are yielded, because the program leaves gaps in its
-    numbers.
+    """Yield the files of records, and the names of the files that are missing between them. If most
+    files are missing, yield only the files, because the program skips numbers.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
@@ -320,7 +319,7 @@ class _File:
         return self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
-        """Return whether the file is JSON Lines. If the content can be JSON Lines or a document,
+        """Return whether the file is JSON Lines. If both JSON Lines and a document are possible,
         the name of the file decides.
         """
         is_named = self._path.suffix in _LINES_SUFFIXES

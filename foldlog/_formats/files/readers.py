@@ -64,8 +64,8 @@ class JsonLines:
 
 def on_lines(path: Path, least: int = 2) -> bool:
     """Return whether a file is JSON Lines, with at least ``least`` lines. The first line must be a
-    complete object or array, or two complete objects must follow the first line. If ``least`` is 2,
-    a file with a single line is not parsed, because the line may be long.
+    complete object or array, or the next two lines must be objects. If ``least`` is 2, a file with
+    a single line is not parsed, because the line may be long.
     """
     if least > 1 and not _has_two_lines(path):
         return False

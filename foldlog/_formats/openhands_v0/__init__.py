@@ -26,7 +26,7 @@ The records, and the events that they become:
 the texts that V0's agent sent to its model.
 
 The oldest files put an action and its observation into an array. Files of the resolver have neither
-ids nor ``args``, so an observation of these files answers the action before the observation.
+ids nor ``args``, so an observation answers the action before it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _NAMES = frozenset(
 )
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
 """Every action has at least one of these keys. In the oldest files an action has its arguments as
-keys of the action itself, and ``thought`` or ``wait_for_response`` instead of ``args``.
+its own keys, and has no ``args``.
 """
 
 

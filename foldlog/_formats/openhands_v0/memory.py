@@ -1,12 +1,12 @@
 """Rebuild the texts that the agent of OpenHands V0 sent to its model. The text in a record may
 differ from the text that the model got.
 
-V0 sent the action of a tool in the words of the model, from ``tool_call_metadata``. V0 also sent
-the user's actions and their results, inside texts of V0. A model that continues an imported history
-therefore reads the texts that V0's model read.
+V0 sent a tool call as the model wrote it (``tool_call_metadata``). V0 also sent the user's actions
+and their results, in its own sentences. A model that continues an imported history gets the same
+texts.
 
-V0 recalled knowledge about the workspace, and knowledge that a word of the user triggered. Recalled
-knowledge becomes one text. This text has the content of V0's text in other words.
+V0 also sent knowledge about the workspace, and knowledge about words that the user wrote. This
+knowledge becomes one text, but not in V0's own words.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _INSTRUCTIONS = (
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``text`` is the text beside the call. If several calls are
-    parallel, only the first call has the text.
+    """A call as the model wrote it. ``text`` is the text beside the call. Of several parallel
+    calls, only the first has the text.
     """
 
     tool: str
@@ -164,9 +164,7 @@ class Recollection:
         return "\n".join(lines), extras
 
     def forget(self, forgotten: Forgotten) -> None:
-        """Mark the knowledge in the records ``forgotten`` as forgotten, so that the model gets the
-        knowledge again.
-        """
+        """Forget the knowledge in these records, so that the model gets the knowledge again."""
         for name, source_id in list(self._source_ids.items()):
             if type(source_id) is not int:
                 continue  # V0 forgets by numbers, so it never forgets a record with a text as id

@@ -49,11 +49,11 @@ _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself that no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""V0 sends these observations to the model even without an action before the observation."""
+"""V0 sends these observations to the model even if they answer no action."""
 
 _CAUSES_MAX = 10_000
-"""An action waits for its result during this number of events. A later result is not paired with
-the action.
+"""A result that comes more than this number of events after an action is not paired with the
+action.
 """
 
 _ENVELOPE = frozenset(
@@ -300,8 +300,8 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
     The rules for the arguments come from OpenHands. The arguments have either a list of ids or both
-    ends of a range. If the arguments have a list, a single end of a range is ignored. A summary
-    needs an offset, and an offset needs a summary.
+    ends of a range. If there is a list, a single end of a range is ignored. A summary needs an
+    offset, and an offset needs a summary.
     """
     ids = args.get("forgotten_event_ids")
     summary = args.get("summary")

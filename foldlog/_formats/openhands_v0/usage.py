@@ -10,9 +10,9 @@ from foldlog.eventstore import Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield a call for each rise of the metrics, because the metrics of V0 accumulate. A trajectory
-    repeats the usage in the events of its session. Each call of a response repeats the usage of the
-    response.
+    """Yield a call each time the metrics rise, because the metrics of V0 are running totals. A
+    trajectory repeats the usage in the events of its session. Each call of a response repeats the
+    usage of the response.
     """
     model = UNNAMED
     counter = Accumulated()

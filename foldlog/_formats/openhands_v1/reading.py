@@ -52,8 +52,7 @@ _USUAL_SOURCE: dict[str, Source] = {
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """A record of these kinds is never the end of a branch."""
 _REJECTED = "The action was rejected, and no reason was given."
-"""The text for a rejection without a reason. A model would read the text "no output" as the result
-of an executed action.
+"""The text for a rejection without a reason. A model would read the text "no output" as a result.
 """
 _OF_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
@@ -61,8 +60,8 @@ _OF_NO_RECORD = (
     " too"
 )
 _CAUSES_MAX = 10_000
-"""An action waits for its result during this number of events. A later result is not paired with
-the action.
+"""A result that comes more than this number of events after an action is not paired with the
+action.
 """
 
 
@@ -90,9 +89,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
     an event is the event in the line before. A step whose parent is not the newest step begins
-    another branch. Before the events of a step on another branch, a retraction returns to the
-    version at which the parent was the newest step. The View is the branch that ends in the newest
-    step.
+    another branch. Before the events of this step, a retraction returns to the version after the
+    parent. The View is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -155,8 +153,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """Add the retraction to ``place``, if ``place`` is on another branch. If a condensation is
-        requested only on the old branch, also add a condensation that declines the request.
+        """If ``place`` is on another branch, add the retraction to ``place``. If only the old
+        branch requested a condensation, also add a condensation that declines the request.
         """
         if place is self._newest:
             return
@@ -173,9 +171,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
             read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
     def _replace_prompt(self, read: RecordEvents) -> None:
-        """Forget the current system prompt before an update, because a model sees only the last
-        prompt. Forget nothing while a request is open, because a condensation would fulfil the
-        request.
+        """Forget the old system prompt before an update, because a model sees only the newest
+        prompt. Forget nothing while a request is open, because this would answer the request.
         """
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
@@ -235,9 +232,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """If the message directly before the action has the text of the reply, the action gets no
-        thought.
-        """
+        """If the message before the action has the same text as its thought, remove the thought."""
         reply = action["call_id"]
         if (
             not isinstance(self._last, Message)
@@ -277,8 +272,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         )
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
-        """Forget every earlier event whose id in the source is forgotten. The id "X-summary" stands
-        for the summary of the condensation X.
+        """Forget the events that the record names by their ids in the source. The id "X-summary"
+        stands for the summary of the condensation X.
         """
         forgotten = record.get("forgotten_event_ids")
         if type(forgotten) is list:

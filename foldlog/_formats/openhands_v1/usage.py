@@ -18,7 +18,7 @@ from foldlog.eventstore import Annotation, Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield a call for each rise of the ``stats``. The ``stats`` accumulate separately for each use
+    """Yield a call each time the ``stats`` rise. The ``stats`` are running totals, one for each use
     of a model.
     """
     counters: dict[str, Accumulated] = defaultdict(Accumulated)

@@ -32,7 +32,7 @@ ANSWERS = {
 }
 
 REJECTION_SOURCE = "rejection_source"
-"""The field of a rejection that says whether the user or a hook rejected the call."""
+"""The field that says whether the user or a hook rejected the call."""
 
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the earlier system prompt."""
@@ -47,8 +47,8 @@ class OpenHandsV1Encoder(RecordEncoder):
     def __init__(self) -> None:
         self._source_ids: dict[int, Any] = {}
         self._new_ids: list[tuple[int, int]] = []
-        """The intervals of the events that got a new id. A new id is made of the event's id, so a
-        long history needs no list of new ids.
+        """The intervals of the events whose records got a new id. A new id can be computed from the
+        event's id.
         """
 
     def records(self, event: Event) -> list[Any] | None:

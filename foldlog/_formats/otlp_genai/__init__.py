@@ -102,7 +102,7 @@ _OF_MESSAGES = (
     "tool_call_id",
     "finish_reason",
 )
-"""The fields of messages that foldlog reads, or that a program does not send to a model."""
+"""All other fields of a message are reported as not read."""
 
 
 # -- spans to events

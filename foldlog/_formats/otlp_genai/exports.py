@@ -1,8 +1,8 @@
 """Convert spans of Phoenix, Langfuse and OpenTelemetry's console exporter into requests to a
 collector.
 
-The conversion loses no field: a field without an attribute in the conventions becomes an attribute
-with the name of its program.
+The conversion loses no field. A field that the conventions do not have keeps the name that its
+program uses.
 """
 
 from __future__ import annotations

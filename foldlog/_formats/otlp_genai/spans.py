@@ -58,10 +58,10 @@ class TracedSpan:
 
     ``began``    when the span began, in nanoseconds.
     ``ended``    when the span ended, in nanoseconds.
-    ``place``    the time by which spans are sorted: the beginning of the span. The place of an
-                 agent's span is its end, so that the span comes after the spans below the agent.
+    ``place``    the time by which spans are sorted: when the span began. The place of an agent's
+                 span is when it ended, so that it comes after the spans below it.
     ``is_ours``  whether the span has attributes of models.
-    ``text``     the line that is the record, if the record is a line.
+    ``text``     the line of the record, if the record is a whole line.
     """
 
     def __init__(self, record: Any, text: bytes = b"") -> None:
@@ -324,7 +324,7 @@ class Trace:
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """Maps an attribute to the conversations that the attribute names. The key of a
         conversation is the id of its span. The key None has the only conversation of the trace, or
-        an empty text if the trace has several conversations.
+        an empty text if there are several.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
 
@@ -345,8 +345,8 @@ class Trace:
         return path
 
     def history_of(self, span: str) -> str:
-        """Return the conversation of a span. If another agent of the conversation called the span's
-        agent, the name ends with the id of the called agent.
+        """Return the conversation of a span. If one agent called another agent in the conversation,
+        the name ends with the id of the called agent.
         """
         path = self.upwards(span)
         agents = [index for index, span_id in enumerate(path) if span_id in self._agents]
@@ -359,8 +359,8 @@ class Trace:
         return f"{name}/{path[innermost]}" if is_same else name
 
     def _conversation_of(self, path: list[str]) -> str:
-        """Return the conversation that a span or the nearest span above names. If no span names a
-        conversation, return the only conversation of the trace.
+        """Return the conversation of a span, or of the nearest span above it with a conversation.
+        If no span names a conversation, return the only conversation of the trace.
         """
         for names in self._conversations.values():
             for span_id in (*path, None):
@@ -369,8 +369,8 @@ class Trace:
         return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return whether spans below the span of an agent have ``messages``, ``usage``, or both. A
-        span with an unknown parent counts as below the agents that were running when the span
+        """Return whether spans below the span of an agent have ``messages``, ``usage``, or both. If
+        the parent of a span is unknown, the span counts for each agent that was running when it
         began.
         """
         below = set[str]()
