@@ -120,8 +120,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A reply of a model. The reply may be empty or cut off, so the condenser that asked judges
-    whether the reply is usable.
+    """A reply of a model. The reply may be empty or cut off, so the condenser decides whether the
+    reply is usable.
 
     ``finish_reason`` is a value of OpenAI's API: ``stop``, ``length`` (the reply was cut off),
     ``tool_calls`` or ``content_filter`` (the model refused). ``usage`` contains the token counts of
@@ -175,7 +175,7 @@ class Summarizer(Protocol):
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """The methods of the agent's model that a token budget calls.
+    """The part of the agent's model that a token budget needs.
 
     The model may also have an attribute ``dialect``, the name of the message format that the
     model's server accepts: see ``foldlog.projections.View.to_messages``.

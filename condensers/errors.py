@@ -1,4 +1,4 @@
-"""The errors of condensers, which are a branch of foldlog's tree of errors.
+"""The errors of condensers.
 
 EventStoreError
 └── CondenserError

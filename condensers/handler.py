@@ -295,7 +295,7 @@ class CondenseHandler:
     def _append_declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Return False if newer events make the error outdated. The step must then be taken again."""
+        """Return False if newer events make the error outdated. Take the step again."""
         newest = _newest(view)
         is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
@@ -433,8 +433,8 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
 
 
 class Remembered:
-    """A handler's notes on a conversation. Without the notes of a handler, each step would report
-    the same rules again and ask a failing model again.
+    """A handler's notes on a conversation. Without the notes, each step would report the same rules
+    again and ask a failing model again.
 
     If a model failed, a condensation that can wait does not ask the model before the version
     ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
@@ -449,7 +449,7 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Cost: the method reads the events since its last call, unless the View shows all of them."""
+        """Cost: the method reads the events since its last call, unless the View shows them all."""
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:
             self._rules_read_until = 0

@@ -2,8 +2,7 @@
 
 Litellm's count of a prompt is a sum: a constant, the counts of the single messages, and a constant
 for the tools. A counter counts each rendered message once and caches the count. In most steps, the
-View begins with the messages of the previous step's View. Such a step counts only the messages that
-are new since the previous step.
+View begins with the messages of the previous step's View. Then only the new messages are counted.
 """
 
 from __future__ import annotations

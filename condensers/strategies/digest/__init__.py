@@ -1,7 +1,7 @@
 """A summary without a model: a digest of the facts in the events. A digest is deterministic and has
 a maximum length.
 
-A digest is a fold over all forgotten events of the log, and never over an earlier digest. A long
+A digest is made from all forgotten events of the log, and never from an earlier digest. A long
 digest can thus list facts that a short earlier digest left out. A digest is a text of headings and
 lines. A line ends with the id of the event that it comes from, so the agent can read this event
 again.

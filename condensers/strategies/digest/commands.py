@@ -26,9 +26,7 @@ _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
 """Matches paths, but not variables or pieces of programs."""
 _READ_MAX = 20_000
-"""How many characters of a command are parsed. Here-documents do not count as characters of a
-command.
-"""
+"""How many characters of a command are parsed. Here-documents do not count."""
 
 _COMMANDS_MAX = 256
 """How many parsed commands stay in memory. A digest asks several questions about the same command.

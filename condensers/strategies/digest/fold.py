@@ -1,5 +1,5 @@
-"""The digest as a fold: every forgotten event changes the text of the digest. The digest of some
-events is the same whether they are folded in at once or in parts.
+"""This module adds forgotten events to a digest, one after the other. A digest is the same whether
+its events are added at once or in parts.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """The newest line with a name, and the id of its event. ``read`` is the file, or the command
-    that shows a file, whose output contained the name. ``is_used`` is true if the user or the agent
+    """The newest line with a name, and the id of its event. ``read`` names the file in which the
+    name was read, or the command that showed the file. ``is_used`` is true if the user or the agent
     wrote the name.
     """
 

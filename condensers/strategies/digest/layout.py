@@ -1,5 +1,5 @@
 """This module writes a digest in a limited number of characters. The sections share the characters.
-A section ends with the number of lines that it leaves out.
+A section begins with the number of lines that it leaves out.
 """
 
 from __future__ import annotations
