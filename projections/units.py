@@ -341,9 +341,9 @@ def fit_positions(view_units: Units) -> list[int]:
     sent only if they are complete and answered, and loops only if they are complete.
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. In several
-    rounds, parallel calls and bonds that lost a member are dropped, until nothing changes. A loop
-    is dropped if it lost an event before its last remaining member. An unanswered call at the end
-    of a loop does not drop the loop.
+    rounds, parallel calls and bonds that lost a member are dropped, until nothing changes. Then a
+    loop is dropped if it lost an event before its last remaining member. A call at the end of a
+    loop that is unanswered, or is not sent for another reason, does not drop the loop.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])
@@ -353,13 +353,15 @@ def fit_positions(view_units: Units) -> list[int]:
         *(calls.members for calls in view_units.parallel_calls if calls.unanswered)
     )
     answered = [calls.members for calls in view_units.parallel_calls if not calls.unanswered]
+    parts = [*answered, *view_units.bonds]
+    fit.difference_update(*(bond for bond in view_units.bonds if len(bond) == 1))
     shrinking = True
     while shrinking:
         before = len(fit)
-        broken = [loop for loop in view_units.loops if _is_broken(loop, fit)]
-        broken += [members for members in answered if not fit.issuperset(members)]
-        broken += [bond for bond in view_units.bonds if len(bond) == 1 or not fit.issuperset(bond)]
-        fit.difference_update(*broken)
+        fit.difference_update(*(members for members in parts if not fit.issuperset(members)))
+        # Only then is it known which events of a loop remain.
+        if len(fit) == before:
+            fit.difference_update(*(loop for loop in view_units.loops if _is_broken(loop, fit)))
         shrinking = len(fit) < before
     return sorted(fit)
 

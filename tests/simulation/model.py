@@ -231,12 +231,10 @@ class Conversation:
         before = -1
         while len(dropped) != before:
             before = len(dropped)
-            for batch in batches:
-                if batch & (unanswered | dropped):
-                    dropped |= batch
-            for bond in bonds:
-                dropped |= bond if bond & dropped else set()
-            for loop in loops:
+            for part in batches + bonds:
+                if part & (unanswered | dropped):
+                    dropped |= part
+            for loop in loops if len(dropped) == before else ():
                 kept = loop - dropped
                 if kept and any(
                     place[each] < max(place[one] for one in kept) for each in loop & dropped
