@@ -81,25 +81,6 @@ def loop_of_the_page(sleep: Callable[[float], None]) -> Callable[[foldlog.Histor
     return names["say"]
 
 
-def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(small_disk: Path):
-    """The disk is full at its first attempts; somebody frees space while it waits."""
-    waits = []
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            (small_disk / "ballast").unlink()
-
-    say, text = loop_of_the_page(sleep), "x" * 50_000
-    with foldlog.open(small_disk / "app.db") as histories:
-        say(histories["c1"], "before", "mail-16")
-        fill(small_disk / "ballast")
-        say(histories["c1"], text, "mail-17")
-        say(histories["c1"], text, "mail-17")
-        assert [event.content for event in histories["c1"].events()] == ["before", text]
-    assert waits == [1, 1, 1]
-
-
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append", "migrate_new"]], ids="-".join)
 def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenarios: list[str], whole: bool):
@@ -209,7 +190,7 @@ def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path: P
 
 
 @needs_faults
-def test_the_loop_of_the_page_of_errors_needs_no_full_file_system(tmp_path: Path):
+def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(tmp_path: Path):
     printed = on_a_failing_disk(
         "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import"
         " loop_of_the_page\nhistories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\ndef"

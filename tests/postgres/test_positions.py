@@ -27,7 +27,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
-from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
+from foldlog.eventstore.recorders.postgres.positions import Positions
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, row_of
 from tests.at_once import at_once
 from tests.said import said, say
@@ -64,24 +64,6 @@ def position_of(store: Store, conversation: str, event_id: int) -> int | None:
     return recorder_of(store).transact(work)
 
 
-def test_positions_of_a_transaction_are_consecutive_and_its_own():
-    given = numbered(7)
-    first, second = given.take(2), given.take(3)
-    assert second == first + 2
-    assert 7 << 20 <= given.of(first) < given.of(second) < 8 << 20
-    assert given.of(given.take(POSITIONS_MAX - 5) + POSITIONS_MAX - 6) < 8 << 20
-    with pytest.raises(StoreUnusable, match=r"can append at most 983,040 events"):
-        given.take(1)
-    assert 8 << 20 <= numbered(8).of(numbered(8).take(1)) < 9 << 20
-
-
-def test_two_transactions_hardly_ever_begin_at_the_same_place():
-    """By its place and its head a transaction knows its own event again, also if somebody appended
-    the same.
-    """
-    assert len({Positions().take(1) for _ in range(100)}) > 90
-
-
 def test_keys_are_numbered_apart_from_positions():
     given = numbered(7)
     given.take(10)
@@ -92,19 +74,6 @@ def test_keys_are_numbered_apart_from_positions():
 def test_two_transactions_hardly_ever_begin_with_the_same_key():
     """After a promotion a transaction may have the number of one that was lost."""
     assert len({numbered(7).key() for _ in range(100)}) > 90
-
-
-@pytest.mark.parametrize("taken", [0, 5, POSITIONS_MAX])
-@pytest.mark.parametrize("count", [1, POSITIONS_MAX, POSITIONS_MAX + 1, 3 * POSITIONS_MAX])
-def test_ranges_are_ascending_and_make_up_the_whole(taken: int, count: int):
-    given = numbered(7)
-    given.take(taken)
-    others = iter([9, 12, 13, 20])
-    ranges = list(given.take_ranges(count, lambda: next(others)))
-    assert sum(size for _, size in ranges) == count
-    ends = [0, *(first + size for first, size in ranges)]
-    assert all(first >= end for (first, _), end in zip(ranges, ends, strict=False))
-    assert len({first >> 20 for first, _ in ranges}) == len(ranges)
 
 
 # -- followers

@@ -87,31 +87,6 @@ def test_each_statement_asks_for_one_conversation_or_is_named_here():
     assert found == {*UNBOUND}
 
 
-@pytest.mark.parametrize(
-    "statement, tables",
-    [
-        ("SELECT 1 FROM {schema}.events WHERE conversation = $1::bigint", []),
-        ("SELECT 1 FROM {schema}.events e WHERE e.id = $1::bigint", ["events"]),
-        ("SELECT 1 FROM {schema}.events e, o WHERE o.conversation = $1::bigint", ["events"]),
-        (
-            "SELECT (SELECT 1 FROM {schema}.events) FROM o WHERE conversation = $1::bigint",
-            ["events"],
-        ),
-        (
-            "SELECT 1 FROM {schema}.records UNION SELECT 1 FROM o WHERE conversation = $1::bigint",
-            ["records"],
-        ),
-        ("INSERT INTO {schema}.events (id, conversation) VALUES ($1::bigint, 7)", ["events"]),
-        (
-            "UPDATE {schema}.conversations SET salt = $1::bytea WHERE id = $2::bytea",
-            ["conversations"],
-        ),
-    ],
-)
-def test_the_reading_of_statements_sees_what_is_not_bound(statement: str, tables: list[str]):
-    assert list(unbound(statement)) == tables
-
-
 # -- what Citus asks of them
 # ------------------------------------------------------------------------------------------
 

@@ -12,12 +12,10 @@ import argparse
 import logging
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from tests.simulation.run import Failure, again, shortened, worlds
-from tests.simulation.steps import WEIGHTS
 from tests.simulation.world import sped_up
 
 
@@ -40,8 +38,6 @@ def main() -> int:
         help="stores on a PostgreSQL server, which is started for it",
     )
     parser.add_argument("--again", metavar="SEED/WORLD", help="take the steps of one world again")
-    parser.add_argument("--without", metavar="KIND", action="append", default=[], choices=WEIGHTS)
-    parser.add_argument("--all", action="store_true", help="do not end at the first failure")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     recorder = "memory" if given.memory else "sqlite"
@@ -55,44 +51,35 @@ def main() -> int:
 
 def _run(given: argparse.Namespace, recorder: str, database: Callable[[], str] | None) -> int:
     began, ran = time.monotonic(), time.process_time()
+    taken = 0
     if given.again:
         with sped_up():
             failed = again(given.again, recorder, database)
-        failures, taken = [failed] if failed else [], 0
     else:
-        taken, failures = worlds(
+        taken, failed = worlds(
             given.seed,
             given.steps,
             given.seconds,
             recorder,
             database,
-            frozenset(given.without),
-            on_all=given.all,
             first=given.world,
             tell=partial(print, flush=True),
         )
     seconds, cpu = time.monotonic() - began, time.process_time() - ran
-    for label, count in Counter(failed.label for failed in failures).most_common():
-        shortest = min(
-            (failed for failed in failures if failed.label == label),
-            key=lambda failed: len(failed.steps),
-        )
+    if failed is not None:
         with sped_up():
-            _tell(shortened(shortest, database=database), count)
+            _tell(shortened(failed, database=database))
     print(
         f"seed {given.seed}, {recorder}: {taken:,} steps in {seconds:.0f} s"
-        f" ({taken / max(cpu, 1e-9):,.0f} a second of processor time), {len(failures)} findings"
+        f" ({taken / max(cpu, 1e-9):,.0f} a second of processor time),"
+        f" {'nothing' if failed is None else failed.label} found"
     )
-    return 1 if failures else 0
+    return int(failed is not None)
 
 
-def _tell(failed: Failure, count: int) -> None:
-    where = f"in world {failed.seed} ({failed.recorder})"
-    print(f"\nFOUND {failed.label}, {count} times; {where}, in {len(failed.steps)} steps:")
-    for line in failed.told:
-        print(f"  {line}")
-    print(failed.detail)
-    print(f"steps = {list(failed.steps)}\n", flush=True)
+def _tell(failed: Failure) -> None:
+    print(f"\nFOUND {failed.label} in world {failed.seed} ({failed.recorder}):")
+    print("\n".join(failed.told), failed.detail, f"steps = {list(failed.steps)}", sep="\n")
 
 
 sys.exit(main())

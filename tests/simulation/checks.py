@@ -524,6 +524,10 @@ def everything(process: Process, rng: random.Random) -> None:
     search(process, rng)
     recent(process, rng)
     verified(process)
+
+
+def derived(process: Process, rng: random.Random) -> None:
+    """What is kept or shown beside the events."""
     audited(process)
     served(process, rng.choice(NAMES), rng)
     reported(process)

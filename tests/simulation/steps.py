@@ -1261,7 +1261,7 @@ class Steps:
         )
 
     def report(self, rng: random.Random, site: Site, process: Process) -> None:
-        checks.reported(process)
+        checks.derived(process, rng)
 
     def verify(self, rng: random.Random, site: Site, process: Process) -> None:
         checks.verified(process)
@@ -1405,8 +1405,7 @@ _GROWING = {kind for kind, *_, grows in _TABLE if grows == "yes"}
 _STOPPED = ("Killed", "Refused")
 
 
-def drawn(seed: str, count: int, without: frozenset[str] = frozenset()) -> list[Step]:
+def drawn(seed: str, count: int) -> list[Step]:
     rng = random.Random(f"steps {seed}")
-    kinds = [kind for kind in WEIGHTS if kind not in without]
-    chosen = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=count)
+    chosen = rng.choices([*WEIGHTS], [*WEIGHTS.values()], k=count)
     return [(kind, rng.randrange(2**48)) for kind in chosen]

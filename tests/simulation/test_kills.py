@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore.log.importing import DETACH, REKEY
-from tests.simulation.checks import everything
+from tests.simulation.checks import derived, everything
 from tests.simulation.steps import FAULTY, Step, Steps, drawn
 from tests.simulation.world import Site, World, sped_up
 
@@ -40,6 +40,13 @@ def unfinished(site: Site) -> set[tuple[str, str]]:
     return {(one.conversation, one.operation) for one in left if one.operation in (DETACH, REKEY)}
 
 
+def look_at_all(world: World, seed: int) -> None:
+    rng = random.Random(seed)
+    for site in world.sites:
+        everything(site.processes[0], rng)
+        derived(site.processes[0], rng)
+
+
 def is_killed(world: World, step: Step, statement: int) -> bool:
     """Kill a step before a statement, and take it again. Return whether it came to the statement.
 
@@ -50,14 +57,12 @@ def is_killed(world: World, step: Step, statement: int) -> bool:
     forks = [("fork", number) for number in range(6)]
     for each in [*drawn(world.seed, 30), *forks]:
         steps.take(each)
-    for site in world.sites:
-        everything(site.processes[0], random.Random(0))
+    look_at_all(world, 0)
     began, before = len(world.told), [unfinished(site) for site in world.sites]
     steps.take(step, statement)
     came = "  Killed" in world.told[began:]
     for _ in range(2):
-        for site in world.sites:
-            everything(site.processes[0], random.Random(statement))
+        look_at_all(world, statement)
         steps.take(step)
     for site, earlier in zip(world.sites, before, strict=True):
         assert unfinished(site) <= earlier
