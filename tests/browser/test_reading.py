@@ -14,13 +14,6 @@ from tests.browser.states import V, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.said import said
 
-SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
-  /auto|scroll/.test(getComputedStyle(each).overflowY) && each.clientHeight && each.scrollHeight > each.clientHeight + 1
-).map((each) => each.className)"""
-TOLD = (
-    f"{V}.rows.map((one) => {V}.nodes.get(one.conversation).node.querySelector('.name').innerText)"
-)
-
 DAY = "Whole history: 2026-02-17 · took 1 h 18 m"
 
 

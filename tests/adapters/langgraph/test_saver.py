@@ -454,6 +454,14 @@ def test_no_call_is_sent_without_its_result(strategy, durability):
         )
 
 
+def test_a_model_of_a_run_whose_thread_is_deleted_is_sent_all_messages(histories):
+    saver = FoldlogSaver(histories, condense=True)
+    state = {"messages": [HumanMessage(str(n), id=str(n)) for n in range(6)]}
+    put(saver, state)
+    saver.delete_thread("t")
+    assert saver.pre_model_hook(state, THREAD)["llm_input_messages"] == state["messages"]
+
+
 def test_it_can_be_copied_as_with_allowlist_does(saver):
     clone = copy.copy(saver)
     config = put(clone, {"a": (1,)})
