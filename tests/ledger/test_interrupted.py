@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count, product
+from itertools import count, islice, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,14 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
 from tests.between import Killed, killing, meeting
 from tests.conformance.conftest import RECORDERS
-from tests.said import said, say
+from tests.said import said, say, texts
 from tests.sound import assert_sound, problems
 
 KEYS = KeyRing(["11" * 32])
 SECRET = "SECRET"
+
+
+Opening = Callable[[int], Callable[[], Recorder]]
 
 
 def contents(store: Store) -> dict[str, list[Event]]:
@@ -86,9 +89,7 @@ def fill(store: Store) -> None:
 
 
 @pytest.fixture(params=RECORDERS)
-def open_at(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[Callable[[int], Callable[[], Recorder]]]:
+def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opening]:
     """Return for a number how to open the recorder of a store of its own. A store in memory has one
     recorder, and so has one on a server: it is the stores that remember.
     """
@@ -158,7 +159,7 @@ MEETING: dict[str, Callable[[Store], object]] = {
 @pytest.mark.parametrize("meeting", MEETING)
 def test_what_was_killed_is_finished_by_what_meets_it(
     meeting: str,
-    open_at: Callable[[int], Callable[[], Recorder]],
+    open_at: Opening,
     is_sampled: bool,
     whole: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -212,7 +213,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_that_is_detached(
-    is_killed: bool, open_at: Callable[[int], Callable[[], Recorder]], whole: bool, is_sampled: bool
+    is_killed: bool, open_at: Opening, whole: bool, is_sampled: bool
 ):
     """The erasure is killed there and run again, or goes on after the redaction of another
     process.
@@ -255,7 +256,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
 
 @pytest.mark.usefixtures("small_steps")
 def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure(
-    open_at: Callable[[int], Callable[[], Recorder]], is_sampled: bool
+    open_at: Opening, is_sampled: bool
 ):
     """The erasure goes on between two of the transactions that discard the copies of the fork."""
     for transactions in count(1, 2 if is_sampled else 1):
@@ -284,7 +285,7 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
 
 @pytest.mark.usefixtures("small_steps")
 def test_an_erasure_is_completed_where_its_id_is_used_again(
-    open_at: Callable[[int], Callable[[], Recorder]],
+    open_at: Opening,
 ):
     """The advice of ``verify`` must not erase the new conversation."""
     recorder = open_at(0)
@@ -305,7 +306,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
 
 @pytest.mark.usefixtures("small_steps")
 def test_a_fork_without_events_of_its_own_gets_a_key(
-    open_at: Callable[[int], Callable[[], Recorder]],
+    open_at: Opening,
 ):
     """It has plain rows, of a detachment that was killed, and plain keys of what its parent
     redacted.
@@ -334,7 +335,7 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
 
 @pytest.mark.usefixtures("small_steps")
 def test_an_append_gives_a_key_while_rows_are_compressed(
-    open_at: Callable[[int], Callable[[], Recorder]],
+    open_at: Opening,
 ):
     """The rows that were compressed before are plain, so the change begins again."""
     recorder = open_at(0)
@@ -355,54 +356,50 @@ def test_an_append_gives_a_key_while_rows_are_compressed(
     assert all(row.encoding & ENCRYPTED for row in rows)
 
 
-def test_a_fork_may_be_erased_while_it_is_detached():
-    for calls in range(1, 9):
+def erased_stores(meets: Callable[[Store], object], **way: bool) -> Iterator[Store]:
+    """Yield the store of an erased conversation, whose erasure was met by something else before one
+    of its calls of the database; for each of them.
+    """
+    for calls in range(8):
         store = Store(MemoryRecorder())
-        event = Message(source="user", content="first", origin=Origin(format="test", id=1))
-        store.append("c", event, expected_version=0, dedupe="origin")
+        for name in ("c", "other"):
+            event = Message(source="user", content=name, origin=Origin(format="test", id=1))
+            store.append(name, event, expected_version=0, dedupe="origin")
         store.fork("c", 1, "f")
-        met = meeting(
-            store.database.recorder,
-            calls - 1,
-            partial(erase, store, "f", reason="asked to"),
-            "query",
-            "transact",
-        )
-        erase(Store(met), "c", reason="asked to", detach_forks=True)
+        met = meeting(store.database.recorder, calls, partial(meets, store), "query", "transact")
+        erase(Store(met), "c", reason="asked to", **way)
+        yield store
+
+
+def test_a_fork_may_be_erased_while_it_is_detached():
+    erase_fork = partial(erase, conversation="f", reason="asked to")
+    for store in erased_stores(erase_fork, detach_forks=True):
         assert store.conversation("c").erased_at is not None
 
 
 def test_a_fork_that_was_detached_meanwhile_is_not_erased():
-    for calls in range(1, 9):
-        store = Store(MemoryRecorder())
-        say(store, "c", "first")
-        store.fork("c", 1, "f")
-        work = partial(erase, store, "c", reason="asked to", detach_forks=True)
-        met = meeting(store.database.recorder, calls - 1, work, "query", "transact")
-        erase(Store(met), "c", reason="asked to", with_forks=True)
+    detach = partial(erase, conversation="c", reason="asked to", detach_forks=True)
+    for store in erased_stores(detach, with_forks=True):
         fork = store.conversation("f")
-        assert (fork.erased_at is None) == (fork.parent is None), calls
+        assert (fork.erased_at is None) == (fork.parent is None)
         assert_sound(store)
 
 
 @pytest.mark.parametrize("way", ["with_forks", "detach_forks"])
 @pytest.mark.parametrize("name", ["c", "f"])
 def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name: str, way: str):
-    def use_again() -> None:
+    used: list[Store] = []
+
+    def use_again(store: Store) -> None:
         erase(store, name, reason="asked to", with_forks=True)
         store.fork("other", 1, name, replace_erased=True)
-        used.append(name)
+        used.append(store)
 
-    for calls in range(2, 9):
-        store, used = Store(MemoryRecorder()), list[str]()
-        for each in ("c", "other"):
-            say(store, each, each)
-        store.fork("c", 1, "f")
-        met = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
-        erase(Store(met), "c", reason="asked to", **{way: True})
-        if used:
-            assert store.conversation(name).parent == "other", calls
-            assert [event.content for event in store.events(name)] == ["other"]  # type: ignore[union-attr]
+    for store in islice(erased_stores(use_again, **{way: True}), 1, None):
+        if store in used:
+            assert store.conversation(name).parent == "other"
+            assert texts(store, name) == ["other"]
+    assert used
 
 
 def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(

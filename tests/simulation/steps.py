@@ -8,7 +8,6 @@ and must be a beginning of what was to come.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +19,6 @@ from typing import Any
 import foldlog.eventstore as es
 from foldlog import History, _aio
 from foldlog._aio import PendingAppend
-from foldlog._threads import ThreadPool
-from foldlog.aio import AsyncHistories
 from foldlog.condensers import Condensation, NoCondensationAvailable
 from foldlog.eventstore.opening import restore_store
 from tests.simulation import checks, model, plain
@@ -479,42 +476,6 @@ class Steps:
             error = None if outcome.error is None else checks.name_of(outcome.error)
             self._agree("together", outcome.value, error, tell, self.recorded)
         self.look(rng, process, self.name(rng, site, living=False))
-
-    def wait(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
-        """Append and read in a loop of asyncio; the append may be cancelled."""
-        name, cancelled = found.name, rng.choice((-1, -1, 0, 1, 2))
-        events = self.turn(rng, found, found.version)
-
-        async def in_a_loop() -> tuple[Any, list[Any], Any]:
-            face = AsyncHistories(process.histories, ThreadPool("simulation", 1))
-            try:
-                appending = asyncio.ensure_future(
-                    face[name].append([built(each) for each in events])
-                )
-                for _ in range(cancelled):
-                    await asyncio.sleep(0)
-                if cancelled >= 0:
-                    appending.cancel()
-                try:
-                    got = await appending
-                except asyncio.CancelledError as error:
-                    outcome = getattr(error, "outcome", None)
-                    got = None if outcome is None else outcome.unwrap()
-                return (
-                    got,
-                    [event.id async for event in face[name].events()],
-                    await face[name].view(),
-                )
-            finally:
-                for pool in {each for each in vars(face).values() if isinstance(each, ThreadPool)}:
-                    pool.close()
-
-        self.tell(f"  {name} {[_brief(each) for each in events]}, cancelled at {cancelled}")
-        got, ids, view = asyncio.run(in_a_loop())
-        if got is not None:
-            self.recorded(got, process.site.model.append(name, events, self.world.at))
-        same("events in a loop", ids, list(range(found.version)), name)
-        same("View in a loop", [event.id for event in view], list(found.shown().ids), name)
 
     def recorded(self, got: Any, want: Sequence[model.Event]) -> None:
         same("recorded", [said(each.event) for each in got], [expected(each) for each in want])
