@@ -852,7 +852,8 @@ class Steps:
         got, error = self.through(
             process, lambda: process.histories.erase(name, reason="asked", **options), settle
         )
-        site.gone |= words - _said(site.model.living.values())
+        if any(site.model.living.get(each.name) is not each for each in doomed):
+            site.gone |= words - _said(site.model.living.values())
         if error in _STOPPED:
             site.unfinished |= {each for each in began if self.is_gone(site, *each)}
         elif error not in refusals:

@@ -236,7 +236,7 @@ class World:
             else:
                 assert database is not None
                 site.url = database()
-            site.ring = draw.choice(((), ("a",)))
+            site.ring = draw.choice(((), (), ("a",)))
             for _ in range(draw.choice((1, 2, 2, 3)) if name == "source" else 1):
                 site.processes.append(Process(site))
             self.sites.append(site)
