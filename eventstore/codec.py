@@ -74,8 +74,8 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 class Encoded(NamedTuple):
     """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
-    ``decoded`` is the event that a reader of ``body`` will get, with the caller's id. If another
-    process encoded the event, ``decoded`` is None.
+    ``decoded`` is the event as a reader of ``body`` gets it, but with the id that the caller
+    passed. If another process encoded the event, ``decoded`` is None.
     """
 
     kind: str
@@ -108,21 +108,20 @@ needs two brackets.
 """
 _DEPTH_MAX = _LONG // 2
 """The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
-so a deeper event could exhaust the Python stack. The maximum leaves half of the default stack to
-the callers of the parsers.
+so a deeper event could exhaust the Python stack. Half of the default stack remains for the callers
+of the parsers.
 """
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
-    """Return the stored form of ``event`` without its id, and the event that a reader will get.
+    """Return the stored form of ``event`` without its id, with the event as a reader gets it.
 
     Bytes in the event are stored beside the body, as ``foldlog.eventstore.codec_json`` describes. A
     time whose offset from UTC has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has
-    a wrong type or JSON would read it back as another value, such as a set. Raises ``InvalidEvent``
-    for a time without a zone or outside of the years 1 to 9999, and for an event of more than 500
-    levels. If ``finite`` is true, NaN and infinities raise ``InvalidEvent``, unless the event has
-    an ``origin``. If ``ours`` is false, an event that only the store may make raises
-    ``InvalidEvent``.
+    a wrong type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent`` for a time
+    without a zone or outside of the years 1 to 9999, and for an event of more than 500 levels. If
+    ``finite`` is true, NaN and infinities raise ``InvalidEvent``, unless the event has an
+    ``origin``. If ``ours`` is false, an event that only the store may make raises ``InvalidEvent``.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -263,8 +262,8 @@ def decode(
     """Return the event whose stored form has the given columns, with the id ``event_id``.
 
     The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
-    kind or the schema version. Decoding an older schema version, an unknown field or a value in the
-    exact form takes several times as long.
+    kind or the schema version. An older schema version, an unknown field or a value in the exact
+    form makes decoding several times slower.
     """
     try:
         event: KnownEvent = _strict.decode(body)
@@ -280,8 +279,8 @@ def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
     """Decode the events of many rows. Return None if one of the rows needs ``decode``, for example
-    because its schema version is old. For speed, no Python code runs for a single row:
-    ``benchmarks/reading.py`` shows the time.
+    because its schema version is old. No Python code runs for each row, which saves time
+    (``benchmarks/reading.py``).
     """
     try:
         events: list[Event] = list(map(_strict.decode, bodies))

@@ -168,7 +168,7 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
                 or type(entry["size"]) is not int
                 or not entry["at"]
             ):
-                raise Undecodable("the list of bytes has an entry of another form")
+                raise Undecodable("the list of bytes has an invalid entry")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Undecodable(f"the list of bytes cannot be read ({error})") from error
     if not listed or text[end : end + 1] != ",":
@@ -193,7 +193,7 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
             for step in entry["at"][:-1]:
                 container = container[step]
             if container[entry["at"][-1]] is not None:
-                raise Undecodable("a path in the list of bytes leads to another value")
+                raise Undecodable("a path in the list of bytes leads to a value other than null")
             container[entry["at"][-1]] = value
         except (LookupError, TypeError) as error:
             raise Undecodable("a path in the list of bytes does not exist") from error
@@ -203,10 +203,9 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return a text about the first value that JSON would read back as another value, or None if
-    JSON keeps all values. The text names the path and the type of the value, and advises what to
-    write instead. JSON keeps None, texts, numbers, flags, bytes, lists, tuples, and maps with texts
-    as keys.
+    """Return a text about the first value that JSON cannot hold, or None if JSON can hold all
+    values. The text names the path and the type of the value, and advises what to write instead.
+    JSON keeps None, texts, numbers, flags, bytes, lists, tuples, and maps with texts as keys.
 
     If ``finite`` is true, NaN and infinities are refused.
     """

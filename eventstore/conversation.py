@@ -5,7 +5,7 @@ little more than the version, even for a long conversation. An append needs an e
 only if the append forgets the summary of that condensation.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
-summary, and only the form of an imported condensation is checked.
+summary, and the ids in an imported condensation are not checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AnyVersion(Enum):
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
 """The expected version of an append that accepts any version of the conversation. Callers have to
-pass ``ANY_VERSION`` explicitly. An append never overwrites the events of another writer.
+pass ``ANY_VERSION`` explicitly.
 """
 
 
@@ -205,8 +205,9 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
     """Check that a change of documents builds on the newest values. ``newest`` maps each document
-    to the id of the event with its newest value. ``others`` names the events with the values of
-    unchanged documents. ``base`` names the event with the value to which a difference is added.
+    to the id of the event with its newest value. ``others`` maps each unchanged document to the id
+    of the event with its value. ``base`` names the event with the value to which a difference is
+    added.
     """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
     expected = {**bases, **event.others}

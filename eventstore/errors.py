@@ -44,7 +44,7 @@ UnavailableKind = Literal[
 - ``missing``: the file or its folder does not exist
 - ``moved``: the open file was removed or renamed, or has a second name
 - ``busy``: other writers hold the lock, or all connections are in use
-- ``read``: a running read transaction still needs the bytes to be removed
+- ``read``: a running read transaction still needs the bytes that should be removed
 - ``away``: the server cannot be reached, or its settings could lose acknowledged events
 - ``taken``: another writer used the version or the position first
 """
@@ -148,7 +148,7 @@ class IdempotencyConflict(EventStoreError):
 
 
 class HistoryDiverged(EventStoreError):
-    """A history differs from the history that was imported earlier under an equal id. Nothing was
+    """A history differs from the history that was imported earlier under the same id. Nothing was
     written: import the new history under another id.
     """
 
@@ -240,8 +240,8 @@ class ConversationHasForks(EventStoreError):
 class EventsNotMade(EventStoreError):
     """An imported conversation has records without events, or an archived conversation is not
     restored. Open the store with ``foldlog.open``, because a store opened in another way cannot
-    make or restore events. ``pending`` is the number of records. A negative ``pending`` is minus
-    the number of archived events.
+    make or restore events. ``pending`` is the number of records, or minus the number of archived
+    events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:
@@ -313,10 +313,10 @@ class CorruptEvent(EventStoreError):
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now, because the disk, the server or a lock
-    refuses. When the disk, the server or the lock works again, the same call on the open store
-    succeeds. Acknowledged events are safe. The message names the remedy, and ``kind`` is the reason
-    (``UnavailableKind``).
+    """The database cannot be opened, read or written now: the disk or the server fails, or another
+    process holds a lock. When the disk, the server or the lock works again, the same call on the
+    open store succeeds. Acknowledged events are safe. The message names the remedy, and ``kind`` is
+    the reason (``UnavailableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnavailableKind) -> None:

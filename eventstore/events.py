@@ -71,8 +71,8 @@ def summary_id(condensation_id: int) -> int:
 
 
 def summary_of(synthetic_id: int) -> int:
-    """Return the id of the condensation whose summary has the synthetic id ``synthetic_id``. A
-    synthetic id is below -1.
+    """Return the id of the condensation that made the summary ``synthetic_id``. A synthetic id is
+    below -1.
     """
     return -synthetic_id - 2
 
@@ -115,8 +115,8 @@ class Redacted(
     ``reason``  why the event was redacted
     ``hash``    the commitment to the former content, in hexadecimal: the SHA-256 of 16 random
                 bytes, which were erased too, and the stored body
-    ``bytes``   the former size of the event in bytes, with the bytes beside its body, but without
-                its trace context
+    ``bytes``   the former size of the event: its body and the bytes beside it, without its trace
+                context
     """
 
     at: datetime
@@ -243,7 +243,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     ``changed`` maps each changed document to its change: ``{"value": …}``, ``{"base": id,
     "difference": …}`` or ``{"deleted": true}``. A difference builds on the value that event
     ``base`` gave the document. ``others`` maps each unchanged document to the id of the event with
-    its newest value. Raises ``InvalidEvent`` if the arguments have another form.
+    its newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has another form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -254,8 +254,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     def __post_init__(self) -> None:
         if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
             raise InvalidEvent(
-                "changes of documents are empty or incomplete; name at least one changed document,"
-                " and each other document with its event"
+                "changed must be a dict with at least one document, and others a dict of documents"
+                " with the ids of events"
             )
         for name, change in self.changed.items():
             if (
@@ -275,7 +275,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 )
 
     def newest(self) -> dict[str, int]:
-        """Return, by name, the id of the event with the newest value of each existing document."""
+        """Return the id of the event with the newest value of each existing document."""
         changed = {
             name: self.id for name, change in self.changed.items() if "deleted" not in change
         }
@@ -304,7 +304,7 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 _TUPLE_MAX = 10_000
-"""The maximal number of ids that become a tuple. A longer range of ids stays a ``range``, because a
+"""A tuple has at most ``_TUPLE_MAX`` ids. A longer range of ids stays a ``range``, because a
 ``range`` needs less memory.
 """
 
@@ -545,8 +545,8 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
     """The conversation is no longer a fork. Just before a ``Detached`` entry, followers read the
-    formerly shared events again as the fork's own events. The store makes one ``Detached`` entry
-    for each conversation with which the fork shared events.
+    formerly shared events again as the fork's own events. There is one ``Detached`` entry for each
+    conversation with which the fork shared events.
 
     ``parent``   the conversation with which the fork shared events
     ``version``  the version up to which the events were shared
@@ -567,9 +567,9 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
-    """Events were copied without their content, because the source store had redacted them. The
-    entry is the receipt of the copied events until the receipt of the source store is copied. For a
-    fork, the receipt of the source store may be in the parent conversation.
+    """Events were copied without their content, because the source store had redacted them. This
+    entry is their receipt until the receipt of the source store is copied too. The receipt of a
+    fork's event may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
     """
@@ -607,8 +607,8 @@ CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type:
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
     """A summary that stands in a View in place of forgotten events. The View makes the summary of
-    condensation ``c``, with the id ``summary_id(c)``. The store contains a summary as an event only
-    if an imported history contains it as an event.
+    condensation ``c``, with the id ``summary_id(c)``. Only an imported history stores a summary as
+    an event.
 
     ``content``     the summary
     ``summary_of``  the id of the condensation
@@ -666,10 +666,7 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types that a structural event can have. If no type of some events is in
-``MAY_BE_STRUCTURAL``, none of the events is structural. The test of the types runs no Python code
-for each event.
-"""
+"""The types that a structural event can have. Events of other types need no further check."""
 
 _COMMON_FIELDS = """
     Fields of every event:

@@ -131,9 +131,9 @@ def restore_store(
     events.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
-    environment are used. ``read_models`` are the names of the read models that may contain events
-    to be erased later. Each read model in ``read_models`` is registered in the restored store, as
-    ``confirm`` with position 0 does.
+    environment are used. ``read_models`` names the read models that may contain events of the
+    store. Each read model in ``read_models`` is registered in the restored store, as ``confirm``
+    with position 0 does.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file

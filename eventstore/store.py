@@ -76,9 +76,7 @@ class Store:
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
-        """The documents of some conversations after the last appends of this store. ``Documents``
-        uses ``last_documents``.
-        """
+        """What ``Documents`` remembers of the last appends of this store, by conversation."""
 
     # -- writing
 
@@ -146,8 +144,8 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history without changes. The rules about the form of an event apply to imported
-        events, but the other rules for new events do not apply.
+        """Import a history without changes. Of the rules for new events, only the rules about the
+        form of an event apply.
 
         The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
         events are compared with the stored events of the conversation, and only the later events
@@ -182,11 +180,10 @@ class Store:
         the salts of the events are computed from it, so that another copy of the source gets equal
         heads. Without ``secret``, the salts are random.
 
-        The rules about the form of an event apply to the appended events, but the other rules for
-        new events do not apply. The conversation may have records without events, and the appended
-        events may belong to these records. Raises ``VersionConflict``, ``ConversationNotFound`` or
-        ``InvalidEvent``. Durability: the events are on disk when the method returns. Cost: writing
-        the events.
+        Of the rules for new events, only the rules about the form of an event apply. The
+        conversation may have records without events, and the appended events may belong to these
+        records. Raises ``VersionConflict``, ``ConversationNotFound`` or ``InvalidEvent``.
+        Durability: the events are on disk when the method returns. Cost: writing the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(

@@ -15,10 +15,9 @@ from foldlog.projections.retractions import intervals_kept
 
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
-    """The condensations of a conversation up to a version, from the oldest to the newest. The
-    condensations in ``newer`` come last in a ``StoredCondensations``. ``len`` of a
-    ``StoredCondensations`` reads nothing from the store. Every iteration and every access by index
-    reads the condensations from the log.
+    """The condensations of a conversation up to a version, from the oldest to the newest. The last
+    condensations are in ``newer``. ``len`` of a ``StoredCondensations`` reads nothing from the
+    store. Every iteration and every access by index reads the condensations from the log.
 
     Reading a condensation raises the errors of ``foldlog.eventstore.Store.events``.
     """

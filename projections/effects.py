@@ -67,9 +67,7 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the model got a text instead of the result: the text says that the call may have
-    run.
-    """
+    """Whether the model was told, instead of the result, that the call may have run."""
 
     def state(self, living: str | None) -> EffectState:
         # ``living`` is the lease of the worker that runs the conversation now, or None if no worker
@@ -155,7 +153,7 @@ def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
 def key_of(head: bytes) -> str:
     """Return the key of the call whose event has the head ``head``. The key stays the same in
     retries, copies and forks, and after condensations, redactions and changes of the encryption. No
-    other call has an equal key, not even a call in an equal conversation.
+    other call has the same key, not even an equal call in an equal conversation.
     """
     return head[:16].hex()
 

@@ -8,8 +8,8 @@ makes the events of a View acceptable for a model.
     CondensationRequest    sets the flag
     CondensationAction     removes the events that it forgets, inserts its summary at its offset,
                            and clears the flag
-    Retraction             restores the View of an earlier version; the flag stays set, or is set if
-                           it was set at that version
+    Retraction             restores the View of an earlier version; the flag is set if it
+                           is set now, or was set at that version
 
 A condensation imported from V0 follows other rules, which ``foldlog.projections.v0_dialect``
 describes.
@@ -75,8 +75,8 @@ class ViewState:
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
     events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
     unit lost another member. No model is sent an item that is left behind. ``register`` and
-    ``tomb`` belong to the V0 dialect. A retraction reads an earlier state from ``past``.
-    Comparisons of states ignore ``past``.
+    ``tomb`` belong to the V0 dialect. A retraction finds the earlier state in ``past``. Comparisons
+    of states ignore ``past``.
     """
 
     version: int = 0
@@ -104,9 +104,8 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into the state.
 
-    If a retraction returned to a state before the start of the fold, ``older`` contains the
-    condensations before the earlier state. Without a retraction to a state before the start,
-    ``older`` is None, and the condensations before the start still count.
+    ``older`` replaces the condensations before the fold if a retraction returned to a state before
+    the fold. Otherwise it is None.
     """
 
     state: ViewState
@@ -232,7 +231,8 @@ def resume(
 ) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
     shown and the structural events, in their order, because all other events change nothing.
-    ``places`` contains the indices of the ``events`` that change more than the end of the View.
+    ``places`` contains the indices of the events that do more than add an item to the end of the
+    View.
     """
     if places is None:
         places = _places_of_changes(events)

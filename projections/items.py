@@ -36,12 +36,12 @@ class Items(Sequence[Event]):
         remembered masks and sizes again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
-        """The newest messages, by dialect. A caller removes messages from ``renderings`` while
-        using them.
+        """The newest messages, by dialect. A caller takes the messages out of ``renderings`` while
+        it uses them.
         """
         self._units_so_far: list[UnitsSoFar] = []
-        """The units at the beginning of the list, as far as they were found. A caller removes the
-        units from ``_units_so_far`` while using them.
+        """The units of the first events of the list. A caller takes them out of the list while it
+        uses them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:

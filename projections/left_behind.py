@@ -52,8 +52,8 @@ def left_behind_by_ids(
 
 
 def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> bool:
-    """Return True only if no event of the piece shares a unit with an event before or after the
-    piece.
+    """Return True only if no event of ``piece`` shares a unit with an event of ``head`` or
+    ``tail``.
     """
     if not _are_alone(head) or not _are_alone(piece):
         # A call and its observation, or thinking and its loop, may be in different parts.

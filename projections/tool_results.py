@@ -46,9 +46,9 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call ``call_id``. If several open calls have the id
-    ``call_id``, the observation answers the first of these calls in the newest reply. ``call_id``
-    may also be the call itself, from ``View.open_calls``.
+    """Append the observation of the open call ``call_id``. If several open calls have this id, the
+    observation answers the first of them in the newest reply. ``call_id`` may also be the call
+    itself, from ``View.open_calls``.
 
     ``current`` returns the View of the conversation. For a repeated ``idempotency_key``,
     ``current`` returns the View of the first attempt. If another writer answers the call first, the

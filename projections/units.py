@@ -14,9 +14,9 @@ thinking with which it began. Every condenser must know the events that form a u
                      at an action with another response id, or with a call id that was answered in
                      this response. If all calls of a response are answered, it also ends at a
                      summary.
-    bond             an event that stays with the next event, together with the next event, if that
-                     event is the agent's. Several such events in a row are one bond. If no event of
-                     the agent follows, the bond has one event, which is never sent.
+    bond             an event that must stay with the agent's next event, together with that event.
+                     Several such events in a row are one bond. If no event of the agent follows,
+                     the bond has one event, which is never sent.
     loop             starts with thinking: at an action with thinking, or at a bond of several
                      events. A loop continues over actions, observations, and the texts of a reply
                      before its actions. A loop ends at any other event, and before the next loop.
@@ -388,9 +388,9 @@ def pending_positions(view_units: Units) -> Sequence[int]:
     present observations.
 
     Parallel calls wait if one of the calls is unanswered and only members of these parallel calls
-    follow. Orphans and annotations are ignored, so an observation that is delivered twice, or a
-    note of the runtime, does not end the waiting. If other events follow unanswered calls, the
-    unanswered calls are abandoned.
+    follow. Orphans and annotations do not end the waiting: an observation may arrive twice, and a
+    runtime may add notes. If other events follow unanswered calls, the unanswered calls are
+    abandoned.
     """
     if not view_units.unanswered:
         return []
@@ -407,10 +407,10 @@ def pending_positions(view_units: Units) -> Sequence[int]:
 
 
 def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
-    """Return every index, from 0 to ``count``, at which ``count`` events with the units
-    ``view_units`` may be cut. If the events between two returned indices are forgotten, all other
-    events can still be sent. ``docs/internals/decisions/0031-joined-loops.md`` describes the only
-    cuts after which another event can no longer be sent.
+    """Return all indices, from 0 to ``count``, at which a View of ``count`` events may be cut. If
+    the events between two returned indices are forgotten, all other events can still be sent.
+    ``docs/internals/decisions/0031-joined-loops.md`` describes the only cuts after which another
+    event can no longer be sent.
 
     No returned index is inside answered parallel calls, from the first action to the last
     observation, or inside a loop or a bond. If the last event stays with the next event, the index

@@ -81,8 +81,8 @@ class View:
         )
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """Return a View with other events, for example with some events masked or left out. The new
-        View has all other fields of the old View.
+        """Return a View with other events, for example with some events masked or left out. Its
+        other fields stay the same.
         """
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(

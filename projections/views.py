@@ -1,8 +1,8 @@
 """Views of stored conversations at any version. Loading a View costs as much as reading the events
 that it shows.
 
-To load a View, one read gets its last revision. A second read gets the events that the last
-revision shows, and the later events. After ``store.register(views)``, the store calls
+To load a View, a first read gets its last revision. A second read gets the events that
+the last revision shows, and the later events. After ``store.register(views)``, the store calls
 ``Views.project`` in every transaction that appends structural events. A revision is stored together
 with its event. If a writer appends without ``Views.project``, readers continue the fold from the
 last stored revision. The next structural event, or ``rebuild``, stores the missing revisions,

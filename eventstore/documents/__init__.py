@@ -1,4 +1,4 @@
-"""Values with names, called documents, beside the events of a conversation.
+"""Documents are named values beside the events of a conversation.
 
 changes        set and read documents, in the transaction of events
 values         the value of a document at a version, from the events that changed it

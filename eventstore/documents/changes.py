@@ -1,11 +1,11 @@
 """Set and read documents, such as the state of an agent, beside the events of a conversation.
 
-A change of documents is an event of the kind ``DocumentChanges``, stored in the transaction of the
-events beside it. No View shows an event of the kind ``DocumentChanges``. The store copies, encrypts
-and erases documents like events, and the hash chain covers documents. A ``DocumentChanges``
-contains the changed documents, as whole values or as differences from earlier values. For each
-unchanged document, a ``DocumentChanges`` has the id of the event with the newest value. The last
-``DocumentChanges`` before a version contains or names all documents of the version.
+A change of documents is an event of the kind ``DocumentChanges``, written in one transaction with
+the events that the caller appends. No View shows an event of the kind ``DocumentChanges``. The
+store copies, encrypts and erases documents like events, and the hash chain covers documents. A
+``DocumentChanges`` contains the changed documents, as whole values or as differences from earlier
+values. For each unchanged document, a ``DocumentChanges`` has the id of the event with the newest
+value. The last ``DocumentChanges`` before a version contains or names all documents of the version.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class Documents:
         expected_version: int,
         generation: Generation,
     ) -> Appending | None:
-        """Prepare an append of the values ``changed``, to pass as ``together`` to another append.
-        Return None if no value changes. After a conflict, call ``prepare`` again.
+        """Prepare an append of the values ``changed``. Pass the result as ``together`` to another
+        append. Return None if no value changes. After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _checked(changed), generation, None, None)
         if change.event is None:
@@ -225,9 +225,8 @@ class _Change(NamedTuple):
 
 
 class LastValues(NamedTuple):
-    """The newest values of some documents after the last append that this store made to a
-    conversation. The next append need not read the newest values, because its guard detects a
-    change by another writer.
+    """The newest values of some documents after the last append of this store. The next append does
+    not read these values again, because its guard detects a change by another writer.
 
     ``key`` and ``redactions`` are the key of the conversation and its number of redactions. ``ids``
     maps each document to the event with its newest value.

@@ -4,7 +4,7 @@ Attributes are the document ``attributes`` of a conversation. An attribute is a 
 list of texts with a name, such as user, project, title or tags. A read model finds conversations by
 their attributes. Every append changes the last activity. To keep appends fast, the last activity is
 written only when conversations are listed. A list of conversations may be some seconds old, and
-contains the moment of its making.
+says when it was made.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class RecentConversation(NamedTuple):
 
 class RecentConversations(NamedTuple):
     """A page of conversations, sorted by last activity from the newest to the oldest. ``as_of`` is
-    the moment at which the list was made. The list shows newer attributes, but no other events
-    after ``as_of``. Pass ``after`` to get the next page. ``after`` is None on the last page.
+    the moment at which the list was made. The attributes may be newer than ``as_of``, but
+    ``version`` and ``updated_at`` are not. Pass ``after`` to get the next page. ``after`` is None
+    on the last page.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -140,9 +141,8 @@ def recent_conversations(
 
 
 class _Newest(NamedTuple):
-    """``attributes`` is None if the list has the attributes already (``are_listed``), or if the
-    attributes cannot be read. For an archived conversation, ``attributes`` is the stored record of
-    the attributes.
+    """``attributes`` is None if the attributes cannot be read, or if the list has them already
+    (``are_listed``). For an archived conversation, ``attributes`` is a stored record.
     """
 
     conversation: Conversation
@@ -155,8 +155,8 @@ def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the moment
-    of the list in microseconds. Return also, by key, the entries that this process cannot write
-    now, because the store is read-only or other writers are busy.
+    of the list in microseconds. Return also the entries that this process cannot write now, by the
+    key of the conversation. The store may be read-only, or other writers may be busy.
     """
     now = database.now()
     recorder = database.recorder

@@ -1,4 +1,4 @@
-"""Read the values of documents at any version of a conversation, in one transaction."""
+"""Read documents at any version of a conversation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ has to read the events of all its differences.
 
 
 class DocumentValue(NamedTuple):
-    """The value that the event ``id`` gave a document. ``value`` was computed from ``whole``, the
-    last value stored as a whole, and the later ``differences``. ``is_redacted`` is true if the
-    event with the whole value was redacted.
+    """The value that the event ``id`` gave a document. ``value`` is computed from ``whole``, the
+    last value that was stored as a whole, and from the later ``differences``. ``is_redacted`` is
+    true if the event with the whole value was redacted.
     """
 
     id: int

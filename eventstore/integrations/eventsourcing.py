@@ -268,9 +268,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        """Insert all events or none. If ``tracking`` is passed, record ``tracking`` in the
-        transaction of the events.
-        """
+        """Insert all events or none, and record ``tracking`` in the same transaction."""
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
 

@@ -1,4 +1,4 @@
-"""One conversation in one transaction, and everything built from it.
+"""Read and write one conversation in one transaction.
 
 row             from events to rows with ids, heads and checksums, and back
 seal            the body of a row: compress, encrypt and checksum it; the mark of an encrypted

@@ -82,7 +82,7 @@ class Besides(Struct, eq=False):
     together: Sequence[Appending] = ()
     """Appends to other conversations in the same transaction."""
     also: Callable[[WriteTransaction], object] | None = None
-    """Writes further data in the transaction of the events."""
+    """Writes further data in the same transaction."""
 
 
 class Appending(Struct, eq=False):
@@ -214,9 +214,9 @@ class Appending(Struct, eq=False):
 def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
-    """Open the conversation for an append. If the conversation does not exist, its first event
-    begins it. Cost: one query. If the last append of this connection was to the conversation, no
-    query is sent.
+    """Return the conversation, ready for an append. If the conversation does not exist, its first
+    event begins it. Cost: one query. If the last append of this connection was to the conversation,
+    no query is sent.
     """
     last: LastConversation | None = transaction.last_conversation
     if (
@@ -282,8 +282,8 @@ class DocumentsUnchanged(Struct):
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key of the conversation and its number of redactions, as the caller read them. ``state``
-    is None if the conversation did not exist.
+    """The key and the number of redactions of the conversation that the caller read. ``state`` is
+    None if the conversation did not exist.
     """
     ids: Mapping[str, int]
 

@@ -30,12 +30,12 @@ class LastConversation(NamedTuple):
     and its codec.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
-    commits. After an append, the next append to the conversation, and its View, need no query. On a
-    server, the next append sends the state that it expects. The server compares the expected state
-    in the round trip of the append.
+    commits. The next append to this conversation therefore needs no query, and neither does its
+    View. On a server, the next append sends the state that it expects. The server compares it with
+    the stored state, without a further round trip.
 
     ``settings`` are the settings of the database object that opened the codec. ``rows`` contains
-    the newest rows, decrypted, which were appended after the state ``before``.
+    the newest rows, decrypted. They were appended after the state ``before``.
     """
 
     state: Conversation
@@ -68,11 +68,11 @@ class LastConversation(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The conversations that this process could not write to the list of conversations.
+    """The conversations whose entries in the list of conversations this process could not write.
 
-    ``data_version``  the database's ``data_version`` at the moment of the list
+    ``data_version``  the database's ``data_version`` when the list was made
     ``until``         the position up to which changes were read
-    ``unlisted``      the keys of the conversations, and the versions at which the list has them
+    ``unlisted``      the keys of the conversations, each with its version in the list
     ``listings``      the entries that the list should have, by key
     """
 
@@ -104,13 +104,12 @@ class Database:
             self.now = lambda: to_microseconds(clock(), "what the clock returns")
         self.settings = settings or WriteSettings()
         self.last_conversation: LastConversation | None = None
-        """Only on a server: the state of a conversation after the last append by this object. The
+        """Only on a server: the state of the conversation to which this object appended last. The
         next append expects that ``last_conversation`` is still the state of the conversation.
         """
         self._is_contended = False
-        """Only on a server: whether other writers have written to the conversation of
-        ``last_conversation``. If ``_is_contended`` is true, the next append reads the
-        conversation's state before it writes.
+        """Only on a server: whether other writers have written to ``last_conversation``. If
+        ``_is_contended`` is true, the next append reads the conversation's state before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
@@ -139,9 +138,9 @@ class Database:
         return self.recorder.value("bytes_pending") != ""
 
     def cached_state(self, conversation: str) -> LastConversation | None:
-        """Return the present state of the conversation if this process knows it without a query.
-        Return None if the last append of this process was to another conversation, or if another
-        program has committed since. Cost: a few system calls.
+        """Return the present state of the conversation if no query is needed. Return None if the
+        last append of this process was to another conversation, or if another program has committed
+        since. Cost: a few system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)
 
@@ -206,8 +205,8 @@ class Database:
                 raise CorruptEvent(
                     conversation.id,
                     conversation.version - 1,
-                    f"{error}: events after this one were removed, or the conversation's row was"
-                    " changed, without the key",
+                    f"{error}: without the key, events after this one were removed, or the"
+                    " conversation's row was changed",
                 ) from error
         return RowCodec(conversation.id, data_key, mark)
 

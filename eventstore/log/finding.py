@@ -33,7 +33,7 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 
 
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
-    """Find a conversation again that an earlier transaction found. Raises ``ConversationErased`` if
+    """Find the conversation ``former`` again in a new transaction. Raises ``ConversationErased`` if
     the conversation was erased, even if a new conversation now has its id. Raises ``EventsNotMade``
     if the conversation has records without events, unless ``former`` had records without events
     too.

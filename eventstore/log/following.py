@@ -1,4 +1,4 @@
-"""Read the rows and events of the whole store in the order of positions."""
+"""Read the rows and events of the whole store, in the order of positions."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class StagedWriter:
         self._is_published = existing is not None
         self.key = None if existing is None else existing.key
         self._tried: int | None = None
-        """The conversation's key, set before the first commit. An interrupt right after the first
-        commit leaves ``key`` at None.
+        """The conversation's key, set before the first commit. If the process is interrupted right
+        after the first commit, ``key`` is still None.
         """
         self._next = 0.0
         self.added = 0

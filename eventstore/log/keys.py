@@ -186,7 +186,7 @@ class DataKey:
         ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Decryption succeeds only with an equal ``place`` and an equal conversation name."""
+        """To decrypt ``body``, pass the same ``place`` to a key of the same conversation."""
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:

@@ -1,9 +1,9 @@
 """The index of events by the ids that their source gave them. Writers ask for the index of source
 ids with ``dedupe="origin"``.
 
-The source's id of an event is stored as an idempotency key of the conversation, for one event.
-Copies, erasures and encryption therefore need no extra code for the ids of a source. The key
-contains a digest of the source's id, because idempotency keys are not encrypted.
+Each source id is stored as an idempotency key of the conversation, for one event. Copies, erasures
+and encryption therefore need no extra code for the ids of a source. The key contains a digest of
+the source's id, because idempotency keys are not encrypted.
 
 When an append first asks for the index, all events of the conversation are read once. An event that
 is later appended without ``dedupe`` is missing in the index.
@@ -95,8 +95,8 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
-    batch have equal ids, return only the first of them. If the first event of a record is new,
-    later events of the record without an id are new too.
+    batch have equal ids, return only the first of them. If the first event of a record is new, the
+    record's later events without an id are new too.
 
     With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
     the batch contains an event twice.

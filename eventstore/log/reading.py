@@ -38,12 +38,12 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""The number of ``DocumentChanges`` read at once for a caller that asks for ever smaller
+"""The number of ``DocumentChanges`` that are read at once when a caller goes back through the
 versions.
 """
 SOURCE_KEYS: Final = "foldlog:source:"
-"""The beginning of the idempotency keys that can be found in all conversations at once. A database
-has an index of the idempotency keys with the beginning ``SOURCE_KEYS``.
+"""Idempotency keys that begin with ``SOURCE_KEYS`` have an index in the database, so a search finds
+them in all conversations at once.
 """
 _NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
 _MISSING = "it, or a later event that is shown or structural, cannot be found"
@@ -53,9 +53,9 @@ class ReadTransaction:
     """One conversation in one transaction. Use a ``ReadTransaction`` only while the transaction is
     open.
 
-    Raises ``EventsNotMade`` if the conversation is archived. After ``EventsNotMade``, the store
-    restores the archived events and runs the work again. A list of conversations reads only their
-    rows, and restores nothing.
+    Raises ``EventsNotMade`` if the conversation is archived. The store then restores the events and
+    runs the work again. To list conversations, the store reads only their rows, and restores
+    nothing.
     """
 
     def __init__(
@@ -72,13 +72,11 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The last ``DocumentChanges`` before the version ``_changes_before``, or None if it was
-        not read.
-        """
+        """The last ``DocumentChanges`` before the version ``_changes_before``, or None."""
         self._changes_before = 0
         self._changes_back: list[Row] = []
-        """The rows of ``_changes`` and of some earlier ``DocumentChanges``, sorted from the oldest
-        to the newest.
+        """The rows of ``_changes`` and of some ``DocumentChanges`` before it, from the oldest to
+        the newest.
         """
 
     @property
@@ -87,8 +85,8 @@ class ReadTransaction:
 
     @property
     def key(self) -> int:
-        """The number of the conversation in its store. No other conversation of a store ever gets
-        the number of a conversation.
+        """The number of the conversation in its store. A store never gives the same number to two
+        conversations.
         """
         return self.state.key
 
@@ -206,8 +204,8 @@ class ReadTransaction:
         shown or structural.
 
         Raises ``CorruptEvent`` if a shown or structural event of the intervals is missing or
-        unreadable. Cost: one read of the returned events. If the event at an end of an interval is
-        neither shown nor structural, it is read too.
+        unreadable. Cost: one read of the returned events. An event at an end of an interval is
+        always read.
         """
         if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])
@@ -312,8 +310,8 @@ class ReadTransaction:
         """Return the last ``DocumentChanges`` before a version, or None if no ``DocumentChanges``
         is before the version.
 
-        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. For a caller
-        that asks for ever smaller versions, several events are read at once.
+        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. If a caller
+        goes back through the versions, several events are read at once.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes
@@ -413,7 +411,7 @@ class ReadTransaction:
 
     def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
         """Return decrypted rows with ``start <= id < stop``. A damaged row is returned with the
-        encoding ``DAMAGED``. ``which`` names the statement, as ``Reader.rows`` describes.
+        encoding ``DAMAGED``. ``which`` names the statement, as in ``Reader.rows``.
         """
         decoded: list[Row] = []
         for part in self._parts(start):
@@ -448,8 +446,8 @@ class ReadTransaction:
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
-        """Return the subset of ``names`` that the conversation has stored. Raises the errors of
-        ``recall``.
+        """Return the idempotency keys in ``names`` that the conversation has stored. Raises the
+        errors of ``recall``.
         """
         rows = self._reader.recalled_among(self.state.key, names)
         recalled = [(name, key) for _, name, key in rows]
@@ -457,8 +455,8 @@ class ReadTransaction:
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the stored keys of source ids, each with the events of the source id. Raises the
-        errors of ``recall``.
+        """Yield each stored source id as its idempotency key, with its events. Raises the errors of
+        ``recall``.
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:

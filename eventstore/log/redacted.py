@@ -51,7 +51,7 @@ _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 
 
 def untraced(event: Event) -> Event:
-    """Return the event without the metadata that an append adds, such as trace contexts."""
+    """Return the event without its trace context and other metadata that an append adds."""
     if OF_APPENDS.isdisjoint(event.meta):
         return event
     return replace(
@@ -74,8 +74,8 @@ def without_content(event: Event, redacted: Redacted) -> Event:
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return the values of a map that describe model calls: the usage of the calls, and the View
-    before each call.
+    """Return the values in a map that describe model calls: their usage, and the View before each
+    call.
     """
     usage: dict[str, Any] = {}
     for name, value in values.items():

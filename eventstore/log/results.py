@@ -43,8 +43,8 @@ class Logged(NamedTuple):
 
 
 class Border(NamedTuple):
-    """The border between a fork and its parent. The fork shares the events below ``version`` with
-    ``parent``.
+    """The version at which a fork leaves its parent. The fork shares the events below ``version``
+    with ``parent``.
     """
 
     parent: str

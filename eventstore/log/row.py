@@ -67,7 +67,9 @@ PLAIN: Final = 0
 
 
 class NotAsWritten(ValueError):
-    """The reader catches ``NotAsWritten``, and adds the event's id."""
+    """The stored bytes are not the bytes that were written. The reader catches ``NotAsWritten``,
+    and adds the event's id.
+    """
 
 
 SALT_BYTES = 16
@@ -195,9 +197,9 @@ def chained(
     decrease.
 
     Each event has its own salt. The salt is random, or computed from ``secret`` and the event's id.
-    Cost: one hash and one checksum of each body. For existing rows, ``link`` computes equal heads,
-    and ``with_checksums`` computes equal checksums. A single loop for heads and checksums takes two
-    thirds of the time of two loops (``benchmarks/append.py``).
+    Cost: one hash and one checksum of each body. ``link`` and ``with_checksums`` compute the same
+    heads and checksums for existing rows. A single loop for heads and checksums takes two thirds of
+    the time of two loops (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:

@@ -64,8 +64,7 @@ Compression = Literal["none", "zlib", "zstd"]
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
 """The size of the largest event that a store accepts by default: 16 MiB of stored JSON. A larger
-body is never compressed, so a reader refuses to decompress a body to more than ``EVENT_BYTES_MAX``
-bytes.
+body is never compressed, so a reader never decompresses more than ``EVENT_BYTES_MAX`` bytes.
 """
 _TOO_LARGE: Final = (
     f"the compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
@@ -116,7 +115,7 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
     try:
         key.decrypt(stored[_says.size :], _place_of_mark(conversation, fields))
     except (NotAsWritten, struct.error, TypeError) as error:
-        raise NotAsWritten("the mark of the conversation does not fit") from error
+        raise NotAsWritten("the mark of the conversation does not match its state") from error
     return Mark(*_says.unpack(fields)[1:])
 
 
@@ -158,7 +157,9 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The beginning of the associated data of an encrypted row, by the length of the row's proof."""
+"""The first bytes of the associated data of an encrypted row. They depend on the length of the
+row's proof.
+"""
 
 _record_columns = struct.Struct(">3q").pack
 _key_columns = struct.Struct(">2q").pack
@@ -250,8 +251,8 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Encode the row ``plain`` with the settings of this codec, or return ``stored`` if the
-        encodings would stay equal.
+        """Encode the row ``plain`` with the settings of this codec. If the encodings stay equal,
+        return ``stored``.
 
         If ``compression`` is None, the compression of the row does not change.
         """

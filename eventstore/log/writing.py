@@ -1,5 +1,5 @@
-"""One conversation in a write transaction, and the interface of projections that are written with
-the events.
+"""Write one conversation in a transaction. Projections are written in the same transaction as their
+events.
 
 Every insert applies the row codec of the conversation. An inline projection is called in the
 transaction that appends structural events, so that its records always fit the log. The store does
@@ -40,8 +40,8 @@ bytes. The maximum is small, because each append copies the list of rows.
 
 
 class _NewestRows(NamedTuple):
-    """The newest rows of a conversation, appended after the state ``before``. The fields of
-    ``_NewestRows`` are the last three fields of ``LastConversation``.
+    """The newest rows of a conversation, appended after the state ``before``. ``LastConversation``
+    ends with the same three fields.
     """
 
     before: Conversation
@@ -107,8 +107,8 @@ class WriteTransaction(ReadTransaction):
         )
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
-        """If ``codec`` is passed, delete only the records of attributes, and encode the remaining
-        records with ``codec``.
+        """Delete the records, except for the records of attributes and Views. If ``codec`` is
+        passed, delete only the records of attributes, and encode the others with ``codec``.
         """
         key = self.state.key
         own = self._codec()
@@ -299,8 +299,8 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
-    """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store with encrypted
-    conversations. If the store was opened with ``?plain=allowed``, nothing is raised.
+    """Unless the store was opened with ``?plain=allowed``, raise ``KeyUnavailable`` if a new
+    conversation would be plain text in a store with encrypted conversations.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:
@@ -315,7 +315,7 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
 
 class InlineProjection(Protocol):
     """A read model that is written in the transaction of structural events. Each projection of a
-    store has its own ``name``.
+    store needs a ``name`` of its own.
     """
 
     name: str

@@ -53,8 +53,8 @@ class Archived(NamedTuple):
 
 def archive(store: Store, conversation: str, to: str) -> Archived:
     """Write the stored events of a conversation to a new object in the object store ``to``. Read
-    the object back, then delete the rows of the events. The last event stays in the store, and so
-    do all data beside the events. After an interruption, call ``archive`` again.
+    the object back, then delete the rows of the events. The last event and all data beside the
+    events stay in the store. After an interruption, call ``archive`` again.
 
     A conversation is not archived if it is damaged, has forks, or has only one event. A
     conversation is not archived if its source has records without events, or if it changes during

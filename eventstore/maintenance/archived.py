@@ -17,9 +17,8 @@ operation of a row in ``unfinished`` has a meaning:
     discard    the object is being deleted
     erase      the object is being deleted together with the rows
 
-An address is the SHA-256 of the object, a space and the object's URL. Every attempt to archive
-makes its own URL. An object can be deleted as soon as no row with its address can become
-``archived``.
+An address is the SHA-256 of the object, a space and the object's URL. Each attempt to archive uses
+a new URL. An object can be deleted when its row can no longer become ``archived``.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _HEAD: Final = 8
-"""The number of bytes of the conversation's head with which the name of an object begins."""
+"""The name of an object begins with this number of bytes of the conversation's head."""
 
 Placed = tuple[Row, int | None]
-"""A stored row and its position. On a server, a staged row has no position."""
+"""A stored row and its position. A staged row on a server has no position."""
 
 
 class _Object(msgspec.Struct, array_like=True):

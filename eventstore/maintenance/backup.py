@@ -1,5 +1,5 @@
-"""Back up a store to a file, restore a store from a backup, and return the disk space of deleted
-rows. Programs can use the store during a backup.
+"""Back up a store to a file, restore a store from a backup, and vacuum a store. Programs can use
+the store during a backup.
 
 A PostgreSQL server has its own tools for backups.
 """
@@ -56,8 +56,8 @@ process of a killed import still runs, the import fails and has to be run again.
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made and verified. ``findings`` are the verdicts that found damage. The
-    store from which the backup was made has the damage of ``findings`` too.
+    """A backup that was made and verified. ``findings`` is the damage in the backup, which the
+    store has too.
     """
 
     path: str
@@ -85,10 +85,9 @@ class Restored(NamedTuple):
 class Vacuumed(NamedTuple):
     """The result of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
     removed. ``bytes_pending`` is true if bytes of erased events may still be in the file.
-    ``space_returned`` is False if an older reader is still open. If a reader prevented the return
-    of space, the first vacuum after the end of the reader shrinks the file. On a server,
-    ``space_returned`` is also False if the role may not vacuum the tables. If the store is not a
-    file, both sizes are None.
+    ``space_returned`` is False if an older reader is still open. When the reader has closed, run
+    the vacuum again. On a server, ``space_returned`` is also False if the role may not vacuum the
+    tables. If the store is not a file, both sizes are None.
     """
 
     discarded: int

@@ -437,7 +437,7 @@ class CopyWriter(StagedWriter):
         )
         super().__init__(target, self.end, existing, replaces=replaces)
         self._without_receipt: frozenset[int] = frozenset()
-        """The copied redacted events whose receipts are not copied yet."""
+        """The redacted events that were copied before their receipts."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield decoded rows, each with the correct counts of shown and structural rows before it.
@@ -467,7 +467,7 @@ class CopyWriter(StagedWriter):
     ) -> None:
         """Add the next rows, at most some thousand, in one transaction. ``made`` contains the
         records from which the events were made. ``keys`` contains idempotency keys, grouped by the
-        version that includes all events of the key.
+        version at which all events of the key exist.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -556,8 +556,8 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Add to the target the tombstones of one id that it lacks, from the oldest to the newest. Copy
-    also the fingerprints that a tombstone refuses.
+    """Copy the tombstones of one id that the target lacks, from the oldest to the newest. Copy also
+    the fingerprints that they refuse.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

@@ -70,7 +70,7 @@ def erase(
     ``StoreUnavailable``. After ``StoreUnavailable``, run the erasure again.
 
     A fork reads the shared events of the conversation from which it was forked. ``with_forks``
-    first erases the forks and the forks of these forks. A fork that another process has detached is
+    first erases the forks, and the forks of the forks. A fork that another process has detached is
     not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
     tombstone names the events that the forks keep. Until the conversation is erased, a redaction of
     an event of the conversation reaches the forks too. ``expected`` is the conversation's row as

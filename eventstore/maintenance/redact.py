@@ -1,4 +1,4 @@
-"""Redact events: erase their content permanently, for every reader at once, then in the files.
+"""Redact events: erase their content permanently, first for all readers, then in the files.
 
 The id, kind, place, times and size of the event stay. The event's head stays valid, because it
 depends only on a hash of the body. The salt of the body's hash is erased with the body. The receipt
@@ -41,7 +41,7 @@ from foldlog.eventstore.store import Store
 
 
 class Quote(NamedTuple):
-    """A condensation, or an event of a companion conversation, that may quote a redacted event.
+    """A condensation or an event of a companion conversation that may quote a redacted event.
     ``redacted`` is true if the content of the quoting condensation or event is erased too.
     """
 
@@ -95,9 +95,9 @@ def redact(
     again. The id of a summary (below -1) stands for the condensation that made the summary.
 
     ``others`` maps conversations to further events to redact: summaries that may quote the event,
-    and copies of the event. ``also`` is called in the transaction with all redacted events.
-    ``also`` erases the content of the redacted events elsewhere, such as in the source records from
-    which the events were made.
+    and copies of the event. ``also`` is called in the transaction, with the ids of all redacted
+    events. ``also`` erases the content of the redacted events elsewhere, such as in the source
+    records from which the events were made.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
     conversation itself did not record the event. Raises ``CannotRedact`` if the event cannot be

@@ -47,7 +47,7 @@ class Rekeyed(NamedTuple):
     ``plain``          the names of files and tables outside of the store that hold texts of the
                        conversation in plain form
 
-    The file is cleaned only once, after the last conversation. Only the last result has
+    The file is cleaned once, after the last conversation. Only the last result has
     ``bytes_pending`` and ``plain``.
     """
 
@@ -66,8 +66,8 @@ def rekey(
     """Store conversations again with the settings of the open store: compressed if a compression
     was chosen, and encrypted if the store has a key. Without names, store all conversations again.
     If ``decrypt`` is true, store the conversations as plain text. Incomplete imports of the
-    conversations are discarded, so a running import fails and has to be run again. A conversation
-    is stored only when the caller reads its result from the returned iterator.
+    conversations are discarded, so a running import fails and has to be run again. The work is done
+    while the caller iterates: each conversation is stored when its result is read.
 
     ``bytes_pending`` of the last result says whether bytes of the old form may still be in the
     files. ``vacuum`` removes the bytes of the old form. Raises ``ConversationNotFound``. Raises

@@ -1,7 +1,7 @@
 """Finish interrupted operations that need several transactions.
 
-The progress of an operation is a row of the store. Each transaction of the operation writes the row
-of its progress. Each step reads the row of the progress, so it does not matter whether the
+Each operation keeps its progress in a row of the store. Each transaction of the operation writes
+the row of its progress. Each step reads the row of the progress, so it does not matter whether the
 operation was killed or still runs in another process. Before an operation begins, any unfinished
 operation on its conversation is finished:
 
@@ -52,7 +52,7 @@ T = TypeVar("T")
 _PURGES_MAX: Final = 10
 _PURGES_S: Final = 60.0
 _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
-"""The times of the last vacuums, in seconds of the monotonic clock."""
+"""The times of the last vacuums, by ``time.monotonic``."""
 
 
 class OperationUnfinished(Exception):

@@ -87,9 +87,7 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of checked events. The number is less than the version if events are missing
-        or archived.
-        """
+        """The number of checked events. Missing and archived events are not counted."""
         return self.version - self.archived - sum(finding.missing for finding in self.findings)
 
 
@@ -350,10 +348,9 @@ def of_all(
 
 
 class Check:
-    """The check of the rows that are stored under the key of a conversation, up to the version
-    ``stop``.
+    """Checks the rows that are stored under the key of a conversation, up to the version ``stop``.
 
-    After ``run``, ``published`` contains only the published heads that no row has, by version.
+    ``run`` removes from ``published`` the heads that it finds in the rows.
     """
 
     def __init__(
@@ -571,8 +568,8 @@ class Check:
 
 
 class Unlisted(NamedTuple):
-    """A conversation whose stored row cannot be read. If ``id`` is None, the list cannot be read
-    any further.
+    """A conversation whose stored row cannot be read. If ``id`` is None, the rest of the list
+    cannot be read.
     """
 
     id: str | None

@@ -165,16 +165,14 @@ class Reader(ABC):
         return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return the indexed columns of the rows that ``rows`` returns: id, kind in UTF-8, shown,
-        structural.
-        """
+        """Return id, kind in UTF-8, ``shown`` and ``structural`` of each row of ``rows``."""
         return self._ask("columns", key, start, stop, limit)
 
     @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         """Return the rows that are shown or structural and whose id is in one of the intervals,
-        sorted by id. The intervals are inclusive and ascending. After its last id, an interval may
-        contain the key of another conversation.
+        sorted by id. The intervals are inclusive and ascending. An interval in another conversation
+        has the key of that conversation as a third number.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
@@ -206,8 +204,8 @@ class Reader(ABC):
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the next position with a row, and the conversation and the id of the row. The row
-        itself is not read, because it may be damaged. Cost: reading an index of all events.
+        """Return the position, the conversation and the id of the next row. The row itself is not
+        read, because it may be damaged. Cost: reading an index of all events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -295,10 +293,10 @@ class Reader(ABC):
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         """Return the last position, and the keys of the conversations whose list entries may be
         outdated. An entry may be outdated if the visible conversation has an event after
-        ``after_position``, or if its listed version is negative and at least ``min_version``. The
-        position 0 means any event. With each key, return the version in the list. The version is -1
-        if the list lacks the conversation, and -2 if only a process with the encryption key can
-        list it.
+        ``after_position``, or if its listed version is negative and at least ``min_version``. If
+        ``after_position`` is 0, any event counts. Return each key with the version in the list. The
+        version is -1 if the list lacks the conversation, and -2 if only a process with the
+        encryption key can list it.
 
         Call ``touched`` before any other method of a read transaction.
         """
@@ -460,10 +458,9 @@ class Transaction(Reader):
         """Begin a conversation, and return the conversation with its key. If the conversation is
         not ``visible``, it is staged, with an unfinished ``import``. Several staged conversations
         may have the same id. If the conversation ``replaces`` an erased conversation, it uses the
-        id of the erased conversation again. After ``begin``, the tombstone of the erased
-        conversation can be found only by its key. Until a staged conversation is published, its id
-        finds the tombstone. Raises ``taken``, here or at the commit, if the id is taken. Raises
-        ``taken`` also if the conversation to replace is not erased, or was already replaced.
+        id of the erased conversation again. When the new conversation is visible, the tombstone can
+        be found only by its key. Raises ``taken``, here or at the commit, if the id is taken.
+        Raises ``taken`` also if the conversation to replace is not erased, or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -532,9 +529,9 @@ class Transaction(Reader):
         *,
         first: bool = False,
     ) -> None:
-        """Set another salt and another wrapped data key. Lists find the conversation again after a
-        process with the new key has listed it. If ``first`` is true, nothing is stored under the
-        conversation's key yet.
+        """Set another salt and another wrapped data key. Lists of conversations lack the
+        conversation until a process with the new key has listed it. If ``first`` is true, nothing
+        is stored under the conversation's key yet.
         """
         self.forget()
         if not first:
@@ -679,9 +676,9 @@ class Transaction(Reader):
         self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
-        """Run the named statement, which writes rows of numbers and texts of one conversation. The
-        texts must not contain a NUL character or a lone surrogate, because some databases refuse
-        them.
+        """Run the named statement, which writes ``rows`` of numbers and texts of one conversation.
+        The texts must not contain a NUL character or a lone surrogate, because some databases
+        refuse them.
         """
         remaining = iter(rows)
         while page := [*islice(remaining, _ROWS)]:
@@ -746,9 +743,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def makes_pending(method: Method) -> Method:
-    """Decorate a method that runs work in a transaction. If the work needs events of an import that
-    do not exist yet, end the transaction, make the events, and run the work again. If this recorder
-    is read-only, run the work again in the recorder that has the events.
+    """Decorate a method that runs work in a transaction. If the work needs events that an import
+    has not made yet, end the transaction, make the events, and run the work again. If this recorder
+    is read-only, another recorder makes the events, and runs the work.
     """
 
     @wraps(method)
@@ -775,7 +772,7 @@ class Recorder(ABC):
     ``value("data_version")`` needs a round trip.
     """
     store_count = 1
-    """The number of stores that this recorder joins to one store."""
+    """The number of stores that this recorder joins."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
     """Makes the events of an import that a transaction needs. The recorder calls ``on_pending``
     after the end of the transaction, then runs the work again. If this recorder cannot store the
@@ -877,8 +874,8 @@ class Recorder(ABC):
     @property
     def last_conversation(self) -> Any:
         """``Reader.last_conversation`` after the last committed transaction. ``last_conversation``
-        is None if a transaction is running, if another connection has committed since the
-        transaction, or if the check would be expensive.
+        is None if a transaction is running, if another connection has committed since, or if the
+        check would be expensive.
         """
         return None
 

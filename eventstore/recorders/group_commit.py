@@ -5,7 +5,7 @@ write lock, runs its own job and the waiting jobs, and commits once for all thes
 commit of a leader, the first thread that still waits becomes the leader.
 
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
-a projection needs the context of its own caller, and may take long. A thread whose job calls other
+a projection needs the context of its own caller, and may be slow. A thread whose job calls other
 code leads without a group. The main thread leads without a group too, because Python runs signal
 handlers in the main thread. An exception of a signal handler ends only the job of the main thread,
 never the jobs of other threads.
@@ -62,9 +62,7 @@ def outside(database: str, name: str) -> Writer:
 
 
 def note_committed(error: BaseException) -> None:
-    """Add a note to an exception from outside, such as a timeout: the interrupted write is
-    stored.
-    """
+    """Add a note to an exception that interrupted a committed write, such as a timeout."""
     error.add_note(
         "foldlog: the transaction that this interrupted was committed; its events are written"
     )
@@ -125,7 +123,7 @@ class Writing(Protocol):
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close the connection after a failure of the database. Return a function that makes a new
         error for each caller, because raising an error writes a traceback into it. Return None if
-        the failure came from outside, or after the commit.
+        the error came from outside, or after the commit.
         """
 
     def release(self) -> None: ...
@@ -138,7 +136,7 @@ class CommitQueue:
 
     A signal handler may raise an exception between any two steps of a thread. ``_leave`` continues
     from any state in which an exception left the queue. A thread leads if, and only if, ``_leader``
-    is its job. A leader may repeat any of its steps until the next leader is set.
+    is its job. A leader may repeat any of its steps until another leader is set.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:

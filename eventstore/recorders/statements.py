@@ -22,8 +22,8 @@ _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named statements of ``sql/<dialect>/queries.sql``. Where the name of a part is in
-    braces, the part is inserted. ``instead`` contains parts that replace parts of the file.
+    """Return the named statements of ``sql/<dialect>/queries.sql``. Replace the name of each part,
+    in braces, by the part. ``instead`` replaces parts of the file.
     """
     # A comment at the end of a part would hide the text after the part.
     text = _COMMENT.sub("", _read_sql(dialect, "queries.sql"))

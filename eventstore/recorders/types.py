@@ -37,8 +37,7 @@ packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum fits
-``UNREADABLE``.
+"""The ``meta`` of a row whose own ``meta`` is missing or too short. Its checksum is always wrong.
 """
 
 
@@ -289,8 +288,8 @@ class Unfinished(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A conversation whose key stores a part of a fork's past. ``stop`` is the version up to which
-    the fork shares the events of the ancestor. ``parent`` is the key of the ancestor's own parent.
+    """A conversation that stores a part of a fork's past. ``stop`` is the version up to which the
+    fork shares the events of the ancestor. ``parent`` is the key of the ancestor's own parent.
     """
 
     key: int
@@ -383,8 +382,8 @@ class Record(NamedTuple):
 
 
 class RecalledKey(NamedTuple):
-    """The entry of an idempotency key: the id of the first event that was appended under the key,
-    and the number of events. The row codec makes and checks ``proof``.
+    """The events that were appended under an idempotency key: the first id, and the number of
+    events. The row codec makes and checks ``proof``.
     """
 
     first_id: int
@@ -397,7 +396,7 @@ def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     """Return rows from database columns: id, ``meta``, body.
 
     The columns of a damaged row may have wrong types. A row with columns of wrong types gets a
-    ``meta`` that no checksum fits, and the id -1 if its id is not a number.
+    ``meta`` with a wrong checksum, and the id -1 if its id is not a number.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:

@@ -28,8 +28,8 @@ except ImportError:
 SIZE: Final = 128 * 1024
 """The approximate number of bytes in a block."""
 _RATIO: Final = 8
-"""The decompressed size of most blocks is less than ``_RATIO`` times their stored size. The buffer
-for a block of at most ``_RATIO`` times its stored size need not grow.
+"""Most blocks decompress to less than ``_RATIO`` times their stored size, so a buffer of this size
+is usually enough.
 """
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)

@@ -56,7 +56,7 @@ def copy_source(
     the conversation has no events, ``copy_source`` begins the conversation in the target. Raises
     ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
     erased the conversation. Cost: reading the index of each block, and copying the blocks from the
-    first new or newly redacted record on. If both sources are equal, the cost is two small reads.
+    first new or newly redacted record on. If both sources are equal, two small reads are enough.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -265,9 +265,9 @@ def _keep_redactions(
 
 
 def _about_both(own: Source, original: Source) -> bytes:
-    """Return the data beside the records of a source whose redacted records differ from the
-    redacted records of its original. If the original redacted records too, only equal fields stay.
-    A differing field may contain text that one of the two sources removed.
+    """Return the ``about`` of a source that has redacted records. If the original has redacted
+    further records, return only the equal fields, because any other field may contain redacted
+    text.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about

@@ -165,8 +165,8 @@ class Sources:
     # -- blocks
 
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
-        """Yield the blocks from the block with record ``start`` on. Blocks that the source shares
-        with its parent come first. The last shared block is cut at ``from_record``.
+        """Yield the blocks from record ``start`` on. Blocks that the source shares with its parent
+        come first. The last shared block is cut at ``from_record``.
         """
         if start < source.from_record:
             parent = self.parent_of(source)
@@ -181,8 +181,8 @@ class Sources:
     def own_blocks(
         self, source: Source, start: int = 0, is_wanted: Callable[[bytes], bool] = lambda raw: True
     ) -> Iterator[Block]:
-        """Yield the source's own blocks whose bytes ``is_wanted`` accepts, without shared
-        blocks.
+        """Yield the source's own blocks from record ``start`` on, if ``is_wanted`` accepts their
+        bytes.
         """
         key = source.conversation
         is_last = False
@@ -454,9 +454,9 @@ class SourcesToWrite(Sources):
         return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
 
     def settle(self, conversation: int) -> Source | None:
-        """Move the data that only appended blocks contain to the row of the source, and to rows of
-        ``made``. Return the source of the conversation with the key ``conversation``, or None if
-        the conversation was not imported.
+        """Move the data of appended blocks to the row of the source, and to rows of ``made``.
+        Return the source of the conversation with the key ``conversation``, or None if the
+        conversation was not imported.
 
         Every change of a source or its blocks begins with ``settle``. Without ``settle``, the
         changed row or block would contradict the appended blocks.
@@ -568,8 +568,8 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse the fingerprints in later imports. The fingerprints are hashes of redacted
-        records, or fingerprints that an erased conversation refuses in another store.
+        """Refuse the fingerprints in later imports. They are hashes of redacted records, or
+        fingerprints that a copied tombstone refuses.
         """
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)

@@ -38,13 +38,14 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     the event, ``stop`` is None.
 
     ``by`` is the id of the structural event that removed the event. While the View shows the event,
-    ``by`` is None. ``sent`` contains, in turn, the versions at which the event enters the prompt
-    and the versions at which the event leaves the prompt. An action is sent only after its
-    observation and the observations of its parallel calls.
+    ``by`` is None. ``sent`` contains the versions at which the event enters and leaves the prompt,
+    in turn. An action is sent only after its observation and the observations of its parallel
+    calls.
 
-    For a summary, ``place`` is its place in ``Lifetimes.order``. A summary of the V0 dialect has no
-    place. Every reading of the View inserts a summary of the V0 dialect at ``index``. If the next
-    span continues the summary at another place, ``departure`` is None.
+    For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
+    dialect has no place. Every reading of the View inserts a summary of the V0 dialect at
+    ``index``. ``departure`` is also None if the summary only moves to another place, in the next
+    span.
     """
 
     start: int
@@ -69,8 +70,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     negative. ``spans`` is empty if the View never shows the event. ``spans`` has several members if
     retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
     caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0.
-    ``returns`` contains pairs of a version and a reason. At the version, a retraction left the
-    event hidden for another reason than the reason of its last span.
+    ``returns`` contains a version and a reason for each retraction that left the event hidden, but
+    for another reason than before.
     """
 
     id: int
@@ -100,8 +101,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing(NamedTuple):
-    """A place of a summary: its number, and the id of the event directly before the summary. If the
-    summary is the first item of the View, the id is -1.
+    """A place of a summary: its number, and the id of the event before it. If the summary is the
+    first item of the View, the id is -1.
     """
 
     summary: int

@@ -136,8 +136,8 @@ class LifetimesFold:
         longer sent.
 
         With ``_changed_by``, most events need no check of the whole View. Return None if the whole
-        View must be checked: a tool loop may lose or gain further items, or an event stays with the
-        next event.
+        View must be checked, because the View has bonds, or because a tool loop may lose or gain
+        further items.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
         the actions of a response only together and with all their observations. If a loop has a
@@ -312,9 +312,7 @@ class _Order:
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """For each place of an event or a summary, the summaries directly after it, with their
-        places.
-        """
+        """The summaries directly after each place of an event or a summary, with their places."""
         self._count: Counter[int] = Counter()
 
     def put(self, summary: int, after: int | None) -> int:

@@ -66,8 +66,8 @@ def rendered(
     *,
     opening: bool = True,
 ) -> list[Rendered]:
-    """Return the messages of the ``events`` at the ascending ``positions``. A model's server must
-    accept the events at the positions ``positions``.
+    """Return the messages of the events at ``positions``, in ascending order. A model's server must
+    accept these events.
 
     Every tool call has one later tool message. If two calls have the same id, the later call gets a
     new id. Equal events give equal messages. ``opening`` is true if the messages are the first
@@ -81,7 +81,7 @@ def rendered(
 
 
 def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
-    """Return an empty rendering in the dialect ``dialect``."""
+    """Return an empty rendering."""
 
     def render(turns: Iterable[MessageTurn], at_the_beginning: bool) -> MessageList:
         if dialect == "responses":

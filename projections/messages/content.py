@@ -184,9 +184,7 @@ def words_of(content: Content) -> str:
 
 
 def says_something(content: Content) -> bool:
-    """Return whether a message with the content ``content`` is sent. An empty message is left
-    out.
-    """
+    """Return whether a message with this content is sent. An empty message is left out."""
     if isinstance(content, str):
         return not is_blank(content)
     return bool(parts_of(content))
@@ -361,8 +359,8 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the parts for a message that may contain only texts and parts of the type ``holds``.
-    Other images and files are added to ``moved``, and replaced by texts.
+    """Return the parts for a message that may contain only texts and parts of one further type,
+    ``holds``. Other images and files are added to ``moved``, and replaced by texts.
     """
     remaining: list[Part] = []
     for part in parts:

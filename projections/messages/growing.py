@@ -31,8 +31,8 @@ class Rendered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A message of the model from which a rendering can continue: its index, and the index of its
-    first event.
+    """A message of the model from which rendering can continue: the index of the message, and the
+    index of its first event.
     """
 
     message: int
@@ -43,7 +43,7 @@ class MessageList:
     """A growing list of messages. If ``opening`` is true and the first message is the assistant's,
     a user's message is put before it.
 
-    ``content_of`` converts the content of a message after its last part was added.
+    ``content_of`` converts the content of a complete message.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class Rendering:
         self._call_ids: dict[str, int] = {}
 
     def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
-        """Change the messages to the messages of the events at the ascending indices ``fit``.
+        """Update the messages for the events at the indices ``fit``, in ascending order.
 
-        Cost: comparing the events with the former events, and rendering the messages from the last
-        reply before the first difference on.
+        Cost: comparing the events with the former events. Messages are rendered again from the last
+        reply before the first difference.
         """
         if events is self._events and fit is self._fit:
             return

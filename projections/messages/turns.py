@@ -49,7 +49,7 @@ class MessageTurn(NamedTuple):
     the model.
 
     ``start`` is the index of the first event of a reply, or of the reasoning before the reply. If
-    the turns from the index of the first event on depend on earlier events, ``start`` is None.
+    this turn or a later turn depends on earlier events, ``start`` is None.
     """
 
     role: Role
@@ -69,8 +69,8 @@ def checked(dialect: str) -> Dialect:
 def turns(
     events: Sequence[Event], positions: Sequence[int], call_ids: dict[str, int] | None = None
 ) -> Iterator[MessageTurn]:
-    """Yield the turns of the ``events`` at the ascending ``positions``. A model's server must
-    accept the events at the positions ``positions``.
+    """Yield the turns of the events at ``positions``, in ascending order. A model's server must
+    accept these events.
 
     ``call_ids`` maps the ids of earlier calls to the indices of the calls. The ids of the yielded
     calls are added to ``call_ids``.

@@ -37,8 +37,7 @@ grows with the View and not with the log.
 
 
 class StoredPast:
-    """The folds of a stored conversation at earlier versions, made from stored revisions or from
-    ``records``.
+    """The folds of a stored conversation at earlier versions.
 
     If ``stored`` is false, no stored revision is used. Callers that compare or replace stored
     revisions set ``stored`` to false. ``records`` contains revisions that the caller has made. Use
@@ -128,8 +127,9 @@ def load_revision(
     at most one chunk.
 
     Return the fold, and the missing revisions between the last revision and ``version``. Return
-    None if the conversation has no readable revision that the present version of the code has made.
-    Cost: one read of the events that the revision shows, and of later events.
+    None if the conversation has no revision, or if its last revision is unreadable or was made by
+    another version of the code. Cost:
+    one read of the events that the revision shows, and of later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:

@@ -108,9 +108,7 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """If the View of an earlier version is a beginning of the View of ``folded``, return the fold
-    at the earlier version, otherwise None.
-    """
+    """If an earlier View is the beginning of this View, return its fold, otherwise None."""
     stored = past.revision_at(version)
     if stored is None:
         return None

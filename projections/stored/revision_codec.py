@@ -5,8 +5,8 @@ A revision is one record of the projection ``PROJECTION``. The number of the rec
 directly after the structural event. The body of the record is a JSON object with flat lists of
 integers, without empty lists:
 
-    kept         ids at which the shown intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3,
-                 and all from 40 on). The View shows every *shown* event in these intervals that is
+    kept         the ids at which the shown intervals begin and end, in turn (``[0, 4, 40]``: 0 to
+                 3, and from 40 on). The View shows every *shown* event in these intervals that is
                  not in the tomb, so events that are never shown cost nothing. After a retraction,
                  the last interval ends at the version to which the retraction returns
     summaries    the condensations whose summaries the View shows, in the order of the View

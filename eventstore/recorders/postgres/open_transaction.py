@@ -101,9 +101,10 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        After the commit, rows that were only read are durable too. An earlier attempt may have
-        written rows that this transaction only read. After a crash, a primary may show rows that
-        its standby does not have. A commit without writes also waits for the standby.
+        A commit makes durable what the transaction has read, even if it wrote nothing. An earlier
+        attempt may have written rows that this transaction only read. After a crash, a primary may
+        show rows that its standby does not have. A commit without writes also waits for the
+        standby.
         """
         self.check_unused()
         if not self._begun:
@@ -203,9 +204,9 @@ class OpenTransaction:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
-        """Check, in the round trip of the lock, that the transaction's number is not older than the
-        number of the lock's previous holder. With an older number, the transaction's events would
-        get positions before the previous holder's events.
+        """Check that the transaction's number is not lower than the number of the previous holder
+        of the lock. The check needs no further round trip. With a lower number, the transaction's
+        events would get positions before the previous holder's events.
         """
         if self._number_asked is None:
             self._begin()
@@ -317,8 +318,8 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether an earlier attempt that ended late may have caused the server's refusal of
-        this attempt.
+        """Return whether the server may have refused this attempt because an earlier attempt was
+        written late.
         """
         met = self._met
         self._met = self._doubt is not None

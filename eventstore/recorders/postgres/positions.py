@@ -9,8 +9,8 @@ positions, and no other transaction gives these positions:
 Numbers rise in the order in which transactions *began* to write, but transactions commit in another
 order. Followers read only below the horizon, which is the first position of the oldest running
 transaction. Later commits have positions at or above the horizon, so no event can appear behind a
-follower. A writer gets its number only after it has locked the conversation. The positions of a
-conversation's events have the order of the events' ids.
+follower. A writer gets its number only after it has locked the conversation. In a conversation,
+positions therefore rise with the ids of events.
 
 Only ``positions.py`` knows how positions are made. A database without xids would need its own
 version of ``positions.py``.
@@ -32,7 +32,8 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 class Part(NamedTuple):
     """One store as a part of a joined store. ``of`` is the number of stores, a power of two.
-    ``number`` is the remainder when the key of a conversation in the store is divided by ``of``.
+    ``number`` is the number of this store: the remainder when the key of one of its conversations
+    is divided by ``of``.
     """
 
     number: int
@@ -53,7 +54,7 @@ class Part(NamedTuple):
 
 
 ONLY: Final = Part(0, 1)
-"""The part of a store that is not joined to other stores."""
+"""A store that is not joined to other stores."""
 
 
 class Positions:
@@ -93,8 +94,9 @@ class Positions:
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield ``count`` ascending positions as pairs of first position and length. ``reserve``
-        returns the number of a later transaction that gives no positions.
+        """Yield ``count`` ascending positions as ranges: the first position, and the length. If
+        this transaction needs more positions, ``reserve`` returns the number of another
+        transaction, whose positions it can use.
 
         The horizon stays at or below the number of this transaction, so no follower passes the
         reserved positions before this transaction ends.

@@ -69,8 +69,8 @@ over all partitions, would take longer than most answers.
 
 
 def pauses(total_s: float) -> Iterator[bool]:
-    """Wait for an unreachable server: after each failure a little longer, with random variation,
-    until ``total_s`` have passed since the first wait. Yield True after each wait.
+    """Wait for an unreachable server, a little longer after each failure, for ``total_s`` in all.
+    Yield True after each wait.
     """
     ends = time.monotonic() + total_s
     pause_s = _PAUSE_FIRST_S
@@ -233,8 +233,7 @@ class PostgresRecorder(Recorder):
     ) -> bool:
         """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
         until it is recycled, and in archives and backups until the archives and backups are
-        deleted. In copies of deleted rows, only an encrypted conversation whose key is erased is
-        unreadable.
+        deleted. Copies can be read, except for encrypted conversations whose key is erased.
         """
         until = time.monotonic() + patience_s
         while (

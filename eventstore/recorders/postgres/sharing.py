@@ -1,10 +1,10 @@
 """Let threads that append to the same conversation share a transaction. With one transaction for
 each thread, a thread would wait for the lock of the previous thread.
 
-One thread at a time is the leader of a conversation. The first leader runs only its own work, and
-the works of other threads wait. When the first leader ends, the thread that has waited longest
-becomes the next leader. The next leader runs all waiting works in their order in one transaction,
-so one commit is enough for these works.
+One thread at a time is the leader of a conversation. The first leader runs only its own job, and
+the jobs of other threads wait. When the first leader ends, the thread that has waited longest
+becomes the next leader. The next leader runs all waiting jobs in their order in one transaction, so
+one commit is enough for these jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 _SHARING_MAX: Final = 100
-"""The maximal number of works in one transaction. A work waits for the end of all works in its
+"""The maximal number of jobs in one transaction. A job waits for the end of all jobs in its
 transaction.
 """
 
@@ -35,8 +35,8 @@ class _Job:
 
 
 class Sharing:
-    """The waiting works, grouped by conversation. A conversation is in the map while a leader runs
-    works of the conversation.
+    """The waiting jobs, grouped by conversation. A conversation is in the map while a leader runs
+    its jobs.
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
@@ -99,8 +99,8 @@ class Sharing:
 
 
 class _WroteAndFailed(Exception):
-    """A work failed after it had written. After ``_WroteAndFailed``, the transaction is rolled
-    back, and each work runs again in its own transaction.
+    """A job failed after it had written. The transaction is rolled back, and each job runs again in
+    its own transaction.
     """
 
 

@@ -15,8 +15,8 @@ from foldlog.eventstore.recorders.statements import missing_parts
 
 class Holder(NamedTuple):
     """The oldest transaction that was writing at the moment of the status. Followers wait for the
-    end of the oldest writing transaction. A prepared transaction has no session, so its pid is
-    None.
+    end of the oldest writing transaction. If the transaction is prepared, it has no session, and
+    ``pid`` is None.
     """
 
     pid: int | None
@@ -39,8 +39,8 @@ class Lag(NamedTuple):
 
 class Status(NamedTuple):
     """``horizon_age`` is the number of transactions that began to write after the oldest running
-    transaction. ``held_back`` is the number of committed events at or beyond ``horizon``, counted
-    up to 10,000. ``standbys`` names the standbys for which a commit waits, as in
+    transaction. ``held_back`` is the number of committed events from ``horizon`` on, counted up to
+    10,000. ``standbys`` names the standbys for which a commit waits, as in
     ``synchronous_standby_names``.
     """
 
@@ -98,8 +98,8 @@ def vacuum(
     reports the removal of all rows that were deleted before this call. If VACUUM removed every
     deleted row, delete the marks of pending bytes. Return False if VACUUM left a row that was
     deleted before this call, or if the report of VACUUM is not in English. Return None if the role
-    may not vacuum the tables. Only the owner of a table may vacuum it, and from PostgreSQL 17 on a
-    role with ``MAINTAIN``.
+    may not vacuum the tables. Only the owner of a table may vacuum it, or a role with ``MAINTAIN``
+    (PostgreSQL 17).
     """
     notices: list[str] = []
 

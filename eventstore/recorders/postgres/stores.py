@@ -1,15 +1,16 @@
-"""Join several stores behind one address. Each store is one schema of a database and complete in
-itself, and each conversation is in one of the stores.
+"""Join several stores behind one address. Each store is one schema of a database, and complete in
+itself. Each conversation is in one of the stores.
 
 A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
-is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id gives
-another store, a fact in the store of the hash names the parent's store. The remainder of a
-conversation's key, divided by the number of stores, is the number of its store. A query by id or by
-key goes to one store. All other queries go to all stores in one round trip, and the results of the
-stores are joined.
+is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id names
+another store, a fact in that store names the parent's store. The remainder of a conversation's key,
+divided by the number of stores, is the number of its store. A query by id or by key goes to one
+store. All other queries go to all stores in one round trip, and the results of the stores are
+joined.
 
 A position in several stores contains one number for each store. Followers read the events of one
-store, and so of one conversation, in their order. Events of different stores have no order.
+store in their order, and therefore the events of one conversation. Events of different stores have
+no order.
 """
 
 from __future__ import annotations
@@ -139,8 +140,8 @@ _ENDS: Final = {
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The ends of the statements that query all stores. With ``LIMIT`` at the end, the database stops
-when it has enough rows.
+"""The last clauses of the statements that query all stores. With ``LIMIT`` at the end, the database
+stops when it has enough rows.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
@@ -457,8 +458,8 @@ class StoresTransaction:
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, record in the store of its id that the transaction's present store will have
-        the conversation.
+        does not exist, that store notes that the conversation will be in a store of this
+        transaction.
         """
         own = self._home or self._server.numbers[0]
 
@@ -735,9 +736,7 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Queries that had an empty result, with the snapshots of the servers at the moment of the
-        query.
-        """
+        """Queries that returned nothing, with the snapshots of the servers at that moment."""
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in numbers_by_address.items():
@@ -888,7 +887,7 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """The substitute for a transaction raises ``_Named`` at the first call of a work. No work
+    """Work that runs on a substitute for a transaction raises ``_Named`` at its first call. No work
     catches ``_Named``.
     """
 

@@ -34,7 +34,9 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""The mark before the name of a prepared statement in the list of sent statements."""
+"""The first character of an entry in the list of sent statements, if the entry prepares a
+statement.
+"""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -65,13 +67,13 @@ _REFUSALS: Final = re.compile(
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
     r" number"
 )
-"""PostgreSQL refuses a new connection with a message only, and without a state code. If waiting
-cannot end an error, the error is raised immediately. If the server's message is in an unknown
-language, the server counts as unreachable.
+"""PostgreSQL refuses a new connection with a message only, and without a state code. An error that
+will not go away is raised immediately. If the server's message is in an unknown language, the
+server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code of a foldlog statement whose check failed. If a check in a statement fails, the
-statement converts a text to a number, and the server answers with this code.
+"""The state code of a foldlog statement whose check failed. To report a failed check, the
+statement converts a text that is not a number.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
@@ -165,7 +167,7 @@ class Wire:
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
-        """The names of the statements of each batch that was sent but not read."""
+        """The names of the statements of each batch whose results were not read yet."""
         self._broken = False
         self.warned = False
         self._pg.nonblocking = 1
@@ -265,7 +267,7 @@ class Wire:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection works, and the server has not closed it after the last answer."""
+        """Whether the connection still works."""
         with contextlib.suppress(psycopg.Error):
             while not self._broken and self._socket.poll(0):
                 self._pg.consume_input()
@@ -351,8 +353,8 @@ class Wire:
 
 class Pool:
     """A pool of at most ``size`` connections. A connection is made when it is needed, and the most
-    recently used connection is used first. Waiting threads get connections in the order of their
-    arrival.
+    recently used connection is used first. Waiting threads get connections in the order in which
+    they came.
 
     A signal handler may raise an exception between any two steps of the pool. Each step changes
     only one list in a single operation, so an exception cannot lose a place in the pool. If a step

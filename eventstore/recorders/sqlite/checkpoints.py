@@ -1,12 +1,12 @@
-"""Write the log back into the file at the same time as commits, and not within commits.
+"""Write the log back into the file in a thread, and not within commits.
 
-By default, SQLite writes the log back in the commit that makes it long. The caller of a commit that
-writes the log back waits: with large batches, a third of the time. foldlog writes the log back in a
-thread with a short life. Most of the writing back needs no lock: SQLite writes committed pages back
-while other connections commit and read (``PASSIVE``). Without the write lock, the log would never
-be written back completely while commits continue. The last pages of the log are written back under
-the write lock, and the next commit begins the log again (``RESTART``). The thread waits briefly for
-readers of the log.
+By default, SQLite writes the log back within a commit, when the log has become long. With
+batches of 500 events, this took a third of the time. foldlog writes the log back in a short-lived
+thread. Most of the work needs no lock: SQLite writes committed pages back while other connections
+commit and read (``PASSIVE``). Without the write lock, the log would never be written back
+completely while commits continue. The last pages of the log are written back under the write lock,
+and the next commit begins the log again (``RESTART``). The thread waits briefly for readers of the
+log.
 
 Commits do not depend on the thread. Everything in the log is committed, even if the thread is
 killed or fails. If the thread is too slow, SQLite writes the log back in a commit, as it does
@@ -36,8 +36,8 @@ IN_COMMITS_AT: Final = 4_000
 
 
 class LogCheckpoints:
-    """The checkpoints of one file by one process. ``alone`` yields the writing connection under the
-    write lock.
+    """The checkpoints of one file by one process. ``alone()`` takes the write lock and yields the
+    writing connection.
     """
 
     def __init__(
@@ -48,11 +48,10 @@ class LogCheckpoints:
         self._next_at = AT
         self._stopped = False
         self._turn = threading.Lock()
-        """A lock of the one thread that writes the log back."""
+        """The thread that writes the log back holds this lock."""
         self.beside_commits = threading.Lock()
-        """A lock that is held while the log is written back without the write lock. If the holder
-        of the write lock takes ``beside_commits`` too, it waits for the end of a running
-        checkpoint, and no other checkpoint begins.
+        """A lock that is held while the log is written back without the write lock. To stop
+        checkpoints, the holder of the write lock takes ``beside_commits`` too.
         """
 
     def look(self, pages: int) -> None:

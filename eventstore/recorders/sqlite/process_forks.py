@@ -74,8 +74,8 @@ def _after_in_child() -> None:
 
 
 def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
-    """Return inode and device of a file, which do not depend on the path or the descriptor. Return
-    an empty tuple if the file does not exist.
+    """Return the inode and the device of a file, which are the same for every path and descriptor.
+    Return an empty tuple if the file does not exist.
     """
     with suppress(OSError):
         status = os.stat(path)

@@ -3,10 +3,10 @@
 A process with the former file open notices that the file has lost its name, and writes nothing
 more. The order of the steps matters, because the process may be killed between two steps. The
 former log must never be beside the new file. While the former file has the name, its log must stay
-beside it. The former file and its log first get a second name, because no store opens a file with
-two names. The former log is removed next. The new file gets the name of the former file last. If
-the process is killed between two steps, the next process that opens the store finds the second
-name, and takes the remaining steps.
+beside it. The former file and its log first get a second name, and no store opens a file with two
+names. The former log is removed next. The new file gets the name of the former file last. If the
+process is killed between two steps, the next process that opens the store finds the second name,
+and takes the remaining steps.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The end of the new file's temporary name. The temporary name begins with the second name of the
-former file.
-"""
+"""The suffix of the new file's temporary name, after the second name of the former file."""
 
 
 def check_replaceable(path: str) -> None:
@@ -153,7 +151,7 @@ def sync(path: Path | str) -> None:
 
 PART = ".part"
 _NAME_MAX = 100
-"""The number of characters of the final name with which a temporary name begins. A file name may
+"""A temporary name begins with at most this number of characters of the final name. A file name may
 have at most 255 bytes.
 """
 

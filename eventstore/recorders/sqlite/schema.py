@@ -26,7 +26,9 @@ def has_our_mark(connection: sqlite3.Connection) -> bool:
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Migrate the schema in one transaction, so that a kill leaves the older schema complete."""
+    """Migrate the schema in one transaction, so that a killed process leaves the older schema
+    complete.
+    """
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:

@@ -1,17 +1,17 @@
 """The file of a store: open connections to it, and check that its name still leads to it.
 
-SQLite uses the main file by its descriptor, but the files beside the main file by their names.
-SQLite reports no error when somebody removes the main file, replaces it or gives it a second name.
-If the main file is removed, replaced or renamed, one process could acknowledge events in a file
-that no other process opens. The name of the file is made absolute once, when the store is opened.
-Every write transaction compares the file under the absolute name with the opened file: the device,
-the inode, and the number of names.
+SQLite finds the main file by its descriptor, but the files beside it by their names. SQLite reports
+no error when somebody removes the main file, replaces it or gives it a second name. If the main
+file is removed, replaced or renamed, one process could acknowledge events in a file that no other
+process opens. The name of the file is made absolute once, when the store is opened. Every write
+transaction compares the file under the absolute name with the opened file: the device, the inode,
+and the number of names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
-locks. If the locks are lost, another process believes that no other process has the file open, and
-removes the log at its end. On Linux, each connection to a file with a log therefore holds a second
-lock. The second lock of a connection belongs to one opening of the file, and not to the process. No
-other code of foldlog opens the file.
+locks. If the locks are lost, another process believes that it is the last user of the file, and
+removes the log when it ends. On Linux, each connection to a file with a log therefore holds a
+second lock. The second lock of a connection belongs to one opening of the file, and not to the
+process. No other code of foldlog opens the file.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ MOVED: Final = ("moved", "replaced")
 
 
 class Connection(sqlite3.Connection):
-    """A connection that stays visible to other processes while it is open, whatever files this
-    process opens and closes.
-    """
+    """A connection whose locks stay, whatever files this process opens and closes."""
 
     _held = -1
 

@@ -29,7 +29,7 @@ _TOGETHER = 20
 _body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The number of staged conversations that can have distinct positions. A file holds fewer than 2^31
+"""The number of staged conversations whose positions differ. A file holds fewer than 2^31
 conversations.
 """
 
@@ -130,6 +130,6 @@ def _staged_position(key: int, event_id: int) -> int:
     positions. Later conversations and events get higher positions, because SQLite fills its pages
     only if rows are added at the end. With positions in descending order, a store of histories of
     40 short events took 44 % more space. ``key`` can have 63 bits, because a store in memory may
-    keep the key that a conversation has on a server.
+    use the key of a conversation on a server.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id
