@@ -216,6 +216,27 @@ def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
         assert_sound(target)
 
 
+def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: Path):
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:12]))
+    with new_store() as store, new_store() as target:
+        name = imported(store, path).conversation
+        copied(store, target)
+        used(target, name)
+        before = events_of(target, name)
+        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+        path.write_bytes(b"".join(lines))
+        imported(store, path)
+        copied(store, target)
+        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+        made = events_of(target, name)
+        assert made[: len(before)] == before
+        with new_store() as other:
+            assert len(events_of(other, imported(other, path).conversation)) == len(made)
+        assert_sound(target)
+
+
 @pytest.mark.parametrize("lost", [0, 9, 24])
 def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int, tmp_path: Path):
     path = tmp_path / "damaged.db"

@@ -289,11 +289,6 @@ PAGES = [
 ]
 
 
-def write(path, records):
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
-    return path
-
-
 @pytest.mark.parametrize("restarts", [(), (4, 8), range(11)])
 def test_record_by_record_a_thread_goes_back_as_its_files_do(restarts):
     records = [*PAGES[0], *PAGES[1], *PAGES[2]]

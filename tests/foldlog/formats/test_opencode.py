@@ -21,41 +21,6 @@ RECORDS = records_of("opencode")
 *MESSAGES, SESSION = RECORDS
 
 
-def answer(number, *parts, **info):
-    about = {
-        "id": f"msg_{number}",
-        "sessionID": "ses_1",
-        "role": "assistant",
-        "parentID": f"msg_{number - 1}",
-        **info,
-    }
-    return {"info": about, "parts": list(parts)}
-
-
-def asked(number, text="go on"):
-    about = {
-        "id": f"msg_{number}",
-        "sessionID": "ses_1",
-        "role": "user",
-        "time": {"created": number},
-    }
-    return {"info": about, "parts": [{"type": "text", "text": text}]}
-
-
-def call(name, output=None, **state):
-    status = (
-        {"status": "running", "input": {}}
-        if output is None
-        else {"status": "completed", "output": output}
-    )
-    return {
-        "type": "tool",
-        "callID": name,
-        "tool": "bash",
-        "state": {"input": {"command": name}, **status, **state},
-    }
-
-
 def exported(path, records):
     *messages, session = records
     path.write_text(json.dumps({**session, "messages": messages}, indent=2))
@@ -176,28 +141,19 @@ def test_what_is_in_the_log_of_a_database_is_a_finding(tmp_path):
     assert "quit OpenCode" in finding
 
 
-# -- growth
-# --------------------------------------------------------------------------------------------------
-
-
-def session(**info):
-    return {"info": {**SESSION["info"], **info}}
-
-
-def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(
-    tmp_path, foldlog
-):
+def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(tmp_path):
     path = tmp_path / "opencode.db"
-    first, answered = asked(1, "one"), answer(2, call("ls", "a.py"))
+    *messages, last, session = IN_ORDER
     with new_store() as store:
-        database(path, [first, answered, session(title="New session - 2026-03-01T10:00:00.000Z")])
+        database(path, [*messages, session])
         (before,) = histories_at(path, store=store)
         path.unlink()
-        summed = {**first, "info": {**first["info"], "summary": {"title": "x", "diffs": []}}}
-        changed = session(title="Gulls", time={"created": 1767225600000, "updated": 1})
-        database(path, [summed, answered, asked(3, "three"), changed])
+        about = messages[0]["info"]
+        summed = {**messages[0], "info": {**about, "summary": {"title": "x", "diffs": []}}}
+        changed = {"info": {**session["info"], "title": "Gulls"}}
+        database(path, [summed, *messages[1:], last, changed])
         (grown,) = histories_at(path, store=store)
-        assert (before.added, grown.added, grown.name) == (3, 1, "ses_1")
+        assert (before.added, grown.added, grown.name) == (len(IN_ORDER) - 1, 1, "ses_1")
         assert grown.events[: len(before.events)] == before.events
 
 
