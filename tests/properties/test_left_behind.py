@@ -48,7 +48,7 @@ def test_a_forgotten_piece_leaves_behind_what_the_definition_says(
     assert left_behind_after(view.events, view.left_behind, start, gone) == expected
 
 
-@examples(1_000)
+@examples(4_000)
 @given(long_histories, st.data())
 def test_a_long_fold_is_what_its_definition_says(events: list[Event], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(events)))
