@@ -8,8 +8,8 @@ session to this Markdown file.
     I will add it.                                  any other line: text of the model
 
 The file has no records, so foldlog makes a record for each block: ``{"aider": "start" | "user" |
-"tool" | "assistant", "text"}``. If aider would write a block differently, ``raw`` has the text of
-the block. All blocks together are the whole file.
+"tool" | "assistant", "text"}``. ``raw`` has the original text of a block that aider would write
+differently. All blocks together are the whole file.
 
     start, tool     Annotation. If the text says that the history was cleared, the event is a
                     condensation of all shown events
@@ -85,8 +85,7 @@ _NO_CHAT = (
 
 class _Files(FileReader):
     """Reads each session of a file as a history. The name of a history consists of the folder and
-    the time of the session. Sessions that sent nothing to a model are left out, because many
-    sessions of a file are empty.
+    the time of the session. Sessions that sent nothing to a model are left out.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -170,7 +169,7 @@ class _Session:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of the blocks of a session, in order. When a session grows, all
+    """Yield the kind and the text of each block of a session, in order. When a session grows, all
     blocks except the last stay unchanged.
 
     A blank line after a model's text, or after the first line of the session, belongs to the

@@ -131,7 +131,7 @@ _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", 
 
 def known_of(block: Any) -> _Block | None:
     """Return a block in the form that ``MessageReader`` accepts. Blocks with thinking or a call
-    stay unchanged. ``shown_of`` converts a block without thinking and without a call.
+    stay unchanged. ``shown_of`` converts all other blocks.
     """
     kind = kind_of(block)
     return (
@@ -166,7 +166,7 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
 
 def returned(block: Any) -> Any:
     """Wrap a user's block in a part if only Anthropic's server knows the block. An encoder sends
-    the wrapped block back unchanged. Blocks that other servers know are returned unchanged.
+    the wrapped block back unchanged. All other blocks are returned unchanged.
     """
     is_own = isinstance(block, dict) and is_of_anthropic(block)
     return {"type": "anthropic", "block": block} if is_own else block

@@ -44,10 +44,7 @@ class OtherFormat(UnknownFormat):
         choices = " or ".join(
             repr(name) for name in dict.fromkeys((origin, ANY_HISTORY)) if name in formats()
         )
-        instead = (
-            f"export it as {choices}, or what a model is sent now in any format (--view, or"
-            " view=True)"
-        )
+        instead = f"export it as {choices}, or export its View in any format (--view, or view=True)"
         ValueError.__init__(self, f"this history was imported from {origin!r}; {instead}")
         self.format = format
 
@@ -204,7 +201,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
         counts = ExportNotes(chosen)
         for event in _events_sent(view):
             counts.write(in_json(event))
-        _tell(counts, "what a model is sent", notes)
+        _tell(counts, "a message to a model", notes)
     return iter(_messages(chosen.dialect, view))
 
 
@@ -315,15 +312,15 @@ def _records(
 def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> None:
     hidden, without_place = counts.end()
     if hidden:
-        notes(f"left out: {hidden}, which no model was shown; 'foldlog log ID' shows them")
+        notes(f"left out: {hidden}, which no model saw; 'foldlog log ID' shows them")
     if without_place:
         notes(f"left out: {without_place}; {format} has no place for it")
 
 
 def format_of_history(store: Store, conversation: str) -> str:
-    """Return the default format for an export of a history. The first event that is imported or
-    shown has the format. Earlier events do not count, because an adapter may write documents before
-    its first record.
+    """Return the default format for an export of a history. It is the format of the first event
+    that is imported or shown. Earlier events do not count, because an adapter may write documents
+    before its first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)

@@ -275,7 +275,7 @@ _COUNTS = {
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls of models. The last record of a session counts the calls and tokens of each
-    model. Replies after the last record of a session are counted by their own tokens.
+    model. Replies after this record are counted by their own tokens.
     """
     replies: list[Event] = []
     for event in events:

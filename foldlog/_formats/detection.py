@@ -64,7 +64,7 @@ def _nothing_of_ours(records: Iterable[Any]) -> str:
         }
         what += f" and parts of the type {', '.join(map(repr, sorted(kinds)))}" if kinds else ""
     return (
-        f"holds no event of a format that is known here, but {what:.400}; if you know its format,"
+        f"holds no event of a known format, but {what:.400}; if you know its format,"
         " name it with --format"
     )
 
@@ -113,8 +113,8 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines by its beginning. Return None if the beginning does
-    not decide, for example because each line contains a history.
+    """Return the format of a JSON Lines file, from its beginning. Return None if the beginning is
+    not clear, for example if each line contains a history.
 
     At least three of the first four lines must match one format, and no line of the four may match
     another format. At least half of the first 50 lines must match. Only the first 64 KiB of the

@@ -30,7 +30,7 @@ REDACTED = "[redacted]"
 """The text that replaces a redacted text, or a redacted value of a document."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
-"""Events for which no format of messages has a record."""
+"""No message format has records for these events."""
 
 
 def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:

@@ -321,9 +321,8 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages of the session. A resumed session first sets its context alone, but
-        Gemini CLI never sends a context alone to a model. After a context alone, wait until the
-        session sets all messages.
+        """Set the messages of the session. A resumed session first sets only its context, which
+        Gemini CLI never sends alone. Then wait until the session sets all messages.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages

@@ -143,6 +143,4 @@ def json_of(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(
-            f"the record is not JSON: {error}; write other values as text"
-        ) from error
+        raise InvalidEvent(f"the record is not JSON: {error}; write such values as text") from error

@@ -13,10 +13,10 @@
         slash_command        takes back the user's message, because the message was a command and
                              was not sent to the model
 
-The View is the branch that ends in the last line. If a line does not follow the line before it, a
-Retraction takes back the abandoned branch. A line whose parent is missing follows the line before
-it. A line that is not sent to a model, such as a title, is not a part of a branch. A View does not
-show the lines of sub-agents in the file of a session.
+The View is the branch that ends in the last line. If a line does not continue the branch, a
+Retraction comes first. If the parent of a line is missing, the line follows the previous line. A
+line that is not sent to a model, such as a title, is not a part of a branch. A View does not show
+the lines of sub-agents in the file of a session.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ from foldlog.eventstore import (
 )
 
 _AGAIN = (
-    "ends a series of records that repeats all earlier records, and both are shown to a model; if"
-    " the source was written twice, import it once"
+    "ends a series that repeats all earlier records, and a View shows both; if the source was"
+    " written twice, import it once"
 )
 COMMENTARY = "commentary"
 """A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
@@ -87,7 +87,7 @@ class FollowingDecoder(RecordDecoder):
     """
 
     keeps_shown: ClassVar[bool] = True
-    """Whether ``shown`` is filled. A format that never uses ``shown`` saves the memory."""
+    """Whether ``shown`` is filled. A format that does not use ``shown`` saves memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
     """Which repetitions make no events:
 
@@ -318,9 +318,8 @@ class RecordEvents:
         *,
         offset: int | None = None,
     ) -> None:
-        """Forget all shown events except the events for whose tag ``stays`` is true. The
-        ``summary`` comes after the first ``offset`` events that stay. By default the summary comes
-        last.
+        """Forget all shown events, unless ``stays`` is true for the tag. The ``summary`` comes
+        after the first ``offset`` events that stay. By default the summary comes last.
         """
         after: list[int | str] = [
             event_id for event_id, tag in self._decoder.shown.all() if stays(tag)

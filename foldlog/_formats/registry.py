@@ -101,9 +101,7 @@ _OF_PROGRAMS = {
     **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
     "claude": "claude-code",
 }
-"""Maps the name of a program to its format. People use the name of a program instead of the name of
-its format.
-"""
+"""Maps the name of a program to its format. A user may name a program instead of its format."""
 
 
 class UnknownFormat(EventStoreError, ValueError):

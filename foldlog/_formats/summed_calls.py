@@ -183,9 +183,7 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Replace the usage of earlier lines of a reply, because a line has the usage of the reply
-        so far.
-        """
+        """Replace the usage of earlier lines of the reply, which was incomplete."""
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
             self.add(_call_of(oldest, *self._open.pop(oldest)))

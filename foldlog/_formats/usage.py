@@ -91,7 +91,7 @@ def is_call(event: Event) -> TypeGuard[Action]:
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     """Yield the calls in an event that was not imported. The calls are in the fields of the event,
-    or in its reports of a condenser.
+    or in its reports from condensers.
     """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta

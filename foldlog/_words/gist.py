@@ -165,7 +165,7 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 def cost_words(cost: float | None, *, estimated: bool = False) -> str:
     """Return a cost in US dollars as text, or ``unknown`` for None. A very small cost has two
-    significant digits. The text of a cost that is estimated by a table of prices begins with ≈.
+    significant digits. A cost that is estimated by a table of prices begins with ≈.
     """
     if cost is None:
         return "unknown"

@@ -55,7 +55,7 @@ def because(
         given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
     text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
     if outcome == "reset":
-        text += "; less was not enough: the context was reset"
+        text += "; forgetting less was not enough, so the context was reset"
     failures = [
         each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each
     ]

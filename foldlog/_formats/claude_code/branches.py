@@ -105,8 +105,8 @@ class Switches:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
     def follow(self, record: dict[str, Any]) -> int | None:
-        """Return the version to which the log must return before the events of the next line.
-        Return None if the line follows the newest line. Return 0 if the line begins a new tree.
+        """Return the version to which a retraction must go back before the next line. Return None
+        if the line follows the newest line. Return 0 if the line begins a new tree.
         """
         left = None
         self.is_copy = False

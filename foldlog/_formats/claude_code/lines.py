@@ -152,8 +152,8 @@ _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
 class Titles:
-    """Finds the lines that set the title of the log. A line sets the title only if its title is at
-    least as strong as all earlier titles.
+    """Finds the lines that set the title of the log. A line sets the title only if no earlier title
+    has a higher rank.
 
     A log may begin with summaries of other sessions. A summary belongs to this session if the line
     that it names is in the log. If the named line comes after the summary, the named line sets the

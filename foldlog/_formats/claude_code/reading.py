@@ -118,8 +118,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """
         if begins and session != self._session:
             self.options.findings.append(
-                f"begins the session {session!r}: from here on the View shows it, and the lines of "
-                f"{self._session!r} are kept and not shown; import each from a file of its own"
+                f"begins the session {session!r}: the View shows this session, and no longer the"
+                f" lines of {self._session!r}; import each session from its own file"
             )
         self._session = session
 

@@ -182,8 +182,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.conversation = session
 
     def _store_title(self, line: _Line) -> None:
-        """Store the title of a line if the title is at least as strong as all earlier titles. The
-        title of a summary counts only after the line that the summary names.
+        """Store the title of a line, unless an earlier title has a higher rank. The title of a
+        summary counts only after the line that the summary names.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

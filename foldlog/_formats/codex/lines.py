@@ -24,7 +24,7 @@ ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_m
 
 
 CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
-"""Matches a message of the user that Codex wrote: a text in a tag, or instructions from files."""
+"""Matches a user's message that Codex itself wrote: a text in a tag, or instructions from files."""
 
 
 class Line(NamedTuple):

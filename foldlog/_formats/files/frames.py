@@ -70,7 +70,7 @@ def frame_in(fields: Mapping[str, Any]) -> Frame | None:
 
 
 def texts_beside(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the texts about a source outside of its records: the title, the folder, and the text
+    """Return the texts of a source that are not in its records: the title, the folder, and the text
     between the records. The result also has the parsed values of the text between the records.
     """
     texts = [fields.get(TITLE), fields.get(WHERE)]

@@ -160,8 +160,8 @@ def _describe_database(path: Path) -> str:
     ]
     named = f" with the tables {', '.join(tables):.200}" if tables else ""
     return (
-        f"is a SQLite database{named}; docs/how-to/migrating.md says how to import what other"
-        " libraries keep"
+        f"is a SQLite database{named}; docs/how-to/migrating.md says how to import the stores of"
+        " other libraries"
     )
 
 
@@ -214,7 +214,7 @@ def _in_folder(
 def _no_file(entry: Path) -> ImportFinding:
     if entry.exists():
         return ImportFinding(str(entry), "is neither a file nor a folder")
-    return ImportFinding(str(entry), "is a link to what does not exist")
+    return ImportFinding(str(entry), "is a link to a missing file")
 
 
 def _may_hold_histories(entry: Path) -> bool:

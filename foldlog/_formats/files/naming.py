@@ -8,9 +8,9 @@ import.
     the source names nothing            the name of the file: ``runs/1/events``; a number is added
                                         if the file contains several histories
 
-If a folder is imported, the name of a file is its path from the imported folder on. If a file has
-the name of its folder, the path has this name only once. If a single file is imported, its name has
-no path. If the name of the single file is common (``events``), the name of its folder comes first.
+If a folder is imported, the name of a file is its path below this folder. If a file has the name of
+its folder, the path has this name only once. If a single file is imported, its name has no path. If
+the name of the single file is common (``events``), the name of its folder comes first.
 """
 
 from __future__ import annotations

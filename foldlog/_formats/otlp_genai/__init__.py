@@ -302,7 +302,7 @@ class _Encoder(OpenAIChatEncoder):
         """
         self._is_compacted = False
         self._newest: Event | None = None
-        """The last message, if the last message is not a reply."""
+        """The last message, unless it is a reply."""
         self._trace = ""
 
     def records(self, event: Event) -> Sequence[Any] | None:

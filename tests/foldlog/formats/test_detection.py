@@ -28,7 +28,7 @@ def lines(path, records):
     return path
 
 
-NOTHING = "holds no event of a format that is known here, but an object with"
+NOTHING = "holds no event of a known format, but an object with"
 NAME_IT = "if you know its format, name it with --format"
 
 

@@ -130,7 +130,7 @@ def test_what_no_model_was_sent_is_not_written_but_counted(format):
     notes = []
     records = list(encode([*OURS, ran, came, *hidden], format, notes=notes.append))
     assert records == list(encode([*OURS, *words], format))
-    said = "left out: 1 message of the user, 2 actions, 2 observations, which no model was shown"
+    said = "left out: 1 message of the user, 2 actions, 2 observations, which no model saw"
     assert f"{said}; 'foldlog log ID' shows them" in notes
 
 

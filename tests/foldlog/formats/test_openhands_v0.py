@@ -62,5 +62,7 @@ def test_a_history_is_not_exported_in_another_format_than_its_own_or_chat():
     assert list(encode(events, "openai-chat")) == [{"role": "user", "content": "hi"}]
     # no format writes it
     own = Message(id=0, source="user", content="hi", origin=Origin(format="my-bot"))
-    with pytest.raises(UnknownFormat, match="from 'my-bot'; export it as 'openai-chat', or what"):
+    with pytest.raises(
+        UnknownFormat, match="from 'my-bot'; export it as 'openai-chat', or export its View"
+    ):
         encode([own], "openhands-v1")

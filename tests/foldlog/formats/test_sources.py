@@ -86,7 +86,7 @@ def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path
     seen = found(tmp_path, "runs")
     assert [history["name"] for history in seen["found"]] == ["runs/a", "runs/link/c", "runs/z/b"]
     assert sorted(seen["findings"]) == [
-        "runs/dangling.jsonl: is a link to what does not exist",
+        "runs/dangling.jsonl: is a link to a missing file",
         "runs/pipe.jsonl: is neither a file nor a folder",
     ]
 
