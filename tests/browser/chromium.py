@@ -174,7 +174,8 @@ class Chromium:
             page = Page(self, session, width, height, theme)
             page.send("Page.addScriptToEvaluateOnNewDocument", source=_TAB % tab)
             yield page
-            assert page.unexpected() == []
+            unexpected = page.unexpected()
+            assert unexpected == [], unexpected
         finally:
             self.send("Target.disposeBrowserContext", browserContextId=context)
 

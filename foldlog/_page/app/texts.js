@@ -49,9 +49,16 @@ export function coded(text, isPatch = false) {
 
 const SIGNS = { "+": "added", "-": "removed" };
 
+// A text in lower case, of the same length: a letter whose lower case is longer, such as "İ", stays.
+function lowered(text) {
+  const lower = text.toLowerCase();
+  if (lower.length === text.length) return lower;
+  return Array.from(text, (letter) => (letter.toLowerCase().length === letter.length ? letter.toLowerCase() : letter)).join("");
+}
+
 // One line of a text, with marks around all words of a search.
 export function highlighted(text, words) {
-  const lower = text.toLowerCase();
+  const lower = lowered(text);
   const spots = [];
   for (const word of words) {
     for (let at = lower.indexOf(word); at >= 0; at = lower.indexOf(word, at + word.length)) spots.push([at, at + word.length]);
@@ -67,7 +74,7 @@ export function markWords(node, words) {
   while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
   for (const word of words) {
     for (const text of texts) {
-      const at = text.data.toLowerCase().indexOf(word);
+      const at = lowered(text.data).indexOf(word);
       if (at < 0 || text.parentElement.closest("button, mark")) continue;
       const hit = text.splitText(at);
       hit.splitText(word.length);
