@@ -58,8 +58,8 @@ KINDS: Mapping[str, type[KnownEvent]] = {
     str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)
 }
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
-"""The functions that upgrade the body of an event by one schema version, listed by kind from the
-oldest version on.
+"""Functions that upgrade the body of an event by one schema version, by kind, the oldest version
+first.
 """
 
 _STORED_AS: Mapping[type, tuple[str, int]] = {
@@ -259,7 +259,7 @@ def decode(
     shown: bool = False,
     structural: bool = False,
 ) -> Event:
-    """Return the event whose stored form has the given columns, with the id ``event_id``.
+    """Return the event with the id ``event_id`` and the stored form in the given columns.
 
     The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
     kind or the schema version. An older schema version, an unknown field or a value in the exact

@@ -5,8 +5,8 @@
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
 An event's ``bytes`` are stored beside its JSON text. The JSON text contains the place and the
-SHA-256 of the bytes. The hash chain covers the JSON text, and thereby the attachments that the text
-names. A plain body begins with the field ``kind``, so a field ``$exact`` of a user is never
+SHA-256 of the bytes. The hash chain covers the JSON text, and through the hashes in the text also
+the bytes. A plain body begins with the field ``kind``, so a field ``$exact`` of a user is never
 mistaken for the exact form.
 """
 
@@ -55,9 +55,9 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
-    """Join the two halves of each surrogate pair into one character, because JSON cannot tell a
-    joined pair from two halves. If ``alone`` is "replace", replace lone halves and turn infinities
-    into None, so that any tool can read the value.
+    """Join each surrogate pair to one character, because JSON cannot tell the pair from the
+    character. If ``alone`` is "replace", replace lone halves and turn infinities into None, so that
+    any tool can read the value.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
@@ -87,8 +87,8 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 
 class Attachment(NamedTuple):
-    """Bytes that are stored beside a body. A conversation stores attachments with equal name and
-    equal encoding only once.
+    """Bytes that are stored beside a body. A conversation stores attachments only once if their
+    name and encoding are the same.
 
     Beside a plain body, the name is the SHA-256 of the bytes, and the encoding is 0. For a stored
     body, the row codec may replace the name, the encoding and the bytes.
@@ -100,8 +100,8 @@ class Attachment(NamedTuple):
 
 
 class Body(bytes):
-    """A body that has attachments. Two bodies are equal if their texts are equal, because the text
-    names all attachments.
+    """A body that has attachments. Two bodies with the same text are equal, because the text names
+    all attachments.
     """
 
     attachments: tuple[Attachment, ...] = ()
@@ -205,7 +205,7 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
     """Return a text about the first value that JSON cannot hold, or None if JSON can hold all
     values. The text names the path and the type of the value, and advises what to write instead.
-    JSON keeps None, texts, numbers, flags, bytes, lists, tuples, and maps with texts as keys.
+    JSON can hold None, texts, numbers, booleans, bytes, lists, tuples, and maps with texts as keys.
 
     If ``finite`` is true, NaN and infinities are refused.
     """
@@ -245,8 +245,8 @@ def brackets(text: bytes) -> int:
 
 
 def plain(value: object) -> object:
-    """Return a text or number of a derived class, such as NumPy's ``float64``, as an equal value of
-    the plain class.
+    """If the class of a text or number is derived, as in NumPy's ``float64``, return an equal value
+    of the plain class.
     """
     if isinstance(value, str):
         return str.__str__(value)

@@ -77,9 +77,9 @@ UnusableKind = Literal[
 
 
 class EventStoreError(Exception):
-    """The base of all errors of foldlog. If ``unfinished`` is true, a part of the work is done and
-    stays done. The message names the finished part of the work. Every error can be copied and
-    pickled with its attributes and notes.
+    """The base of all errors of foldlog. If ``unfinished`` is true, a part of the work was done.
+    The message names the finished part of the work. Every error can be copied and pickled with its
+    attributes and notes.
     """
 
     unfinished = False
@@ -238,10 +238,9 @@ class ConversationHasForks(EventStoreError):
 
 
 class EventsNotMade(EventStoreError):
-    """An imported conversation has records without events, or an archived conversation is not
-    restored. Open the store with ``foldlog.open``, because a store opened in another way cannot
-    make or restore events. ``pending`` is the number of records, or minus the number of archived
-    events.
+    """An imported conversation has records without events, or a conversation is archived. Open the
+    store with ``foldlog.open``, because a store opened in another way cannot make or restore
+    events. ``pending`` is the number of records, or minus the number of archived events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:
@@ -282,8 +281,8 @@ class InvalidOption(InvalidArgument):
 
 
 class UnknownEventType(EventStoreError):
-    """This version of foldlog does not know the type of an event, and the caller cannot skip the
-    event. Upgrade foldlog, or correct the program that appended an object of another class.
+    """This version of foldlog does not know the type of an event, and the caller cannot do without
+    the event. Upgrade foldlog, or correct the program that appended an object that is not an event.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:

@@ -57,7 +57,7 @@ def names_source_ids(event: Event) -> bool:
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event can change any part of a View, and not only its end."""
+    """Return whether the event can change the View at any place, and not only at its end."""
     if isinstance(event, UnknownEvent):
         return event.is_structural
     return event.structural
@@ -310,7 +310,7 @@ _TUPLE_MAX = 10_000
 
 
 class EventIds(tuple[int, ...]):
-    """A tuple of ids that is also equal to a list with equal ids."""
+    """A tuple of ids that is also equal to a list of the same ids."""
 
     __slots__ = ()
 
@@ -346,10 +346,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     ``forgotten_events_start_id`` and ``forgotten_events_end_id``. An id below -1 names a summary.
     The store keeps the condensation in the form that the writer passed. Readers always get the ids
     as ``forgotten_event_ids``, also if the writer passed bounds. ``forgotten_event_ids`` is a
-    tuple, or a ``range`` for bounds with more than 10,000 ids. Pass ``summary`` and
-    ``summary_offset`` together: ``summary_offset`` is the index of the summary in the View after
-    forgetting. ``metadata`` describes the condensation: its reason, model, tokens, cost and
-    latency.
+    tuple, or a ``range`` for bounds with more than 10,000 ids. Pass ``summary`` together with
+    ``summary_offset``, the index of the summary in the View after forgetting. ``metadata``
+    describes the condensation: its reason, model, tokens, cost and latency.
 
     A condensation that forgets nothing and has no summary must be *declined*:
     ``metadata={"outcome": "declined", "reason": …}``.
@@ -377,7 +376,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def given_ids(self) -> tuple[int, ...] | None:
-        """The ids that the writer passed, or None if the writer passed bounds."""
+        """The ids that the writer passed, or None if it passed bounds."""
         ids: tuple[int, ...] | None = _GIVEN_IDS.__get__(self)
         return ids
 
@@ -578,10 +577,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or the store is a copy. The store lacks events that the
-    former file had at positions between ``after`` and the position of the ``StoreRestored``. A
-    follower has to discard what it made from the missing events. The entry belongs to no
-    conversation.
+    """The store was restored from a backup, or the store is a copy. The store has lost the events
+    at positions between ``after`` and the position of this entry. A follower has to discard what it
+    made from the missing events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """

@@ -49,7 +49,7 @@ def open_store(
     read, and ``rekey`` changes their form. If an argument is None, the environment decides:
     ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
-    ``event_bytes_max`` is the maximal size, in bytes, of an event that this process appends. A body
+    ``event_bytes_max`` is the maximal size of an event that this process appends, in bytes. A body
     above the default size is not compressed.
 
     Raises ``InvalidOption`` if the URL or an option is wrong. Raises ``StoreUnavailable`` if the
@@ -123,17 +123,15 @@ def restore_store(
     """Verify the file ``backup``, and replace the SQLite store at ``url`` by a copy of ``backup``.
     The store at ``url`` need not exist.
 
-    A process that has the former store open can no longer write. The next append of a process with
-    the former store open raises ``StoreUnavailable``, and the process must open the store again.
-    The former file is kept beside the restored file, with its write-ahead log. The restored store
-    never uses a position again, so followers continue. After the next write, followers read a
-    ``StoreRestored``. The ``StoreRestored`` names the position after which the store has lost
-    events.
+    A process that has the former store open can no longer write: its next append raises
+    ``StoreUnavailable``, and it must open the store again. The former file is kept beside the
+    restored file, with its write-ahead log. The restored store never uses a position again, so
+    followers continue. After the next write, they read a ``StoreRestored``, which names the
+    position after which events were lost.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` names the read models that may contain events of the
-    store. Each read model in ``read_models`` is registered in the restored store, as ``confirm``
-    with position 0 does.
+    store. The restored store registers each of them, as ``confirm`` with position 0 does.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file

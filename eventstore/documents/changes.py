@@ -4,8 +4,8 @@ A change of documents is an event of the kind ``DocumentChanges``, written in on
 the events that the caller appends. No View shows an event of the kind ``DocumentChanges``. The
 store copies, encrypts and erases documents like events, and the hash chain covers documents. A
 ``DocumentChanges`` contains the changed documents, as whole values or as differences from earlier
-values. For each unchanged document, a ``DocumentChanges`` has the id of the event with the newest
-value. The last ``DocumentChanges`` before a version contains or names all documents of the version.
+values. It names each unchanged document with the event of its newest value. The last
+``DocumentChanges`` before a version contains or names all documents of the version.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Documents:
 
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Raises
         ``InvalidArgument`` if the conversation never had the version ``version``. Cost: reading at
-        most 65 events, the last whole value and its later differences.
+        most 65 events.
         """
         check_text("name", name)
         return self._store.query(
@@ -100,7 +100,7 @@ class Documents:
         If a value changes, the last returned event is a ``DocumentChanges`` with the new values.
         See ``Store.append`` for the arguments, the errors and the durability. Raises
         ``InvalidEvent`` if JSON cannot hold a value. Cost: writing the events and the new values,
-        and one comparison of the new values with the newest values.
+        and comparing the new values with the newest values.
         """
         generation = generation or Generation()
         events = [events] if isinstance(events, Event) else list(events)
@@ -172,7 +172,7 @@ class Documents:
 
     def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
         """Fork a conversation and append new values of documents to the fork, in one transaction.
-        ``Store.fork`` and ``append`` describe the arguments and the errors.
+        See ``Store.fork`` and ``append`` for the arguments and the errors.
         """
         change = self._change(conversation, _checked(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)
@@ -228,7 +228,7 @@ class LastValues(NamedTuple):
     """The newest values of some documents after the last append of this store. The next append does
     not read these values again, because its guard detects a change by another writer.
 
-    ``key`` and ``redactions`` are the key of the conversation and its number of redactions. ``ids``
+    ``key`` is the key of the conversation, and ``redactions`` is its number of redactions. ``ids``
     maps each document to the event with its newest value.
     """
 

@@ -1,10 +1,10 @@
 """List conversations by attribute and by last activity.
 
-Attributes are the document ``attributes`` of a conversation. An attribute is a text, a number or a
-list of texts with a name, such as user, project, title or tags. A read model finds conversations by
-their attributes. Every append changes the last activity. To keep appends fast, the last activity is
-written only when conversations are listed. A list of conversations may be some seconds old, and
-says when it was made.
+Attributes are the document ``attributes`` of a conversation. An attribute is a named text, number
+or list of texts, such as user, project, title or tags. A read model finds conversations by their
+attributes. Every append changes the last activity, but the new value is written only when
+conversations are listed. Appends therefore stay fast. A list of conversations may be some seconds
+old, and says when it was made.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
-"""The name under which the store stores the position and the moment of the newest list of
-conversations.
-"""
+"""The name of the store's value with the position and the moment of the newest list."""
 _AT_ONCE: Final = 200
 
 # Negative values in place of the version at which a conversation is listed:

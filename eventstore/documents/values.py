@@ -13,15 +13,15 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
-"""The maximal number of differences that may build on one whole value. To read a document, a reader
-has to read the events of all its differences.
+"""The maximal number of differences that may build on one whole value. A reader of
+the document has to read them all.
 """
 
 
 class DocumentValue(NamedTuple):
     """The value that the event ``id`` gave a document. ``value`` is computed from ``whole``, the
     last value that was stored as a whole, and from the later ``differences``. ``is_redacted`` is
-    true if the event with the whole value was redacted.
+    true if the whole value was redacted.
     """
 
     id: int

@@ -235,7 +235,7 @@ class TrackingView(TrackingRecorder):
         self.recorder = recorder
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
-        """Record the position of a projection within the caller's transaction. Raises
+        """Record the position of a projection in the caller's transaction. Raises
         ``IntegrityError`` if the notification was already processed.
         """
         transaction.set_value(
@@ -378,8 +378,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         raise StopIteration
 
     def select(self, after: int | None) -> Sequence[Notification]:
-        """Return the next notifications after a position, or an empty sequence if the position is
-        the newest.
+        """Return the next notifications after a position, or nothing if no later notification
+        exists.
         """
         return self._recorder.select_notifications(
             after, _PAGE, topics=self._topics, inclusive_of_start=False

@@ -1,5 +1,5 @@
-"""The work of an append or a fork inside its transaction: find the conversation, decide, link the
-hash chain, insert, and call the projections.
+"""The work of an append or a fork inside its transaction: find the conversation, check the rules,
+link the hash chain, insert, and call the projections.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """``besides`` is None if the append has no options, and no event is structural or changes
-    documents.
+    """``besides`` is None if the append has no options and only plain events: no event is
+    structural or changes documents.
     """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
@@ -274,10 +274,10 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 
 class DocumentsUnchanged(Struct):
-    """A guard against changes of documents that the caller has read. The guard raises
-    ``DocumentsChanged`` if another writer has changed one of the documents, redacted an event, or
-    used the conversation's id again. The guard calls only foldlog's code, so any thread may run the
-    guard.
+    """A guard that refuses an append if documents changed after the caller had read them. The guard
+    raises ``DocumentsChanged`` if another writer has changed one of the documents, redacted an
+    event, or used the conversation's id again. The guard calls only foldlog's code, so any thread
+    may run the guard.
     """
 
     names: Iterable[str]
@@ -366,8 +366,8 @@ def begin_fork(
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
-    """Copy the source ids of the shared events to the fork. If a fork had no source ids, an import
-    into the fork could bring redacted events back.
+    """Copy the source ids of the shared events to the fork. Without source ids in the fork, an
+    import into the fork could bring redacted events back.
     """
     for name, recalled in parent.source_keys():
         if recalled.first_id < at:

@@ -1,9 +1,8 @@
 """A recorder, the codecs of its conversations, and the state of one conversation after the last
 append.
 
-A recorder stores rows as bytes. Code that reads or inserts rows applies the codec of the
-conversation after a read and before an insert. In a store without keys, the codec only adds and
-checks a checksum.
+A recorder stores rows as bytes. Code that reads or inserts rows has to apply the codec of the
+conversation. In a store without keys, the codec only adds and checks a checksum.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ T = TypeVar("T")
 
 
 class LastConversation(NamedTuple):
-    """The state of a conversation after the last append of a connection, with its decrypted salt
-    and its codec.
+    """The conversation to which a connection appended last: its state, with the decrypted salt, and
+    its codec.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
     commits. The next append to this conversation therefore needs no query, and neither does its
@@ -50,9 +49,8 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        The events of ``earlier`` may come from a transaction that was rolled back. A comparison of
-        heads detects events that were rolled back, because every head depends on all events before
-        it.
+        The events of ``earlier`` may have been rolled back. The heads then differ, because every
+        head depends on all events before it.
         """
         present = self.state
         before = self.before
@@ -105,7 +103,7 @@ class Database:
         self.settings = settings or WriteSettings()
         self.last_conversation: LastConversation | None = None
         """Only on a server: the state of the conversation to which this object appended last. The
-        next append expects that ``last_conversation`` is still the state of the conversation.
+        next append expects that the conversation still has this state.
         """
         self._is_contended = False
         """Only on a server: whether other writers have written to ``last_conversation``. If
@@ -113,12 +111,12 @@ class Database:
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
-        """The conversations that the last listing could not write to the list."""
+        """The conversations whose entries in the list the last listing could not write."""
 
     @property
     def uuid(self) -> str:
-        """The name of the store: a UUID that is made with the store. The name stays the same when
-        the store's file is moved.
+        """The name of the store: a UUID that is made with the store. Moving the store's file does
+        not change the name.
         """
         return self.recorder.value("uuid")
 
@@ -131,16 +129,15 @@ class Database:
 
     @property
     def bytes_pending(self) -> bool:
-        """Whether the store's file may still contain the bytes of erased or later encrypted events.
-        ``vacuum`` removes the bytes of erased events, and the plain bytes of events that were
-        encrypted later.
+        """Whether the store's file may still contain the bytes of erased events, or the plain bytes
+        of events that were encrypted later. ``vacuum`` removes these bytes.
         """
         return self.recorder.value("bytes_pending") != ""
 
     def cached_state(self, conversation: str) -> LastConversation | None:
-        """Return the present state of the conversation if no query is needed. Return None if the
-        last append of this process was to another conversation, or if another program has committed
-        since. Cost: a few system calls.
+        """Return the present state of the conversation if no query is needed. Return None if this
+        process last appended to another conversation, or if another program has committed since.
+        Cost: a few system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)
 
@@ -275,8 +272,8 @@ def behind(reader: Reader, position: int) -> list[str]:
 
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return a plain conversation with a new data key. The returned mark says that no row of the
-    conversation is encrypted yet.
+    """Return the conversation with a new data key, and with a mark that says that no row is
+    encrypted yet.
     """
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)

@@ -1,6 +1,4 @@
-"""Find a conversation by its id, and read it at one moment, by pages, or together with all other
-conversations.
-"""
+"""Find a conversation by its id, and read one or all conversations at one moment."""
 
 from __future__ import annotations
 
@@ -72,9 +70,9 @@ class Generation:
     conversation. Before the writer's first append, ``key`` is None.
 
     If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
-    conversation with the id of the erased conversation. ``fence`` is called inside the transaction
-    of each append, before the rules of the append are checked. If ``fence`` raises an error, the
-    append fails with the error of ``fence``.
+    conversation with the same id. ``fence`` is called inside the transaction of each append, before
+    the rules of the append are checked. If ``fence`` raises an error, the append fails with the
+    error of ``fence``.
     """
 
     key: int | None = None
@@ -85,8 +83,8 @@ class Generation:
 def find_named(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to, or None if the append begins a conversation. Return
-    also the key of the erased conversation that the new conversation replaces, or None.
+    """Return the conversation to append to, or None if the append begins a conversation. If it
+    begins a conversation in place of an erased conversation, return also the key of the erased one.
 
     Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if a new
     conversation uses its id. Raises ``ConversationNotFound`` if the store has lost the conversation

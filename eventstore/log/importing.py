@@ -1,8 +1,8 @@
 """Import a history into one conversation: compare the stored events, stage the new events, and
 publish all staged events at once.
 
-An import compares the contents of events, but a copy (``eventstore/maintenance/copy.py``) compares
-the heads of events.
+An import compares the contents of events. A copy (``eventstore/maintenance/copy.py``) compares
+their heads.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ARCHIVE = "archive"
 ARCHIVED = "archived"
 RESTORED = "restored"
 DISCARD = "discard"
-"""The operations that may be left unfinished, as ``maintenance.unfinished`` describes."""
+"""The operations that may be left unfinished (``maintenance.unfinished``)."""
 
 _CHUNK_BYTES = 8 * 2**20
 
@@ -72,11 +72,11 @@ class StagedWriter:
     """Write a history into one conversation in small transactions, so that live appends never wait
     for the whole history.
 
-    A new conversation is staged, which means invisible, until the whole history is published. New
-    events of an existing conversation are appended, and stay even if a later transaction fails. As
-    a context manager, the writer deletes a staged conversation after an error or Ctrl-C. If the
-    writer cannot delete the staged rows, the rows stay invisible. The next import or 'foldlog store
-    vacuum' deletes staged rows that are left.
+    A new conversation stays invisible until the whole history is published: it is staged. New
+    events of an existing conversation are appended, and stay even if a later transaction fails.
+    Used as a context manager, the writer deletes a staged conversation after an error or Ctrl-C.
+    Staged rows that it cannot delete stay invisible, and the next import or 'foldlog store vacuum'
+    deletes them.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class StagedWriter:
         self.added += len(rows)
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible, in one transaction with the writes of ``beside``.
-        Discard all other staged imports of the conversation. If another staged import of the
-        conversation is still running, that import fails.
+        """Make a staged conversation visible. ``beside`` writes in the same transaction. Discard
+        all other staged imports of the conversation. If another staged import of the conversation
+        is still running, that import fails.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -180,7 +180,7 @@ def ingest(
     """Return the number of added events, and the new version.
 
     Even a short new conversation is staged, so that all imports run the same code. For 40 short
-    events, a staged import takes twice the CPU time of an append and needs one commit more.
+    events, a staged import takes twice the CPU time of an append, and one more commit.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if existing is not None:

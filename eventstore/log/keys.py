@@ -1,10 +1,9 @@
-"""Wrapping keys encrypt the data keys of conversations, and a data key encrypts the events of its
-conversation.
+"""A data key encrypts the events of one conversation. Wrapping keys encrypt the data keys.
 
 A wrapping key is 32 random bytes in base64 or hexadecimal. The keys are in the environment
-(``FOLDLOG_KEY``), or in a file with one key per line (``FOLDLOG_KEY_FILE``). The first key encrypts
-and decrypts, and the keys after the first key only decrypt. The name of a key is a hash of the key,
-so that a message can name a missing key without showing it.
+(``FOLDLOG_KEY``), or in a file with one key per line (``FOLDLOG_KEY_FILE``). The first key
+encrypts. All keys decrypt. The name of a key is a hash of the key, so that a message can name a
+missing key without showing it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key, which names the form of the remaining bytes."""
+"""The first byte of an encrypted data key. It names the form of the other bytes."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
@@ -137,8 +136,8 @@ class KeyRing:
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
         """Decrypt the data key of a conversation with the wrapping key ``key_id``.
 
-        Raises ``KeyUnavailable`` if the ring does not contain the wrapping key, or if the bytes
-        were encrypted for another conversation or with another key.
+        Raises ``KeyUnavailable`` if the ring lacks the wrapping key, or if the bytes belong to
+        another conversation or key.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -161,8 +160,8 @@ class KeyRing:
 
 
 class DataKey:
-    """The data key of one conversation, with the conversation's salt. Rows may be plain only if the
-    conversation's mark allows plain rows.
+    """The data key of one conversation, with the conversation's salt. The mark of the conversation
+    says which rows may be plain.
     """
 
     def __init__(self, conversation: str, secret: bytes) -> None:

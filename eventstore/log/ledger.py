@@ -23,8 +23,8 @@ _ALL = 2**62
 def enter(
     transaction: Transaction, state: Conversation, entry: Event, at: int, *, is_first: bool = False
 ) -> None:
-    """Write an entry for a change of a conversation. ``is_first`` is true if the conversation has
-    no entry yet.
+    """Write an entry for a change of a conversation. ``is_first`` is true for the first entry of a
+    conversation.
     """
     _insert_row(
         transaction, state.key, state.id, _row_of_entry(entry, at, *state.end), is_first=is_first

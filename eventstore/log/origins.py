@@ -5,8 +5,8 @@ Each source id is stored as an idempotency key of the conversation, for one even
 and encryption therefore need no extra code for the ids of a source. The key contains a digest of
 the source's id, because idempotency keys are not encrypted.
 
-When an append first asks for the index, all events of the conversation are read once. An event that
-is later appended without ``dedupe`` is missing in the index.
+When an append first asks for the index, all events of the conversation are read once. The index
+lacks an event that is later appended without ``dedupe``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from foldlog.eventstore.recorders.types import RecalledKey, utf8
 INDEXED: Final = "foldlog:sources"
 """The idempotency key that marks a conversation as indexed."""
 _RESERVED: Final = "foldlog:source"
-"""The text with which ``INDEXED`` and ``SOURCE_KEYS`` begin. A caller's idempotency key may not
-begin with ``foldlog:source``.
+"""``INDEXED`` and ``SOURCE_KEYS`` begin with this text. A caller's idempotency key may not begin
+with ``foldlog:source``.
 """
 _CHUNK = 500
 
 
 class FoundEvent(NamedTuple):
-    """An event that was found by its id in its source."""
+    """An event that was found by its source id."""
 
     conversation: str
     event_id: int
@@ -51,7 +51,7 @@ class NotIndexed(Exception):
 
 class PartlyKnown(InvalidEvent):
     """The conversation already has some, but not all, events of an append. The append also writes
-    data about all its events, so it must not leave out the stored events.
+    data about all its events, so it must not leave any of them out.
     """
 
 
@@ -95,8 +95,8 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
-    batch have equal ids, return only the first of them. If the first event of a record is new, the
-    record's later events without an id are new too.
+    batch have the same id, return only the first of them. If the first event of a record is new,
+    the record's later events without an id are new too.
 
     With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
     the batch contains an event twice.
@@ -145,7 +145,7 @@ def find_known(
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
     """Return the events with the source id ``source_id`` in all indexed conversations. Cost: one
-    query, and one query for each returned event.
+    query, and one further query for each returned event.
     """
     key = source_key(check_text("format", format), source_id)
 

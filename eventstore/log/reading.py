@@ -96,17 +96,16 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events. For a fork, only redactions since the beginning of the
-        fork count. While ``redactions`` does not change, no content of the conversation was
-        redacted.
+        """The number of redacted events. For a fork, only redactions after it began count. While
+        ``redactions`` does not change, no content of the conversation was redacted.
         """
         return self.state.redactions
 
     @property
     def lineage(self) -> tuple[Border, ...]:
         """The ancestors of a fork, sorted from the oldest to the newest, each with the version up
-        to which the fork shares the ancestor's events. The fork itself begins at the version of the
-        last ancestor.
+        to which the fork shares the ancestor's events. The last version is the version at which the
+        fork begins.
 
         The tuple is empty if the conversation is not a fork.
         """
@@ -114,9 +113,9 @@ class ReadTransaction:
 
     def origins(self) -> tuple[Border, ...]:
         """Return the conversations from which a fork comes, sorted from the oldest to the newest.
-        Return each conversation with the version up to which the fork has the conversation's
-        events. A fork shares the events of its past with its ancestors. A detached or copied fork
-        has copies of the events of its past.
+        Return each of them with the version up to which the fork has its events. A fork shares the
+        events of its past with its ancestors. A detached or copied fork has copies of the events of
+        its past.
 
         Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
         entries of one conversation.
@@ -181,8 +180,8 @@ class ReadTransaction:
         return tuple(self.events(first))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start <= id < stop`` if the event before ``start`` has the head
-        ``head``. Return None if the event before ``start`` has another head.
+        """Return the events ``start <= id < stop`` if the event before them has the head ``head``.
+        Otherwise return None.
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: one read of the
         returned events and one further event.
@@ -193,9 +192,7 @@ class ReadTransaction:
         return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Return the shown events whose id is in one of the intervals, as ``flagged_events``
-        does.
-        """
+        """Return the shown events whose id is in one of the intervals (see ``flagged_events``)."""
         return [event for event in self.flagged_events(intervals) if event.shown]
 
     def flagged_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
@@ -203,9 +200,8 @@ class ReadTransaction:
         The intervals are inclusive, ascending and disjoint. A View depends only on events that are
         shown or structural.
 
-        Raises ``CorruptEvent`` if a shown or structural event of the intervals is missing or
-        unreadable. Cost: one read of the returned events. An event at an end of an interval is
-        always read.
+        Raises ``CorruptEvent`` if one of these events is missing or unreadable. Cost: one read of
+        the returned events. An event at an end of an interval is always read.
         """
         if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])
@@ -225,7 +221,7 @@ class ReadTransaction:
         """Yield the structural events with ``start <= id < stop`` in the order of their ids.
 
         Raises ``CorruptEvent`` if a structural event is unreadable, or is missing between two
-        structural events. Cost: reading the structural events.
+        others. Cost: reading the structural events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -346,7 +342,7 @@ class ReadTransaction:
         return []
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
-        """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, from the
+        """Yield the conversation's own ``DocumentChanges`` from the id ``start`` on, from the
         newest to the oldest.
         """
         stop = self.version
@@ -389,7 +385,7 @@ class ReadTransaction:
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Yield the versions of damaged records of a projection. All other reads skip damaged
-        records, and the projection makes damaged records again.
+        records. The projection makes them again.
         """
         codec = self._codec()
         after = 0
@@ -425,8 +421,8 @@ class ReadTransaction:
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:
-        """The parts of the conversation that are stored under other keys, sorted from the oldest to
-        the newest. Only a fork has parts under other keys.
+        """The parts of the conversation that are stored under other keys, from the oldest to the
+        newest. Only a fork has parts under other keys.
         """
         return past_of(self.database, self._reader, self.state)
 
@@ -439,7 +435,7 @@ class ReadTransaction:
 
     def recalled(self, name: str) -> RecalledKey | None:
         """Return the events that an append recorded under an idempotency key, or None. ``name`` is
-        the name of the key in the store, and not the caller's key. Raises the errors of ``recall``.
+        the stored name of the key. Raises the errors of ``recall``.
         """
         recalled = self._reader.recalled(self.state.key, name, 1, exactly=True)
         self.check_proofs(recalled)

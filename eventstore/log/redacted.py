@@ -1,11 +1,11 @@
-"""Make the event that stays when the content of an event is erased.
+"""Make the event that remains after a redaction.
 
 The kind, the id, the place in the log and the times of the event stay. The fields that pair a call
-with its result stay: tool, call id, response id, cause and source. The id of the event in its
-source stays if it is a number or a short word. The place of the event in its record stays. The
-names of tools, annotations and documents stay. The effect of a condensation or a retraction on a
-View stays. The usage of model calls stays: the model, the numbers of tokens, and the cost. Any
-other text becomes ``[redacted]``.
+with its result stay: tool, call id, response id, cause and source. The source id of the event stays
+if it is a number or a short word. The number of the event in its record stays. The names of tools,
+annotations and documents stay. The effect of a condensation or a retraction on a View stays. The
+usage of model calls stays: the model, the numbers of tokens, and the cost. Any other text becomes
+``[redacted]``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""The text that replaces a redacted text. ``verify`` compares the stored text, so a change of
-``TEXT`` would need a migration.
+"""Replaces a redacted text. ``verify`` compares the stored text, so a change of ``TEXT`` would need
+a migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)

@@ -7,16 +7,16 @@ reveal damaged bytes.
     commitment = SHA-256(salt of the event || body)
 
 Each event has its own salt, which is stored after the event's head (``Row.proof``) or before an
-encrypted body. A redaction replaces the body by a body without content, and the salt by the
-commitment. A redaction does not change the head, and no reader can check a guess of the erased
-body. A fork has the salt of its parent, and the fork's first own event continues the parent's chain
-of heads.
+encrypted body. A redaction replaces the body by a body without content, and the event's salt by the
+commitment. A redaction does not change the head. Without the event's salt, no reader can check a
+guess of the erased body. A fork has the salt of its parent, and the fork's first own event
+continues the parent's chain of heads.
 
-A head proves its event and all earlier events of the conversation. A head is computed from the
-plain text as it was first written. Encryption, compression, copies and upgrades of old schema
-versions therefore do not change a head. With a published head, a reader can detect every later
-change of the events before the head. Without the salt, which is erased with the conversation, a
-head reveals nothing about the events.
+A head proves its event and all events before it. A head is computed from the plain text as it was
+first written. Encryption, compression, copies and upgrades of old schema versions therefore do not
+change a head. With a published head, a reader can detect every later change of its event and of the
+events before it. Without the salt, which is erased with the conversation, a head reveals nothing
+about the events.
 
 A stored row has two checksums (CRC-32): one of the body, and one of ``meta``. ``meta`` contains the
 checksum of the body. Every read checks both checksums, so a flipped bit becomes an error and never
@@ -98,8 +98,8 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
-    """Return the head after one more event. ``salt`` is the salt of the conversation. The length of
-    the kind precedes the kind, so two different events never give equal bytes to hash.
+    """Return the head after a further event. ``salt`` is the salt of the conversation. The length
+    of the kind comes before the kind, so two different events never give the same bytes to hash.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -138,7 +138,7 @@ def checksum_seed(conversation: str) -> int:
 
 
 _RESIDUE: Final = 0x2144DF1C
-"""The CRC-32 of any bytes followed by their own CRC-32 in little-endian order."""
+"""The CRC-32 of any bytes that end with their own CRC-32 (little-endian)."""
 _body_checksum = struct.Struct(">I")
 _own_checksum = struct.Struct("<I").pack
 
@@ -152,7 +152,7 @@ def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
-    """Return the indices of the rows that have a wrong checksum, or another id than their
+    """Return the indices of the rows whose checksum is wrong, or whose id differs from the id in
     ``meta``.
     """
     if not rows:
@@ -181,7 +181,7 @@ def record_checksum(
 _checksum_and_id = struct.Struct(">II").unpack_from
 _each_salt = struct.Struct(f"{SALT_BYTES}s").iter_unpack
 _YEARS = range(YEAR_10000)
-"""The moments that can be recorded, from 1970 to 9999, in microseconds since 1970."""
+"""The smallest and the largest time that can be recorded, in microseconds since 1970."""
 
 
 def present() -> int:
@@ -288,8 +288,8 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Set the times of events as ``event_of`` does, and return ``events``. The events themselves
-    are changed, so no other code may use them.
+    """Set the times of events as ``event_of`` does. The events are changed in place, so no other
+    code may use them.
     """
     for event in events:
         # For an unknown event, foldlog does not know whether it has a time.
@@ -350,7 +350,7 @@ def not_erased(
 
 def begun(conversation: Conversation | None) -> Conversation | None:
     """Return ``conversation`` unchanged. Raises ``CorruptEvent`` if the conversation has lost its
-    events, because a damaged conversation must not look like an empty conversation.
+    events, because it must not look like an empty conversation.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

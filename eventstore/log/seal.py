@@ -79,13 +79,13 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """The fields of a conversation's mark. A mark also proves the end of the conversation: its
-    version, its head and its counts.
+    """The fields of a conversation's mark. A mark also proves the last state of the conversation:
+    its version, its head and its counts.
 
     ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, the
-    encryption of the conversation is being changed. During a change of the encryption, rows with
-    ``pending_from <= id < pending_until`` and records up to version ``pending_until`` may be plain.
-    Idempotency keys of events before ``pending_until`` may have no proof.
+    encryption of the conversation is being changed. During this change, rows with ``pending_from <=
+    id < pending_until`` may be plain, and records up to version ``pending_until``. Idempotency keys
+    of events before ``pending_until`` may have no proof.
     """
 
     keys: int = 0
@@ -120,8 +120,8 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place_of_mark(conversation: Conversation, fields: bytes) -> bytes:
-    """Return the associated data of a mark: the bytes that the mark proves. Before a staged import
-    is published, its mark does not cover its rows.
+    """Return the associated data of a mark: the bytes that the mark proves. The mark of a staged
+    import does not cover its rows.
     """
     if not conversation.visible:
         return (
@@ -167,11 +167,11 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """The settings with which a store writes bodies. A store can read every body for which it has
-    the key, whatever its settings.
+    """The settings with which a store writes bodies. A store can read all bodies for which it has
+    the key, whatever its settings are.
 
-    If ``compression`` is None, new rows are not compressed, and a rekey leaves the compression of
-    rows unchanged. If ``plain_allowed`` is true, a process without keys may begin a plain
+    If ``compression`` is None, new rows are not compressed, and a rekey does not change the
+    compression of rows. If ``plain_allowed`` is true, a process without keys may begin a plain
     conversation in a store with encrypted conversations.
     """
 
@@ -197,7 +197,7 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether the codec accepts only rows that were written with the key."""
+        """Whether the codec accepts only encrypted rows."""
         return self.data_key is not None and not self.mark.pending_until
 
     # -- rows

@@ -2,9 +2,8 @@
 events.
 
 Every insert applies the row codec of the conversation. An inline projection is called in the
-transaction that appends structural events, so that its records always fit the log. The store does
-not interpret records. The store relies on one rule only: records of Views contain no text of
-events.
+transaction that appends structural events, so its records always match the log. The store does not
+interpret records. The store relies on one rule only: records of Views contain no text of events.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""The maximal number of newest rows that stay in memory, and the maximal size of their bodies in
-bytes. The maximum is small, because each append copies the list of rows.
+"""At most this many of the newest rows stay in memory, and at most this many bytes of their bodies.
+The number is small, because each append copies the list of rows.
 """
 
 
@@ -50,8 +49,8 @@ class _NewestRows(NamedTuple):
 
 
 class WriteTransaction(ReadTransaction):
-    """One conversation in a write transaction. The object has the conversation's newest state, and
-    writes events and records.
+    """One conversation in a write transaction. It has the conversation's newest state, and writes
+    events and records.
 
     If the store has a key and the conversation has no key, the next write gives the conversation a
     data key. After the conversation has a data key, every new row is encrypted. The mark of a
@@ -89,8 +88,7 @@ class WriteTransaction(ReadTransaction):
     ) -> None:
         """Write records of a projection. A new record replaces the stored record with an equal
         version. If ``replace_all`` is true, the new records replace all records of the projection.
-        ``put_records`` gives a plain conversation no key, so the records of a plain conversation
-        are plain.
+        The records of a plain conversation stay plain: ``put_records`` gives it no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -175,8 +173,8 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace rows that are stored under the conversation's own key by redacted rows, which are
-        not yet encoded.
+        """Replace rows under the conversation's own key by redacted rows, which are not encoded
+        yet.
         """
         self._reader.replace_rows(self.state.key, self._encoded(rows))
         self._changes = None  # the redacted rows may include it
@@ -220,8 +218,8 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def end(self) -> None:
-        """Write the mark of an encrypted conversation for its new state. Remember the state for the
-        next append.
+        """Write the mark of an encrypted conversation for its new state. Remember the state of the
+        conversation for the next append.
         """
         if not self._changed:
             return
@@ -314,7 +312,7 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
 
 
 class InlineProjection(Protocol):
-    """A read model that is written in the transaction of structural events. Each projection of a
+    """A read model that is updated in the transaction of structural events. Each projection of a
     store needs a ``name`` of its own.
     """
 
@@ -322,11 +320,10 @@ class InlineProjection(Protocol):
 
     def project(self, writing: WriteTransaction, events: Sequence[Event], /) -> None:
         """Update the records of the projection for ``events``, which ``writing`` has just appended.
-        ``events`` is a whole batch with at least one structural event.
+        ``events`` is a whole batch, and at least one of them is structural.
 
-        If ``project`` raises an error, the append fails and appends nothing. If the transaction is
-        run again, ``project`` is called again with equal events, so ``project`` may only write
-        records.
+        If ``project`` raises an error, the append fails and appends nothing. If the transaction
+        runs again, ``project`` is called again with equal events, so it may only write records.
         """
 
 

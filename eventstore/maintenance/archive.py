@@ -41,8 +41,8 @@ _CHANGED = "it was changed at the same time; archive it again"
 
 
 class Archived(NamedTuple):
-    """The result of archiving one conversation: the number of its events in the object, and the
-    size of the object in bytes. If the conversation was not archived, ``stays`` is the reason.
+    """The result of archiving one conversation: the number of events in the object, and the size of
+    the object in bytes. If the conversation was not archived, ``stays`` is the reason.
     """
 
     conversation: str
@@ -60,8 +60,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     conversation is not archived if its source has records without events, or if it changes during
     the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL.
     Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreUnusable`` if the
-    object store refuses. Cost: reading and writing the events once, and memory for three copies of
-    the conversation's events.
+    object store refuses. Cost: reading and writing the events once. The memory holds three copies
+    of the events.
     """
     database = store.database
     recorder = database.recorder
@@ -143,8 +143,8 @@ def _find_damage(store: Store, state: Conversation) -> str | None:
 
 
 def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -> bool:
-    """Store the address of the future object, so that an interrupted archiving can be cleaned
-    up.
+    """Store the address of the future object, so that a later call can delete the object after an
+    interruption.
     """
     if transaction.conversation(state.id) != state:
         return False

@@ -1,14 +1,14 @@
 """Restore archived conversations. The events of an archived conversation are in one object of an
 object store.
 
-An archived conversation keeps its row, its last event and everything beside its events. Lists,
-figures, the version and the head of the conversation therefore need no object. Any other read or
-write of the conversation restores its events first: ``ReadTransaction`` raises ``EventsNotMade``,
-and the opener of the store calls ``restore``.
+An archived conversation keeps its row, its last event and all data beside its events. Lists,
+figures, the version and the head therefore need no access to the object. Any other read or write of
+the conversation restores its events first: ``ReadTransaction`` raises ``EventsNotMade``, and the
+opener of the store calls ``restore``.
 
 A row of ``unfinished`` contains the address of an object. The row is written before the object is
-made, and stays until the object is deleted, so even an interruption leaves no unknown object. Each
-operation of a row in ``unfinished`` has a meaning:
+made, and stays until the object is deleted. An interruption therefore leaves no object without a
+row. Each operation of a row in ``unfinished`` has a meaning:
 
     archive    archiving has begun, and the object may exist: a vacuum deletes the object
     archived   only the object has the events
@@ -114,8 +114,7 @@ def new_address(to: str, head: bytes, data: bytes) -> str:
 
 def check_reachable(address: str) -> None:
     """Raise ``StoreUnavailable`` if the object store does not answer. Call ``check_reachable``
-    before making an object, because an object in an unreachable object store could not be deleted
-    again.
+    before making an object, because an unreachable object could not be deleted again.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),

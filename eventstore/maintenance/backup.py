@@ -50,8 +50,8 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""An import that has written nothing for ``_STALE_US`` microseconds counts as killed. If the
-process of a killed import still runs, the import fails and has to be run again.
+"""If an import has written nothing for ``_STALE_US`` microseconds, it counts as killed. If its
+process still runs, it fails, and the import has to be run again.
 """
 
 
@@ -69,9 +69,9 @@ class BackedUp(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
-    its log if only a log existed. ``erased_since`` contains the conversations that the former file
-    had erased and the backup has brought back.
+    """A store that was restored from a backup. ``kept`` is the new path of the former file. If only
+    its log existed, ``kept`` is the path of the log. ``erased_since`` contains the conversations
+    that were erased after the backup, and are back now.
     """
 
     path: str
@@ -138,8 +138,8 @@ def back_up(
 
 @contextlib.contextmanager
 def _noted_part(database: Database, part: Path) -> Iterator[None]:
-    """Store the path of the partial file, so that a later vacuum removes it if this process is
-    killed. If the store can no longer be written, the backup is made without storing the path.
+    """Store the path of the partial file. If this process is killed, a later vacuum removes the
+    file. If the store can no longer be written, the path is not stored.
     """
     key = -secrets.randbits(62)
     is_noted = False
@@ -202,8 +202,8 @@ def restore(
 def _copied(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. The time of creation identifies a conversation, because a
-    copy keeps it.
+    """Copy a backup, and verify the copy. A conversation is recognized by its time of creation,
+    which a copy keeps.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -291,12 +291,12 @@ def _name_for_former(path: str) -> str:
 def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
-    """Complete interrupted erasures, remove the remains of killed imports, detachments and backups,
-    and return the space of deleted rows to the file system. After a vacuum, the file and its log
+    """Complete interrupted erasures, and remove what killed imports, detachments and backups have
+    left. Return the space of deleted rows to the file system. After a vacuum, the file and its log
     contain no bytes of erased, redacted or re-encrypted events.
 
     A vacuum keeps the positions of events. Readers continue, but writers wait until the vacuum
-    ends. If bytes of an erasure are pending, the call waits at most one minute for older readers,
+    ends. If bytes of an erasure are pending, the vacuum waits at most one minute for older readers,
     then raises ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database

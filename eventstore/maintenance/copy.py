@@ -3,12 +3,12 @@ the new events.
 
 A copied event keeps its id, its time and its place in the hash chain. A copied conversation keeps
 its salt, its idempotency keys and its tombstone. The heads of a conversation are equal in both
-stores. The copy computes the heads of copied events again, and compares them with the heads of the
-source. Events that the source has redacted become redacted in the copy. If a conversation has other
-events in the target, the copy leaves the conversation unchanged and reports the problem.
+stores. The copy computes the heads of copied events, and compares them with the heads in the
+source. Events that the source has redacted become redacted in the copy. If the target has other
+events of a conversation, the copy leaves the conversation unchanged and reports the problem.
 
 Copied events get new positions, so followers of the target begin at position 0. The records of
-Views are copied, but the records of other projections are not copied.
+Views are copied, but no records of other projections.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ _JOBS_MAX = 64
 
 
 class Moved(NamedTuple):
-    """The result of copying one conversation: the number of copied events, the number of copied
-    tombstones, and the conversation's version in the target. If the copy failed, ``problem`` says
-    why. If a damaged conversation was copied in part, ``damaged`` is the id of the first event that
-    was not copied. ``records`` is the number of copied source records that have no events.
+    """The result of copying one conversation: how many events and tombstones were copied, and the
+    conversation's version in the target. If the copy failed, ``problem`` says why. If a
+    conversation was copied up to its damage, ``damaged`` is the id of the first event that was not
+    copied. ``records`` is the number of copied source records that have no events.
     """
 
     conversation: str
@@ -94,8 +94,8 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A conversation that differs between two stores. If ``behind`` is true, another copy removes
-    the difference.
+    """A conversation that differs between two stores. If ``behind`` is true, another copy makes the
+    two conversations equal.
     """
 
     conversation: str
@@ -113,7 +113,7 @@ def copy_store(
     up to its first damaged event.
 
     If a conversation is damaged or differs in the target, its result names the problem, and the
-    copy of further conversations continues. Raises ``ConversationNotFound`` for an unknown name,
+    copy continues with the next conversation. Raises ``ConversationNotFound`` for an unknown name,
     and ``KeyUnavailable`` if a key is missing. Raises the target's errors if the target cannot be
     written. Cost: reading one row of every conversation in both stores, and copying the events that
     the target lacks.
@@ -147,10 +147,10 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield the conversations of ``source`` that ``target`` lacks. Yield also each conversation
-    with another head, or with fewer redactions, in ``target``. If names are passed, compare only
-    the named conversations. Conversations that only the target has are ignored. Cost: reading one
-    row of each conversation in both stores.
+    """Yield the conversations of ``source`` that ``target`` lacks. Yield also the conversations
+    whose head differs in ``target``, or that have fewer redactions in ``target``. If names are
+    passed, compare only the named conversations. Conversations that only the target has are
+    ignored. Cost: reading one row of each conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -256,9 +256,9 @@ def copy_conversation(
     *,
     damaged: bool = False,
 ) -> Moved:
-    """Copy one conversation, or the events at its end that the target lacks. If ``damaged`` is
-    true, copy up to the first damaged event. After ``stopped`` is set, the copy ends at the end of
-    the current transaction.
+    """Copy one conversation. If the target has it, copy its new events. If ``damaged`` is true,
+    copy up to the first damaged event. After ``stopped`` is set, the copy ends with the current
+    transaction.
 
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
@@ -413,9 +413,9 @@ class CopyWriter(StagedWriter):
     the last event in the target. New rows are added after ``end``, and their heads are computed
     again.
 
-    The constructor raises ``HistoryDiverged`` if the target has another conversation with an equal
-    id. The constructor raises ``ConversationErased`` if the target erased the conversation, unless
-    the target's tombstone is the last of ``earlier``.
+    The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
+    id. The constructor raises ``ConversationErased`` if the target erased the conversation and the
+    tombstone is not the last of ``earlier``.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ class CopyWriter(StagedWriter):
         """The redacted events that were copied before their receipts."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield decoded rows, each with the correct counts of shown and structural rows before it.
+        """Yield decoded rows with the correct counts of shown and structural rows before each row.
         Raises ``CorruptEvent`` at a row whose head does not follow from the previous row.
         """
         end = self.end
@@ -465,7 +465,7 @@ class CopyWriter(StagedWriter):
         made: Made = MappingProxyType({}),
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
-        """Add the next rows, at most some thousand, in one transaction. ``made`` contains the
+        """Add the next rows, a few thousand at most, in one transaction. ``made`` contains the
         records from which the events were made. ``keys`` contains idempotency keys, grouped by the
         version at which all events of the key exist.
         """

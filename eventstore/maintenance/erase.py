@@ -65,23 +65,21 @@ def erase(
     ``bytes_pending`` of the tombstone says whether bytes of the events may still be in the files.
     In a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
     PostgreSQL, ``erase`` vacuums the tables, unless ``complete`` is False. If the role may not
-    vacuum, autovacuum or a later call by the tables' owner removes the bytes. If an older
+    vacuum, the bytes stay until autovacuum or the tables' owner removes them. If an older
     transaction may still read the rows, ``erase`` waits for a minute, then raises
     ``StoreUnavailable``. After ``StoreUnavailable``, run the erasure again.
 
-    A fork reads the shared events of the conversation from which it was forked. ``with_forks``
+    A fork reads the shared events in the conversation from which it was forked. ``with_forks``
     first erases the forks, and the forks of the forks. A fork that another process has detached is
     not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
-    tombstone names the events that the forks keep. Until the conversation is erased, a redaction of
-    an event of the conversation reaches the forks too. ``expected`` is the conversation's row as
-    the caller read it. If the last event has changed since ``expected`` was read, nothing is
-    erased.
+    tombstone names the events that the forks keep. Until the erasure, a redaction of an event of
+    the conversation reaches the forks too. ``expected`` is the conversation's row as the caller
+    read it. If the last event has changed since, nothing is erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last
     event differs from ``expected``: read again, decide again. Cost: deleting the conversation's
-    events. On PostgreSQL, the vacuum also reads every page of the tables that is not marked
-    all-visible.
+    events. On PostgreSQL, the vacuum also reads all table pages that are not marked all-visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")
@@ -201,8 +199,8 @@ def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
 def _copy_past(database: Database, conversation: str, fork: Conversation) -> None:
     """Copy the events that a fork shares to the fork's own key, in small transactions.
 
-    No reader sees the copies until the fork leaves its parent. An interrupted detachment continues
-    when it is run again. Any other operation on the fork discards the copies.
+    Readers do not see the copies until the fork leaves its parent. An interrupted detachment
+    continues when it is run again. Any other operation on the fork discards the copies.
     """
     with suppress(ConversationErased):  # another process has erased the fork
         origins.index_fork(database, conversation, fork.id)

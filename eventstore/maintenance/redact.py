@@ -1,8 +1,8 @@
 """Redact events: erase their content permanently, first for all readers, then in the files.
 
 The id, kind, place, times and size of the event stay. The event's head stays valid, because it
-depends only on a hash of the body. The salt of the body's hash is erased with the body. The receipt
-is an event of the conversation, so followers read the receipt.
+depends only on a salted hash of the body. The salt is erased too. The receipt is an event of the
+conversation, so followers read the receipt.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
     content, as in ``Redacted``. ``position`` is the position of the receipt for followers.
     ``position`` is None if all events were redacted before. ``quotes`` are the condensations whose
-    summaries may quote the redacted events. ``History.redact`` adds the events of companion
-    conversations that may quote the redacted events. ``forks`` are the forks that share the
-    redacted events. ``unconfirmed`` are the read models that have not reached ``position``, so they
-    may still contain the content. ``bytes_pending`` is true if only ``vacuum`` can complete the
-    redaction. ``documents_lost`` are the documents that lost their newest value, such as
-    ``attributes``. ``documents_lost`` is set only by ``History.redact``.
+    summaries may quote the redacted events. ``History.redact`` adds quoting events of companion
+    conversations. ``forks`` are the forks that share the redacted events. ``unconfirmed`` are the
+    read models that have not reached ``position``, so they may still contain the content.
+    ``bytes_pending`` is true if only ``vacuum`` can complete the redaction. ``documents_lost`` are
+    the documents that lost their newest value, such as ``attributes``. ``documents_lost`` is set
+    only by ``History.redact``.
     """
 
     conversation: str
@@ -92,12 +92,12 @@ def redact(
     """Erase the content of an event, and return the receipt. ``bytes_pending`` of the receipt says
     whether bytes of the content may still be in the files. The docstring of ``erase`` describes
     ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
-    again. The id of a summary (below -1) stands for the condensation that made the summary.
+    again. Pass the id of a summary (below -1) for the condensation that made the summary.
 
-    ``others`` maps conversations to further events to redact: summaries that may quote the event,
-    and copies of the event. ``also`` is called in the transaction, with the ids of all redacted
-    events. ``also`` erases the content of the redacted events elsewhere, such as in the source
-    records from which the events were made.
+    ``others`` maps conversations to further events to redact: copies of the event, and summaries
+    that may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
+    ``also`` erases the content of the redacted events elsewhere, such as in the source records from
+    which the events were made.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
     conversation itself did not record the event. Raises ``CannotRedact`` if the event cannot be
@@ -292,7 +292,7 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
     """Return the condensations whose summaries may quote the events ``redacted``, sorted from the
-    oldest to the newest. A condensation may quote an event that it forgets, and whatever a
+    oldest to the newest. A condensation may quote the events that it forgets, and the events that a
     forgotten summary quotes.
     """
     # A condensation of the V0 dialect contains ids of its source. Any other condensation contains
@@ -326,9 +326,7 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, Event]) -> None:
-    """Raise ``CannotRedact`` if a later value of a document is stored as a difference from a
-    redacted value.
-    """
+    """Raise ``CannotRedact`` if a later value of a document builds on a redacted value."""
     changes: dict[Any, Any] = {
         event_id: event.changed
         for event_id, event in redacted.items()

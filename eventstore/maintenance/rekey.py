@@ -1,8 +1,8 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, one conversation after another.
 
-First a conversation gets its new key, so that new events are encrypted with it. After the change of
-the key, the conversation's rows change in several transactions (``rekey_steps``). The records of
-projections are encrypted again too, and the records of attributes are made again.
+A conversation first gets its new key, so that its new events are encrypted with it. After the
+change of the key, the conversation's rows change in several transactions (``rekey_steps``). The
+records of projections are encrypted again too, and the records of attributes are made again.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Rekeyed(NamedTuple):
 def rekey(
     store: Store, *conversations: str, decrypt: bool = False
 ) -> Generator[Rekeyed, None, None]:
-    """Store conversations again with the settings of the open store: compressed if a compression
-    was chosen, and encrypted if the store has a key. Without names, store all conversations again.
-    If ``decrypt`` is true, store the conversations as plain text. Incomplete imports of the
+    """Rewrite stored conversations with the settings of the open store: compressed if a compression
+    was chosen, and encrypted if the store has a key. Without names, rewrite all conversations. If
+    ``decrypt`` is true, store the conversations as plain text. Incomplete imports of the
     conversations are discarded, so a running import fails and has to be run again. The work is done
     while the caller iterates: each conversation is stored when its result is read.
 
@@ -165,7 +165,7 @@ class _Start(NamedTuple):
 
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
-    """Begin to store a conversation with the settings of this process. If ``decrypt`` is true,
+    """Begin to rewrite a conversation with the settings of this process. If ``decrypt`` is true,
     store the conversation as plain text. Return whether the conversation got another key.
 
     The key and the mark of the conversation change in ``transaction``. The rows change later, in
@@ -227,7 +227,7 @@ def _leave_rows_to_change(
     transaction: Transaction, database: Database, start: _Start, *, decrypt: bool
 ) -> bool:
     """If rows or idempotency keys may have to change, store an unfinished operation that will
-    change them. Return whether an operation was stored.
+    change them, and return True.
     """
     compression = database.settings.compression
     conversation, data_key, mark, _ = start

@@ -1,10 +1,10 @@
 """The steps of a rekey: change the stored form of one conversation while other processes read and
 write.
 
-First the proofs of the conversation's idempotency keys change, then its rows. Until the end, the
-conversation's mark says which rows may still have the old form. Heads do not change. Before a row
-is replaced, its old form is checked against the hash chain, and its new form is checked against the
-old form. If a new row would be read differently, the old row stays.
+First the proofs of the conversation's idempotency keys change, then its rows. The conversation's
+mark says which rows may still have the old form. Heads do not change. Before a row is replaced, its
+old form is checked against the hash chain, and its new form is checked against the old form. If a
+new row would be read differently, the old row stays.
 """
 
 from __future__ import annotations

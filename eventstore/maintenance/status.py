@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def follower_status(store: Store) -> Status:
     """Return the database session for which followers wait, and how far behind the followers are.
 
-    Raises ``InvalidOption`` if the store is not on a server, because no session holds back the
-    followers of a file.
+    Raises ``InvalidOption`` if the store is not on a server: the followers of a file wait for no
+    session.
     """
     recorder = store.database.recorder
     if not recorder.on_server:

@@ -1,9 +1,9 @@
 """Finish interrupted operations that need several transactions.
 
-Each operation keeps its progress in a row of the store. Each transaction of the operation writes
-the row of its progress. Each step reads the row of the progress, so it does not matter whether the
-operation was killed or still runs in another process. Before an operation begins, any unfinished
-operation on its conversation is finished:
+Each operation keeps its progress in a row of the store. Each transaction of the operation updates
+this row, and each step reads it. It therefore does not matter whether the operation was killed or
+still runs in another process. Before an operation begins, any unfinished operation on its
+conversation is finished:
 
     erase     delete the remaining rows of the erased conversation
     import    discard the invisible rows of an import or a copy: run the import again
