@@ -98,19 +98,18 @@ class Store:
 
         ``expected_version`` is the version at which the caller decided to append. Pass
         ``expected_version=0`` for a new conversation, or ``ANY_VERSION``. If ``idempotency_key``
-        was used before for equal events, nothing is appended. If the key was used before for equal
-        events, the events recorded at that time are returned, even if the expected version is
-        outdated. ``dedupe="origin"`` leaves out the events whose source id (``origin.format`` and
-        ``origin.id``) the conversation already has. With ``dedupe``, the returned events are the
-        appended events, possibly none. ``guard`` is called in the transaction if the conversation
-        exists. If ``guard`` raises an exception, ``append`` raises the exception of ``guard`` and
-        appends nothing. Other writers wait while ``guard`` runs. ``generation`` names one of the
-        conversations that had the id ``conversation``. If the named conversation is erased, the
-        append raises ``ConversationErased``, even if a new conversation uses the id. ``together``
-        contains appends to other conversations, from ``Documents.prepare``. Either all appends of
-        ``together`` happen, or no append happens. If the idempotency key or ``dedupe`` leaves
-        nothing to append, no append of ``together`` happens either. ``also`` is called in the
-        transaction of the events, and may write further data.
+        was used before for equal events, nothing is appended. In this case, the earlier events are
+        returned, even if the expected version is outdated. ``dedupe="origin"`` leaves out the
+        events whose source id (``origin.format`` and ``origin.id``) the conversation already has.
+        With ``dedupe``, the returned events are the appended events, possibly none. ``guard`` is
+        called in the transaction if the conversation exists. If ``guard`` raises an exception,
+        ``append`` raises the exception of ``guard`` and appends nothing. Other writers wait while
+        ``guard`` runs. ``generation`` names one of the conversations that had the id
+        ``conversation``. If this conversation is erased, the append raises ``ConversationErased``,
+        even if a new conversation uses the id. ``together`` contains appends to other
+        conversations, from ``Documents.prepare``. Either all appends happen, or none. If nothing
+        remains to append after ``dedupe`` or the check of the idempotency key, none of them
+        happens. ``also`` is called in the transaction of the events, and may write further data.
 
         Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
         ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises
@@ -148,16 +147,16 @@ class Store:
         form of an event apply.
 
         The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
-        events are compared with the stored events of the conversation, and only the later events
-        are added. Importing twice adds nothing, and importing a longer source adds only its new
-        events. A new conversation appears completely or not at all. A long new conversation is
-        staged in small transactions, so that other writers need not wait.
+        events are compared with the stored events, and only the later events are added. Importing
+        twice adds nothing, and importing a longer source adds only its new events. A new
+        conversation appears completely or not at all. A long new conversation is staged in small
+        transactions, so that other writers need not wait.
 
         Raises ``HistoryDiverged`` if an event differs from the stored event, or if the stored event
         was redacted. Raises ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and the
         errors of the iterable. If an error interrupts the import of a new conversation, nothing is
-        imported. If an error interrupts an import into an existing conversation, the first of many
-        new events may stay, and the next import continues after them. Durability: the events are on
+        imported. If an error interrupts an import into an existing conversation, some of the new
+        events may stay, and the next import continues after them. Durability: the events are on
         disk when the method returns. Cost: reading all events of the history.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
@@ -175,10 +174,10 @@ class Store:
     ) -> int:
         """Append the events of a source's records, and return the new version. ``also`` is called
         in the transaction of the events, and may write further data. The time of recording is now,
-        or ``recorded_at`` in microseconds since 1970. If an event of the conversation was recorded
-        later than ``recorded_at``, the time of the later event is used. If ``secret`` is passed,
-        the salts of the events are computed from it, so that another copy of the source gets equal
-        heads. Without ``secret``, the salts are random.
+        or ``recorded_at`` in microseconds since 1970. If the conversation has a later event than
+        ``recorded_at``, the time of that event is used. If ``secret`` is passed, the salts of the
+        events are computed from it, so that another copy of the source gets equal heads. Without
+        ``secret``, the salts are random.
 
         Of the rules for new events, only the rules about the form of an event apply. The
         conversation may have records without events, and the appended events may belong to these
@@ -206,10 +205,10 @@ class Store:
         to version ``at``.
 
         The ids of the fork's own events begin at ``at``. The fork has its own expected versions and
-        idempotency keys. An append to the fork does not change its parent, and an append to the
-        parent does not change the fork. The head of the fork's first own event depends on its
-        parent's head at ``at``. If ``replace_erased`` is true, ``new_id`` may be the id of an
-        erased conversation, and the tombstone stays.
+        idempotency keys. Appends to the fork and appends to its parent do not affect each other.
+        The head of the fork's first own event depends on its parent's head at ``at``. If
+        ``replace_erased`` is true, ``new_id`` may be the id of an erased conversation, and the
+        tombstone stays.
 
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``StoreUnavailable``. Raises
         ``InvalidArgument`` if the conversation does not have the version ``at``, and
@@ -308,7 +307,7 @@ class Store:
 
     def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
         """Return the ids of the forks that share an event of a conversation. For the (negative) id
-        of a summary, return the forks that share the summary's condensation.
+        of a summary, return the forks that share its condensation.
 
         Raises ``ConversationNotFound`` or ``ConversationErased``. Cost: reading the rows of the
         forks.
@@ -348,14 +347,13 @@ class Store:
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events of all conversations that were recorded after a position, in the order
         of positions, up to now. On PostgreSQL, the events end before the oldest transaction that is
-        still writing on the server. A later call yields the events of the oldest writing
-        transaction and of later transactions.
+        still writing. A later call yields its events.
 
         Remember the last position, and pass it to the next call of ``follow``. No event is missed
-        or comes twice, because no later commit gets an earlier position. If the store has several
+        or repeated, because no later commit gets an earlier position. If the store has several
         members (``?stores=``), a position contains one number for each member. Only the events of
-        one member come in order. For a store with several members, remember the text
-        ``str(recorded.position)``, and pass the text.
+        one member are in order. In this case, remember the text ``str(recorded.position)``, and
+        pass it.
 
         Raises ``CorruptEvent`` at a damaged event. After ``CorruptEvent``, continue after the
         ``position`` of the error. Raises ``StoreUnusable`` if SQLite cannot read a page of the

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
-"""The time of an event according to its source. Every reader can convert an ``EventTime`` to UTC
-and write it as ISO 8601. If the source names no time zone, the ``EventTime`` has no zone.
+"""The time of an event according to its source. Every reader can convert it to UTC and write it as
+ISO 8601. If the source names no time zone, the time has no zone.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)
@@ -18,8 +18,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def event_time(time: datetime) -> EventTime:
-    """Return a time of a source in the form in which it is stored. If the offset of the time has
-    seconds, the time is converted to UTC, because ISO 8601 cannot write seconds in an offset.
+    """Return a time of a source as it is stored. If the offset of the time has seconds, the time is
+    converted to UTC, because ISO 8601 cannot write seconds in an offset.
 
     Raises ``ValueError`` if the year of the time in UTC is not from 1 to 9999.
     """

@@ -68,8 +68,8 @@ _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted in several transactions. A detachment in
-the state ``discarded`` adds no further copies.
+"""The state of a detachment whose copies are being deleted, in several transactions. No further
+copies are added.
 """
 
 Columns = tuple[Any, ...]
@@ -86,10 +86,10 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
 
     last_conversation: Any = None
-    """The state of a conversation after the last append, with which the next append needs no query.
-    The store sets ``last_conversation`` in a write transaction. In SQLite, the next write
-    transaction of this process gets ``last_conversation``, if nothing else was written in the
-    meantime. Any other change of a conversation sets ``last_conversation`` to None.
+    """The conversation of the last append, with the state that it got. The next append to it needs
+    no query. The store sets ``last_conversation`` in a write transaction. In SQLite, the next write
+    transaction of this process gets this value, unless something else was written. Any other change
+    of a conversation sets ``last_conversation`` to None.
     """
 
     def value(self, name: str) -> str:
@@ -115,9 +115,8 @@ class Reader(ABC):
     def conversation(
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
-        """Return the visible conversation with the id ``name`` (a text), or the visible or staged
-        conversation with the key ``name`` (a number). Return None if the conversation does not
-        exist.
+        """Return the conversation with the id ``name`` (a text) or the key ``name`` (a number).
+        Only a key finds a staged conversation. Return None if the conversation does not exist.
 
         A write transaction may return ``expected`` without a query. If ``expected`` is outdated,
         the database refuses every write of the transaction, and the work is run again.
@@ -233,9 +232,8 @@ class Reader(ABC):
     def records_of(
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
-        """Return the visible, not erased conversations with ids from ``first`` to ``last``. For
-        each returned conversation, return also the version, the newest record of a projection, and
-        whether the conversation is encrypted.
+        """Return the visible, not erased conversations with ids from ``first`` to ``last``. Return
+        also their versions, their newest records of a projection, and whether they are encrypted.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -245,8 +243,8 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the subset of ``idempotency_keys`` that is stored, each with its conversation but
-        without its position.
+        """Return the idempotency keys in ``idempotency_keys`` that are stored, each with its
+        conversation but without its position.
 
         If ``key`` is None, search the keys of all conversations. A search in all conversations
         needs an index of the idempotency keys in the schema.
@@ -292,7 +290,7 @@ class Reader(ABC):
         self, after_position: int, min_version: int
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         """Return the last position, and the keys of the conversations whose list entries may be
-        outdated. An entry may be outdated if the visible conversation has an event after
+        outdated. An entry may be outdated if the conversation has an event after
         ``after_position``, or if its listed version is negative and at least ``min_version``. If
         ``after_position`` is 0, any event counts. Return each key with the version in the list. The
         version is -1 if the list lacks the conversation, and -2 if only a process with the
@@ -423,7 +421,7 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """After a write transaction has read the row of a conversation, no other writer changes the
+    """When a write transaction has read the row of a conversation, no other writer changes the
     conversation until the transaction ends.
     """
 
@@ -450,9 +448,7 @@ class Transaction(Reader):
     def _place_first(self, key: int, size: int) -> None: ...
 
     def lock_all(self, conversations: Iterable[str]) -> None:
-        """Lock the conversations in one fixed order, so that no two transactions wait for each
-        other.
-        """
+        """Lock the conversations in a fixed order, which prevents deadlocks."""
 
     def begin(self, new: Conversation) -> Conversation:
         """Begin a conversation, and return the conversation with its key. If the conversation is
@@ -460,7 +456,7 @@ class Transaction(Reader):
         may have the same id. If the conversation ``replaces`` an erased conversation, it uses the
         id of the erased conversation again. When the new conversation is visible, the tombstone can
         be found only by its key. Raises ``taken``, here or at the commit, if the id is taken.
-        Raises ``taken`` also if the conversation to replace is not erased, or was already replaced.
+        Raises ``taken`` also if the conversation to replace was not erased, or was replaced before.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -584,9 +580,9 @@ class Transaction(Reader):
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Store records of a projection. A new record replaces the stored record of the same
-        version. If ``replace_all`` is true, all earlier records of the projection are deleted
-        first. The key 0 stands for records that belong to no conversation.
+        """Store records of a projection. A new record replaces the stored record of its version. If
+        ``replace_all`` is true, all earlier records of the projection are deleted first. Records
+        that belong to no conversation have the key 0.
         """
         if replace_all:
             self._write("delete_records", projection, key)
@@ -686,7 +682,7 @@ class Transaction(Reader):
 
     def set_value(self, name: str, value: str) -> None:
         """Store a fact about the store, as ``Recorder.value`` describes. The position of a tracking
-        never decreases, so a lower position raises ``taken``. An empty text deletes a tracking.
+        never decreases: a lower position raises ``taken``. An empty text deletes a tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -796,21 +792,21 @@ class Recorder(ABC):
         transaction is durable.
 
         Several callers may share one transaction and its fsync. If ``work`` raises an error,
-        nothing that ``work`` wrote is stored, and only its caller gets the error. ``work`` may run
-        more than once, so its writes must be its only effects. Without ``any_thread``, ``work``
-        runs in the thread of its caller. If ``any_thread`` is true, ``work`` may run in the thread
-        of another caller. Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
+        nothing that it wrote is stored, and only its caller gets the error. ``work`` may run more
+        than once, so its writes must be its only effects. Without ``any_thread``, ``work`` runs in
+        the thread of its caller. If ``any_thread`` is true, ``work`` may run in the thread of
+        another caller. Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
         writers block the call for longer than the recorder's patience. With ``at_once``, the call
-        waits for other writers only for ``AT_ONCE_S`` seconds.
+        waits for other writers for at most ``AT_ONCE_S`` seconds.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
-        """Write data that the store does not need, and return True. Write nothing and return False
-        if this recorder is read-only, if other writers block the call, or if the database fails.
-        With ``at_once``, the call gives up after ``AT_ONCE_S`` seconds. Use ``at_once`` if the data
-        can be made again later.
+        """Write data that the store can lose, and return True. Write nothing and return False if
+        this recorder is read-only, if other writers block the call, or if the database fails. With
+        ``at_once``, the call gives up after ``AT_ONCE_S`` seconds. Use ``at_once`` if the data can
+        be made again later.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -822,7 +818,7 @@ class Recorder(ABC):
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
     ) -> Sequence[Outcome[T]]:
         """Run several pieces of work as ``transact`` does, in as few transactions as possible. Each
-        piece of work is paired with its ``any_thread``. Return for each piece its result, or the
+        piece of work is paired with its ``any_thread``. Return the result of each piece, or the
         error that ``transact`` would have raised.
         """
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
@@ -885,14 +881,14 @@ class Recorder(ABC):
     ) -> bool:
         """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during
         ``compact`` may stay in the files, and are still pending afterwards. A store in a file is
-        rewritten completely. Return False if only the owner of a server's tables can remove the
-        bytes. Raises ``busy`` if an older reader needs the bytes for ``patience_s`` seconds. After
-        ``busy``, the bytes stay pending, and a file does not shrink. ``on_progress`` gets the
+        rewritten completely. Return False if only the owner of the tables on the server can remove
+        the bytes. Raises ``busy`` if an older reader needs the bytes for ``patience_s`` seconds.
+        After ``busy``, the bytes stay pending, and a file does not shrink. ``on_progress`` gets the
         number of finished tables and the number of all tables. For a file, ``on_progress`` is not
         called, because the file is rewritten in one step.
 
         Events keep their positions in a rewritten file. Readers continue during ``compact``, but
-        the writers of a file wait. Rewriting a file needs free disk space of the size of the file.
+        the writers of a file wait. Rewriting a file needs as much free disk space as the file.
         """
 
     @abstractmethod

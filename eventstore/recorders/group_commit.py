@@ -1,17 +1,16 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
 One thread at a time is the leader, and only the leader uses the connection. The leader takes the
-write lock, runs its own job and the waiting jobs, and commits once for all these jobs. After the
-commit of a leader, the first thread that still waits becomes the leader.
+write lock, runs its own job and the waiting jobs, and commits once for all these jobs. After its
+commit, the first thread that still waits becomes the leader.
 
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
 a projection needs the context of its own caller, and may be slow. A thread whose job calls other
 code leads without a group. The main thread leads without a group too, because Python runs signal
-handlers in the main thread. An exception of a signal handler ends only the job of the main thread,
-never the jobs of other threads.
+handlers in the main thread. An exception of a signal handler therefore ends no job of another
+thread.
 
-Each waiting thread has its own lock, because with one lock for all threads, some threads would wait
-for seconds.
+Each waiting thread has its own lock. With one lock for all threads, some would wait for seconds.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ database are one writer.
 """
 
 INSIDE: Final[set[Writer]] = set()
-"""The writers that are inside of a write now. Add a writer inside ``try``, and discard it in
-``finally``, because a signal handler may raise right after the addition.
+"""The writers that are writing now. Add a writer inside ``try``, and discard it in ``finally``,
+because a signal handler may raise right after the addition.
 """
 
 
@@ -80,7 +79,7 @@ class Job(Struct, Generic[T], eq=False):
     work: Callable[[Any], T] | None
     writer: Writer
     deadline: float
-    """The moment, by ``time.monotonic``, until which the caller of the job waits."""
+    """The moment, by ``time.monotonic``, until which the caller waits."""
     shares: bool = False
     wake: Lock | None = None
     done: bool = False
@@ -122,8 +121,8 @@ class Writing(Protocol):
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close the connection after a failure of the database. Return a function that makes a new
-        error for each caller, because raising an error writes a traceback into it. Return None if
-        the error came from outside, or after the commit.
+        error for each caller, because raising an error adds a traceback to it. Return None if the
+        error came from outside, or after the commit.
         """
 
     def release(self) -> None: ...
@@ -134,9 +133,9 @@ class Writing(Protocol):
 class CommitQueue:
     """Runs the waiting jobs of threads in groups, one group in each transaction.
 
-    A signal handler may raise an exception between any two steps of a thread. ``_leave`` continues
-    from any state in which an exception left the queue. A thread leads if, and only if, ``_leader``
-    is its job. A leader may repeat any of its steps until another leader is set.
+    A signal handler may raise an exception between any two steps of a thread. ``_leave`` can
+    continue after an exception at any step. The thread whose job is ``_leader`` leads. A leader may
+    repeat any of its steps until another leader is set.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
@@ -155,7 +154,7 @@ class CommitQueue:
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of
-        ``Writing.waited`` if other writers block the call for longer than the patience. With
+        ``Writing.waited`` if the call waits for other writers longer than the patience. With
         ``at_once``, the patience is only ``AT_ONCE_S`` seconds. If ``run`` raises ``StoreUnusable``
         or the error of ``Writing.waited``, nothing is written.
         """
@@ -184,8 +183,8 @@ class CommitQueue:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
-        """Lead without a group during the block, so that no other thread writes. The block gets the
-        moment until which it may wait for the write lock. Raises the errors of ``run``.
+        """Lead without a group during the block, while no other thread writes. The block may wait
+        for the write lock until the yielded moment. Raises the errors of ``run``.
         """
         job = self.begin_alone(self._patience_s)
         try:
@@ -330,7 +329,7 @@ class CommitQueue:
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
         """Run the jobs of a group in the leader's transaction. If a job fails before it writes,
-        only this job fails. If a job fails after it has written, return this job. The caller has to
+        only this job fails. If a job fails after it has written, return the job. The caller has to
         roll back, and to run the remaining jobs again.
         """
         for job in jobs:

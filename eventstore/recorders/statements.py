@@ -1,7 +1,6 @@
 """Load SQL from the files beside the code: statements and numbered migrations.
 
-The files are read by their paths, because an import of ``importlib.resources`` would take longer
-than reading the files.
+The files are read by their paths, which is faster than an import of ``importlib.resources``.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ def commands(script: str) -> Sequence[str]:
 
 @cache
 def migrations(dialect: str) -> Mapping[int, str]:
-    """Return the scripts that change a database from schema n-1 to schema n, by n in ascending
-    order.
-    """
+    """Return the scripts that change a database from schema n-1 to schema n, by n."""
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
     return {int(name[:4]): _read_sql(dialect, name) for name in names if name[:4].isdigit()}
 

@@ -30,7 +30,7 @@ _new: Final = tuple.__new__
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
 """Unpacks the ``meta`` of a row. The fields are: the checksum of the body, the id, the numbers of
-shown and of structural events before it, the time of recording, the schema, ``shown``,
+shown and of structural events before the event, the time of recording, the schema, ``shown``,
 ``structural``, the encoding, and the size of the proof.
 """
 packed: Final = _fields.pack
@@ -49,8 +49,8 @@ class Row(NamedTuple):
     ``recorded_at`` is in microseconds since 1970 (UTC). The ``encoding`` 0 means plain JSON text.
     ``proof`` is the head, followed by the salt of the body. If the body was redacted, the
     commitment to the body replaces the salt. ``shown_before`` and ``structural_before`` count the
-    shown and the structural events before the row's event. With the counts of earlier events, a
-    reader of an index notices a missing event.
+    shown and the structural events before the row's event. These counts let a reader of an index
+    notice a missing event.
     """
 
     id: int
@@ -102,8 +102,8 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return the row with another id and other counts of events before it. The checksums of the
-        returned row are wrong.
+        """Return the row with another id and other counts of events. The checksums of the returned
+        row are wrong.
         """
         numbers = _numbers(event_id, shown_before, structural_before)
         return _new(
@@ -202,8 +202,8 @@ def unplaced() -> int:
 
 class Erasure(NamedTuple):
     """The tombstone of an erased conversation: the time and the reason of the erasure, the number
-    of events, and the last head. ``position`` is the position of the erasure's entry in the ledger,
-    or None before the entry is stored.
+    of events, and the last head. ``position`` is the position of the erasure in the ledger, or None
+    before it is stored.
     """
 
     erased_at: int
@@ -277,8 +277,8 @@ class PlacedRow(NamedTuple):
 
 class Unfinished(NamedTuple):
     """An incomplete operation of several transactions. The operation still runs, or it was killed.
-    ``key`` and ``conversation`` are the key and the id of the operation's conversation. An
-    operation on the whole store has a negative key and an empty id.
+    ``key`` and ``conversation`` are the key and the id of the operation's conversation. If the
+    operation concerns the whole store, the key is negative and the id is empty.
     """
 
     key: int
@@ -314,8 +314,8 @@ class Conversation(NamedTuple):
     ``replaces`` is the key of the erased conversation whose id this conversation uses again.
     ``pending`` is the number of source records without events. For an archived conversation,
     ``pending`` is minus the number of archived events. ``redactions`` is the number of redacted
-    events. For a fork, ``redactions`` counts only the redactions of shared events since the fork
-    began. While ``redactions`` does not change, events in memory are up to date.
+    events. For a fork, it counts the redactions of shared events only since the fork began. While
+    ``redactions`` does not change, events in memory are up to date.
     """
 
     key: int
@@ -369,8 +369,7 @@ class Conversation(NamedTuple):
 
 class Record(NamedTuple):
     """A record that a projection stores for one version of a conversation. ``code`` is the version
-    of the projection's code. ``encoding`` and ``checksum`` have the meanings that they have in a
-    ``Row``.
+    of the projection's code. ``encoding`` and ``checksum`` mean the same as in a ``Row``.
     """
 
     version: int

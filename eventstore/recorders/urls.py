@@ -50,9 +50,9 @@ class Location(NamedTuple):
 def as_url(place: str | os.PathLike[str]) -> str:
     """``place`` is a URL or the path of a file.
 
-    A text that does not begin like a URL is a path if it contains a dot or a slash. A bare word is
-    refused, because it is more often a mistake than a path. Raises ``TypeError`` if ``place`` is
-    neither a text nor a path. Raises ``InvalidOption`` for a path with the options of a URL.
+    A text that is not a URL is a path if it contains a dot or a slash. A bare word is refused,
+    because it is more often a mistake than a path. Raises ``TypeError`` if ``place`` is neither a
+    text nor a path. Raises ``InvalidOption`` for a path with the options of a URL.
     """
     if not isinstance(place, str | os.PathLike):
         raise TypeError(f"a store is named by a URL or by the path of a file, not by {place!r}")
@@ -128,8 +128,8 @@ def _options(
     url: str, query: str, ours: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, str], Sequence[str]]:
     """Check foldlog's options in the query part of a URL. Return foldlog's options, and the
-    remaining parts of the query. ``ours`` maps each option to its allowed values. An option with
-    the allowed values None may have any text or number.
+    remaining parts of the query. ``ours`` maps each option to its allowed values. An option whose
+    allowed values are None may have any text or number.
     """
     options: dict[str, str] = {}
     others = []

@@ -1,7 +1,7 @@
 """Blocks of a source: about 128 kB of its bytes, with the place and the hash of each record.
 
 The bytes between records (line ends, commas, damaged lines) belong to the block, but to no record.
-The blocks of a source contain all its bytes, and every record can be read, compared and proven
+The blocks of a source contain all its bytes. Each record can be read, compared and proven
 separately.
 """
 
@@ -45,7 +45,7 @@ class Block(NamedTuple):
     """The consecutive records of a source that begin with record number ``first``.
 
     ``places`` contains the start and the end of each record in ``raw``. ``hashes`` contains the
-    hash of each record as it was imported, even if the record was redacted later.
+    hash of each record at the import, even if the record was redacted later.
     """
 
     first: int
@@ -116,9 +116,9 @@ class Block(NamedTuple):
 
 
 class AppendedIndex(NamedTuple):
-    """The index of a block that was appended separately. Until the block is joined with other
-    blocks, its index also lists the events of its records. The index of an appended block also
-    contains the head after its last record.
+    """The index of a block that was appended separately. Until the block is joined with others, its
+    index also lists the events of its records. The index of an appended block also contains the
+    head after its last record.
     """
 
     places: array[int]

@@ -28,8 +28,8 @@ _TOGETHER: Final = 64
 def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether two conversations have equal records. In both conversations, the same records
-    must be redacted and the same records must have events.
+    """Return whether two conversations have equal records. The same records must also be redacted,
+    and the same records must have events.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))
@@ -48,12 +48,12 @@ def copy_source(
 ) -> int:
     """Copy the source of a conversation after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target already has the events
-    before ``version``, and later makes the remaining events from the records.
+    before ``version``. It makes the other events later, from the records.
 
-    After each transaction, the target has a complete source, but until the last transaction, the
-    source is shorter than the original. Events that the target itself made stay, and records that
-    the target redacted stay redacted. Return the number of new records that have no events yet. If
-    the conversation has no events, ``copy_source`` begins the conversation in the target. Raises
+    After each transaction, the source in the target is consistent. Until the last transaction, it
+    is shorter than the original. Events that the target itself made stay, and records that the
+    target redacted stay redacted. Return the number of new records that have no events yet. If the
+    conversation has no events, ``copy_source`` begins the conversation in the target. Raises
     ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
     erased the conversation. Cost: reading the index of each block, and copying the blocks from the
     first new or newly redacted record on. If both sources are equal, two small reads are enough.
@@ -137,8 +137,8 @@ def copy_source(
 def _first_to_copy(
     source: Database, target: Database, original: Source, existing: Source | None
 ) -> int:
-    """Return the first record of the blocks to copy, or 0 to copy all blocks. Both sources have a
-    block that begins with the returned record, and equal bytes before the returned record.
+    """Return a record with which a block begins in both sources, if the bytes before it are equal.
+    Return 0 to copy all blocks.
     """
     if existing is None:
         return 0
@@ -311,8 +311,8 @@ def _open_in_target(
 
 class RedactedRecords(NamedTuple):
     """Redacted records of the store that is copied. ``remains`` maps the number of each redacted
-    record to the skeleton that stays of the record. ``source`` is the source with the redacted
-    records, and ``refused`` contains the hashes that the source refuses.
+    record to the skeleton that remains of it. ``source`` is the source with the redacted records,
+    and ``refused`` contains the hashes that the source refuses.
     """
 
     remains: dict[int, bytes]

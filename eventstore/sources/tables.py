@@ -7,7 +7,7 @@ same record.
 
 The index and the bytes of a block, and the texts about a source, are compressed. In an encrypted
 conversation, the index, the bytes and the texts are encrypted with the conversation's key. The
-encryption depends on the column and the row, so a value cannot be moved to another column or row.
+encryption is bound to the column and the row, so a value cannot be moved.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain the number 16 for
-appended blocks too.
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number, 16, too.
 """
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
@@ -198,7 +197,7 @@ class Sources:
 
     def blocks_back(self, source: Source, number: int, count: int) -> list[Block]:
         """Return the last ``count`` blocks up to the block with record ``number``, in their order.
-        Return fewer blocks if earlier records are shared.
+        If earlier records are shared, fewer blocks are returned.
         """
         if number < source.from_record:
             parent = self.parent_of(source)
@@ -268,9 +267,8 @@ class Sources:
         return made | in_rows | in_blocks
 
     def made_near(self, source: Source, event_id: int) -> Near:
-        """Return the events of the record from which the event ``event_id`` was made, and the
-        events of some following records. Records that the source shares with its parent are
-        included.
+        """Return the events of the record that made the event ``event_id``, and of some later
+        records. Records that the source shares with its parent are included.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -458,8 +456,8 @@ class SourcesToWrite(Sources):
         Return the source of the conversation with the key ``conversation``, or None if the
         conversation was not imported.
 
-        Every change of a source or its blocks begins with ``settle``. Without ``settle``, the
-        changed row or block would contradict the appended blocks.
+        Every change of a source or its blocks begins with ``settle``. Otherwise, the changed row or
+        block would contradict the appended blocks.
         """
         rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)

@@ -27,9 +27,8 @@ T = TypeVar("T")
 OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds a row if, and only if, a transaction was committed. The query of a ``Witness``
-searches for a row of the transaction by values that no other transaction could have written. The
-searched values have a random part: the place of an event, a sealed key, the key of a new
+"""A query that finds out whether a transaction was committed. It searches for a row of the
+transaction by a value with a random part: the place of an event, a sealed key, the key of a new
 conversation, or the token of a tracking id.
 """
 
@@ -197,8 +196,8 @@ class OpenTransaction:
         transaction was committed.
 
         A row of an event is the best choice, because it contains the transaction's number and
-        survives a rekey. Without a row of an event, the last written row is used, because a later
-        write may have replaced an earlier row.
+        survives a rekey. Without a row of an event, the last written row is used, because later
+        writes may replace earlier rows.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
@@ -237,9 +236,9 @@ class Call(Generic[T]):
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
-        """The locks of an attempt that was rolled back. The next attempt takes the locks of the
-        earlier attempt first, in a fixed order. A fixed order of locks prevents a second deadlock
-        of two calls.
+        """The locks that a rolled back attempt held or waited for. The next attempt takes the locks
+        of the earlier attempt first, in a fixed order. A fixed order of locks prevents a second
+        deadlock of two calls.
         """
 
     @property
@@ -266,9 +265,9 @@ class Call(Generic[T]):
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes. The first transaction may assume that
-        the database is in the state that the work expects. If the state was different, the work
-        runs again in a transaction that assumes nothing.
+        """Run the work in a transaction that ``begin`` makes. The first transaction may assume the
+        state that the work expects. If the state was different, the work runs again in a
+        transaction without assumptions.
         """
         if self._doubt is not None:
             result, earlier = self._doubt

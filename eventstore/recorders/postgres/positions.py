@@ -1,15 +1,15 @@
-"""Give each event a position in the whole store, without a lock, a sequence or a table that all
-writers share.
+"""Give each event a position in the whole store without a lock, a sequence or a table for all
+writers.
 
 A transaction has a number: its xid plus the epoch of the store. A transaction may give 2^20
 positions, and no other transaction gives these positions:
 
     position = (number << 20) + place in the transaction
 
-Numbers rise in the order in which transactions *began* to write, but transactions commit in another
-order. Followers read only below the horizon, which is the first position of the oldest running
-transaction. Later commits have positions at or above the horizon, so no event can appear behind a
-follower. A writer gets its number only after it has locked the conversation. In a conversation,
+Numbers rise in the order in which transactions *began* to write, but transactions may commit in
+another order. Followers read only below the horizon, which is the first position of the oldest
+running transaction. Later commits have positions from the horizon on, so no event can appear behind
+a follower. A writer gets its number only after it has locked the conversation. In a conversation,
 positions therefore rise with the ids of events.
 
 Only ``positions.py`` knows how positions are made. A database without xids would need its own
@@ -58,13 +58,13 @@ ONLY: Final = Part(0, 1)
 
 
 class Positions:
-    """The places that one transaction gives to events, and the keys of the conversations that it
+    """The places that one transaction gives to its events, and the keys of conversations that it
     begins.
 
     The first place is a random number below 2^16. Another writer may append an equal event at the
     same time. A transaction recognizes its own event by the random place and the head, even if it
     never learned its own number. The first key is random too, because another transaction may have
-    an equal number after the promotion of a standby.
+    the same number after the promotion of a standby.
     """
 
     def __init__(self, part: Part = ONLY) -> None:
@@ -98,8 +98,8 @@ class Positions:
         this transaction needs more positions, ``reserve`` returns the number of another
         transaction, whose positions it can use.
 
-        The horizon stays at or below the number of this transaction, so no follower passes the
-        reserved positions before this transaction ends.
+        Until this transaction ends, the horizon does not pass its number, so no follower passes the
+        reserved positions.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:
@@ -108,8 +108,8 @@ class Positions:
             yield first_of(reserve()), min(count - placed, POSITIONS_MAX)
 
     def key(self) -> int:
-        """Return a key for a conversation that begins in this transaction. The key tells which of
-        the joined stores has the conversation.
+        """Return a key for a conversation that begins in this transaction. The key contains the
+        number of the joined store.
         """
         self._key += 1
         return self.of((self._key - 1) * self._part.of + self._part.number)

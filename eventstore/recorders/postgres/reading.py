@@ -1,10 +1,9 @@
 """The queries of one transaction, and a read transaction.
 
 Followers read only rows that the server will not lose. A commit becomes visible when a standby has
-confirmed it. After a crash and its recovery, however, a primary also shows commits that no standby
-has confirmed. If the primary fails permanently after its recovery, a standby without the
-unconfirmed commits is promoted, and gives their positions to other events. A follower that has
-passed the positions of unconfirmed commits would miss the new events at these positions. Before a
+confirmed it. After a crash, however, a primary also shows commits that no standby has confirmed. If
+this primary fails for good, a standby without these commits is promoted, and gives their positions
+to other events. A follower that has passed these positions would miss the other events. Before a
 follower reads on a new connection, it commits a message and waits for its confirmation. When a
 standby has confirmed the message, it has also confirmed everything before the message. A connection
 does not survive a crash, so one message for each connection is enough.
@@ -78,7 +77,7 @@ class PostgresReader(Reader):
 class ReadSession:
     """The transaction's first query takes a connection from the pool. Before the first result, a
     broken connection is replaced by a new connection. After the first result, a new connection
-    would show another moment, so ``ConnectionLost`` is raised.
+    would show another moment, so the error ``ConnectionLost`` is raised.
 
     ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
     connection to the store whose rows ``ask`` reads.
@@ -145,9 +144,9 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Wait until a standby has confirmed all visible commits, and send the first queries of a read
-    transaction. All statements are sent together, so even behind a pooler, the confirming server is
-    also the server that is read. A hot standby cannot confirm commits. On a hot standby, each read
-    transaction instead checks whether the standby was promoted.
+    transaction. All statements are sent together. Behind a pooler, the server that confirms is
+    therefore the server that is read. A hot standby cannot confirm commits. On a hot standby, each
+    read transaction instead checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

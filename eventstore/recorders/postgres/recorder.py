@@ -44,8 +44,8 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 32
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""``_REPLY_SHARE`` and ``_LOCK_SHARE`` are the parts of the patience that a call waits for one
-answer or one lock.
+"""The parts of the patience that a call waits for one answer (``_REPLY_SHARE``) or one lock
+(``_LOCK_SHARE``).
 """
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
@@ -61,10 +61,10 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_count": "3",
 }
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
-"""A vanished client may hold the lock of a conversation, and the server cannot see that the client
-is gone. A living client is never idle for long, so a limit of the idle time ends the sessions of
-vanished clients. The server plans a statement once for each connection. A new plan for each call,
-over all partitions, would take longer than most answers.
+"""A client that vanished may hold the lock of a conversation, and the server cannot see that the
+client is gone. A living client is never idle for long, so the server ends sessions that are idle
+for too long. The server plans a statement once for each connection. A new plan for each call, over
+all partitions, would take longer than most answers.
 """
 
 
@@ -105,8 +105,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """If the ``pool`` of another recorder is passed, the other recorder checks the servers, and
-        no schema is made.
+        """If the ``pool`` of another recorder is passed, that recorder checks the servers, and no
+        schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -294,8 +294,8 @@ class PostgresRecorder(Recorder):
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` with a connection of psycopg, for rare tasks and for tables outside of the
-        store. If the connection breaks, ``work`` runs again on a new connection. A second run of
-        ``work`` must have no further effect.
+        store. If the connection breaks, ``work`` runs again on a new connection. A second run must
+        have no further effect.
         """
 
         def attempt() -> T:

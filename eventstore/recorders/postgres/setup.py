@@ -18,8 +18,8 @@ from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
 """The time for which a migration waits for the lock of a table. While a migration waits for a
-table, later users of the table wait for the migration. A migration that has to wait fails early and
-is repeated.
+table, later users of the table wait for the migration. A migration that has to wait therefore fails
+early and is repeated.
 """
 
 
@@ -32,12 +32,12 @@ def prepare(
     create: bool,
     writable: bool,
 ) -> Part:
-    """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
-    migrates the store, and other processes wait. Return the part of a joined store that the schema
-    contains. The schema must be the part ``part`` of a joined store, unless ``part`` is None.
+    """Make the store if it does not exist, or migrate it to the newest schema. One process does
+    this, and other processes wait. Return the part of a joined store that the schema contains. The
+    schema must be the part ``part`` of a joined store, unless ``part`` is None.
 
-    Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
-    or if this role may not make it.
+    Raises ``StoreUnusable`` if the schema is not a store, is newer or has other partitions, or if
+    this role may not make it.
     """
     newest = max(migrations("postgresql"))
     try:
@@ -156,10 +156,10 @@ def greet(
     writable: bool,
     durable: bool,
 ) -> bool:
-    """Check the server of a new connection, in one round trip for all stores that use the
-    connection. The server's settings must not lose acknowledged events, and the epochs of the
-    stores must be correct. If a store was restored or its server was promoted, begin a new epoch.
-    Return whether the server belongs to Citus.
+    """Check the server of a new connection, in one round trip for all stores on the connection. The
+    server's settings must not lose acknowledged events, and the epochs of the stores must be
+    correct. If a store was restored or its server was promoted, begin a new epoch. Return whether
+    the server belongs to Citus.
 
     Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
     ``ConnectionLost`` if the connection is for writing, but the server is a standby. Raises
@@ -240,13 +240,13 @@ def _check_server(
 
 
 def _begin_epoch(wire: Wire) -> None:
-    """Begin an epoch above all positions that were ever given. Without a new epoch, this server
-    could give the numbers of its predecessor again.
+    """Begin an epoch above all earlier positions. Without a new epoch, this server could give the
+    numbers of its predecessor again.
 
-    No other process is writing, because each new connection for writing first checks the epoch. The
-    commit does not wait for a standby, because no standby may exist right after a failover. Every
-    later confirmation by a standby includes the commit of the epoch. ``0001_first.sql`` describes
-    epochs.
+    No other process is writing, because each process checks the epoch before it writes on a new
+    connection. The commit does not wait for a standby, because no standby may exist right after a
+    failover. Every later confirmation by a standby includes the commit of the epoch.
+    ``0001_first.sql`` describes epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)
@@ -358,9 +358,9 @@ def _migrate(
 
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return the clauses of CREATE TABLE with which the server stores values uncompressed, or
-    compresses them with lz4. Citus cannot change the compression of a table later. A server below
-    version 14, or a server that was built without lz4, uses pglz.
+    """Return clauses for CREATE TABLE: the server stores values uncompressed, or compresses them
+    with lz4. Citus cannot change the compression of a table later. A server below version 14, or a
+    server that was built without lz4, uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""

@@ -2,9 +2,9 @@
 each thread, a thread would wait for the lock of the previous thread.
 
 One thread at a time is the leader of a conversation. The first leader runs only its own job, and
-the jobs of other threads wait. When the first leader ends, the thread that has waited longest
-becomes the next leader. The next leader runs all waiting jobs in their order in one transaction, so
-one commit is enough for these jobs.
+the jobs of other threads wait. When a leader ends, the thread that has waited longest becomes the
+next leader. The next leader runs all waiting jobs in their order in one transaction, so one commit
+is enough for these jobs.
 """
 
 from __future__ import annotations

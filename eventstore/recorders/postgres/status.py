@@ -1,5 +1,5 @@
-"""The state of a PostgreSQL store for its operator: whether it is undamaged, which session holds
-followers back, and how far followers lag.
+"""The state of a PostgreSQL store for its operator: whether it is undamaged, which session delays
+followers, and how far followers lag.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from foldlog.eventstore.recorders.statements import missing_parts
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing at the moment of the status. Followers wait for the
-    end of the oldest writing transaction. If the transaction is prepared, it has no session, and
-    ``pid`` is None.
+    """The oldest transaction that was writing. Followers wait for its end. If the transaction is
+    prepared, it has no session, and ``pid`` is None.
     """
 
     pid: int | None
@@ -28,7 +27,7 @@ class Holder(NamedTuple):
 class Lag(NamedTuple):
     """The lag of a follower that stores its position in the store. ``events`` is the number of
     events that the follower could read now, counted up to 10,000. ``seconds`` is the age of the
-    first event that the follower could read.
+    first of these events.
     """
 
     follower: str
@@ -94,12 +93,11 @@ def vacuum(
     statements: Mapping[str, bytes],
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
-    """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
-    reports the removal of all rows that were deleted before this call. If VACUUM removed every
-    deleted row, delete the marks of pending bytes. Return False if VACUUM left a row that was
-    deleted before this call, or if the report of VACUUM is not in English. Return None if the role
-    may not vacuum the tables. Only the owner of a table may vacuum it, or a role with ``MAINTAIN``
-    (PostgreSQL 17).
+    """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM says
+    that it removed all rows that were deleted before this call. If VACUUM removed every deleted
+    row, delete the marks of pending bytes. Return False if it left such a row, or if its report is
+    not in English. Return None if the role may not vacuum the tables. Only the owner of a table may
+    vacuum it, or a role with ``MAINTAIN`` (PostgreSQL 17).
     """
     notices: list[str] = []
 

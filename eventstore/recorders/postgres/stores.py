@@ -5,8 +5,7 @@ A hash of a conversation's id gives the number of its store. A companion convers
 is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id names
 another store, a fact in that store names the parent's store. The remainder of a conversation's key,
 divided by the number of stores, is the number of its store. A query by id or by key goes to one
-store. All other queries go to all stores in one round trip, and the results of the stores are
-joined.
+store. All other queries go to all stores in one round trip, and their results are joined.
 
 A position in several stores contains one number for each store. Followers read the events of one
 store in their order, and therefore the events of one conversation. Events of different stores have
@@ -62,15 +61,15 @@ _KEYS_AT: Final = {
     "put_place": 1,
     "put_refused": 1,
 }
-"""The index of a conversation's key among the parameters of a statement. A statement without an
-entry in ``_KEYS_AT`` has the key at index 0.
+"""The index of a conversation's key among the parameters of a statement. If a statement has no
+entry in ``_KEYS_AT``, the index is 0.
 """
 
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
-"""The snapshots of the servers, which change with every commit. While the snapshots stay equal,
-nothing was committed.
+"""The snapshots of the servers, which change with every commit. If they are still equal, nothing
+was committed.
 """
 
 
@@ -710,8 +709,8 @@ class Server(PostgresRecorder):
 
 class Stores(Recorder):
     """The recorder that joins several stores. The option ``moved`` names the stores on other
-    servers, such as ``17@host:port,18@host``. A moved store has the same names of database, schema
-    and user on its new server.
+    servers, such as ``17@host:port,18@host``. A moved store keeps the names of its database, schema
+    and user.
     """
 
     on_server = True

@@ -67,7 +67,7 @@ _REFUSALS: Final = re.compile(
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
     r" number"
 )
-"""PostgreSQL refuses a new connection with a message only, and without a state code. An error that
+"""When PostgreSQL refuses a new connection, it sends a message without a state code. An error that
 will not go away is raised immediately. If the server's message is in an unknown language, the
 server counts as unreachable.
 """
@@ -78,8 +78,8 @@ statement converts a text that is not a number.
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
-"""The state codes of broken connections, of a server that shuts down, starts or became a standby,
-and of sessions that the server ended.
+"""The state codes of broken connections, of servers that shut down, start or became standbys, and
+of sessions that the server ended.
 """
 _AGAIN: Final = ("40", "55P03", "53300")
 """The state codes of deadlocks, serialization failures, lock timeouts, and too many clients at
@@ -132,10 +132,10 @@ def _is_refusal(text: str) -> bool:
 class Wire:
     """A connection in pipeline mode. Only one thread at a time may use a connection.
 
-    A connection uses the statements of the store to which it was bound last. If ``prepared`` is
-    false, each statement is sent as text. Poolers that change the server connection after each
-    transaction, and do not support prepared statements, need unprepared statements.
-    ``reply_timeout_s`` is the number of seconds to wait for a silent server.
+    A connection uses the statements of the store to which it was last bound. If ``prepared`` is
+    false, each statement is sent as text. Some poolers change the server connection after each
+    transaction, and do not support prepared statements. ``reply_timeout_s`` is the number of
+    seconds to wait for a silent server.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class Wire:
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
         self.keeps_its_server = keeps_its_server
-        """Whether the connection keeps the same server connection while it is open. Behind a
-        pooler, the server connection may change.
+        """Whether the connection always uses the same server connection. Behind a pooler, the
+        server connection may change.
         """
         self.is_confirmed = False
-        """Whether a standby has confirmed everything that the connection may show to a follower."""
+        """Whether a standby has confirmed everything that a follower may read on the connection."""
         self.idle_in_transaction_s = 0.0
-        """The time in seconds after which the server ends an idle session inside a transaction, or
-        0 if the server has no limit.
+        """The time after which the server ends a session that is idle in a transaction, in seconds.
+        If there is no limit, it is 0.
         """
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
@@ -198,8 +198,8 @@ class Wire:
         """Send the queued statements, and return their results in order, in one round trip.
 
         Raises the error of the first statement that failed. The statements after a failed statement
-        did not run. Raises ``ConnectionLost`` if the connection breaks, and the sent statements may
-        or may not have run.
+        did not run. Raises ``ConnectionLost`` if the connection breaks. The sent statements may
+        have run.
         """
         self.warned = False
         # The connection counts as broken until the round trip has ended normally, because Ctrl-C
@@ -372,7 +372,7 @@ class Pool:
         self._idle: list[Wire] = []
         """Connections that are not in use. Some unused connections may be closed."""
         self._places: list[_Place] = []
-        """The threads in the first ``size`` places have or make a connection, and the threads in
+        """The threads in the first ``size`` places have connections or make them. The threads in
         later places wait.
         """
         self.closed = False

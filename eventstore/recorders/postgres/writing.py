@@ -33,7 +33,7 @@ _OF_APPLICATION: Final = b"application"
 class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. The first query or statement begins the transaction.
 
-    Transactions that ask for the same conversation by its id wait for one another. The advisory
+    Transactions that ask for the same conversation by its id run one after another. The advisory
     lock of a conversation ends with its transaction. While the lock is held, the conversation does
     not change between its read and the commit. Without the lock, the primary keys would refuse the
     second writer, and the second writer would have to start again. Transactions on different
@@ -207,9 +207,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def _check_turn(self, conversation: Conversation) -> None:
         """Raise ``TryAgain`` if another writer appended to a conversation after this transaction
-        got its number. New events of this transaction would get positions before the events of the
-        other writer. After ``TryAgain``, the transaction runs again, and takes the locks of both
-        conversations first.
+        had got its number. New events of this transaction would get lower positions than the events
+        of the other writer. After ``TryAgain``, the transaction runs again, and takes the locks of
+        both conversations first.
         """
         [(newest,)] = self.ask("newest_position", conversation.key)
         if newest is not None and self._positions.precede(newest):

@@ -56,8 +56,8 @@ class LogCheckpoints:
 
     def look(self, pages: int) -> None:
         """If the log is longer than ``AT``, begin to write it back. If the log is much too long,
-        wait until it is written back. Call ``look`` after a commit, under the write lock, with the
-        number of pages in the log.
+        wait until it is written back. Call ``look`` after each commit, under the write lock, with
+        the number of pages in the log.
         """
         if self._stopped:
             return

@@ -115,8 +115,8 @@ def is_ours(error: BaseException) -> bool:
     """Return whether foldlog's own code raised this error of SQLite or the system. A guard or other
     code that foldlog called may raise an SQLite error too, and so may a signal handler.
 
-    The last frame of the traceback outside of Python's standard library shows which code called
-    SQLite or the system.
+    The last frame of the traceback outside of the standard library shows which code called SQLite
+    or the system.
     """
     if not isinstance(error, sqlite3.Error | OSError | Failure | UnicodeDecodeError):
         return False

@@ -1,12 +1,12 @@
 """Copy, rewrite and check the whole file.
 
-A copy of a store does not know which positions the store gave later. A copy that replaces its
-store, or is used beside its store, must not give the later positions of the store again. If a copy
-gave positions again, a follower that has passed them would miss the new events. A file contains its
-own inode number, to detect a copy. The first writer to a file with another inode begins an *epoch*.
-The epoch begins above every position that the original file can have given before the epoch. The
-epoch begins at the present time in microseconds, because no store records a million events a second
-for long. If the clock is wrong, the epoch begins at least 2^32 above the last position.
+A copy of a store does not know the positions that the store gave after the copy. If the copy
+replaces its store, or is used beside it, it must not give these positions again. If it did, a
+follower that has passed them would miss the new events. A file contains its own inode number, to
+detect a copy. The first writer to a file with another inode begins an *epoch*. The epoch begins
+above all positions that the original file can have given. The epoch begins at the present time in
+microseconds, because no store records a million events a second for long. If the clock is wrong,
+the epoch begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
     """Copy what ``reader`` sees in its transaction to a new file. The new file is complete without
     a log.
 
-    The transaction continues to show one moment, so writers need not wait, and the copy never has
-    to start again.
+    The reader's transaction shows one moment, so writers need not wait, and the copy never has to
+    start again.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
@@ -71,10 +71,10 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back into the file and truncate the log. After the call, a rewritten file has
-    its new size, and the log contains no copies of deleted rows. ``pending`` is the mark of the
-    bytes that the call removes. If rows were deleted after the mark was read, the mark stays.
-    Return False if a reader still needs the log.
+    """Write the log back into the file and truncate the log. A rewritten file then has its new
+    size, and the log contains no copies of deleted rows. ``pending`` is the mark of the bytes that
+    the call removes. If rows were deleted after the mark was read, the mark stays. Return False if
+    a reader still needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False
@@ -91,8 +91,8 @@ def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
     """Write the whole log back. After ``RESTART``, the next commit begins the log again. After
-    ``TRUNCATE``, the log is empty. The wait for readers is short, because no other connection can
-    write during the wait. Return False if a reader still needs the log.
+    ``TRUNCATE``, the log is empty. The wait for readers is short, because no connection can write
+    meanwhile. Return False if a reader still needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

@@ -116,8 +116,8 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """Every read enters ``ReadConnection``, so it is a class: a generator would execute four times
-    as many bytecodes.
+    """Every read enters ``ReadConnection``. It is a class, because a generator would execute four
+    times as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -167,10 +167,10 @@ class SQLiteRecorder(Recorder):
     """A recorder on a SQLite file.
 
     If ``create`` is true and the file does not exist, the file is made with mode 0600. If
-    ``writable`` is false, an existing file is only read. ``patience_s`` is the number of seconds
-    that a call waits for writers of other processes and threads. If ``durable`` is true, a write is
-    on disk when ``transact`` returns (``synchronous=FULL``). If ``durable`` is false, a power cut
-    may lose the newest commits, and each commit is lost completely or not at all.
+    ``writable`` is false, the file is only read. ``patience_s`` is the number of
+    seconds that a call waits for other writers. If ``durable`` is true, a write is on disk when
+    ``transact`` returns (``synchronous=FULL``). If ``durable`` is false, a power cut may lose the
+    newest commits, and each commit is lost completely or not at all.
 
     Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
     is not a foldlog store or has a newer schema. After an error of the disk, the next call opens

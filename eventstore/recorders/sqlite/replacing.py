@@ -1,6 +1,6 @@
 """Replace or remove a store's file while processes may have it open.
 
-A process with the former file open notices that the file has lost its name, and writes nothing
+A process that has the former file open notices that the file lost its name, and writes nothing
 more. The order of the steps matters, because the process may be killed between two steps. The
 former log must never be beside the new file. While the former file has the name, its log must stay
 beside it. The former file and its log first get a second name, and no store opens a file with two

@@ -14,8 +14,8 @@ NEWEST: Final = max(migrations("sqlite"))
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Check within a transaction that no newer version of foldlog has migrated the file after it
-    was opened. Checking the number of the schema takes less than 1 µs.
+    """Check within a transaction that no newer version of foldlog has migrated the open file.
+    Checking the number of the schema takes less than 1 µs.
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:
         checked_number(connection, path)

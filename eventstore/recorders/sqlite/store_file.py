@@ -1,11 +1,10 @@
 """The file of a store: open connections to it, and check that its name still leads to it.
 
 SQLite finds the main file by its descriptor, but the files beside it by their names. SQLite reports
-no error when somebody removes the main file, replaces it or gives it a second name. If the main
-file is removed, replaced or renamed, one process could acknowledge events in a file that no other
-process opens. The name of the file is made absolute once, when the store is opened. Every write
-transaction compares the file under the absolute name with the opened file: the device, the inode,
-and the number of names.
+no error when somebody removes the main file, replaces it or gives it a second name. One process
+could then acknowledge events in a file that no other process opens. The name of the file is made
+absolute once, when the store is opened. Every write transaction checks that this name still leads
+to the opened file: it compares the device, the inode, and the number of names.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
 locks. If the locks are lost, another process believes that it is the last user of the file, and
@@ -35,7 +34,7 @@ from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherite
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
-"""A read lock on the bytes that every connection of SQLite locks
+"""A read lock on the bytes that each connection of SQLite locks
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
@@ -190,12 +189,13 @@ class StoreFile:
     # -- connections
 
     def connect(self, *, to_write: bool = False) -> Connection:
-        """Open a connection to the file that was opened first. Raises the errors of ``check``.
+        """Open a connection to the file, which must still be the file that was opened first. Raises
+        the errors of ``check``.
 
         The name is checked before and after the opening, because SQLite opens the file between the
         two checks. SQLite opens the log at the first read. SQLite waits up to ``patience_s``
-        seconds for its own locks. Only programs other than foldlog make SQLite wait, because
-        foldlog's writers wait for the write lock first.
+        seconds for its own locks. Only programs other than foldlog make SQLite wait: foldlog's
+        writers wait for the write lock first.
         """
         # If the file does not exist, SQLite's own error says so.
         if not self._opened and (device_and_inode := identity(self.path)):
@@ -362,7 +362,7 @@ def check_not_moved(path: str) -> None:
     """Raise ``StoreUnavailable`` if a path has no file or an empty file, but a log with content.
     SQLite would delete the log of a file that was moved away.
 
-    A file gets content before its log, so the log is checked first.
+    The log is checked first, because a file gets content before its log does.
     """
     try:
         size = os.stat(f"{path}-wal").st_size

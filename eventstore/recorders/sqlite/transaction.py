@@ -1,8 +1,8 @@
 """The writes of a transaction, under SQLite's one write lock.
 
 One object serves all transactions of the writing connection. The object remembers the state of the
-conversation after the last append, and the next position. The next append to the same conversation
-need not read the state and the position.
+conversation after the last append, and the next position. The next append to this conversation does
+not read them.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def _insert_together(rows: int, are_plain: bool) -> str:
 
 def _staged_position(key: int, event_id: int) -> int:
     """Return a negative position that no other staged event has. Followers read only positive
-    positions. Later conversations and events get higher positions, because SQLite fills its pages
-    only if rows are added at the end. With positions in descending order, a store of histories of
-    40 short events took 44 % more space. ``key`` can have 63 bits, because a store in memory may
-    use the key of a conversation on a server.
+    positions. Later conversations and events get higher positions, because SQLite fills pages only
+    if rows are added at the end. With positions in descending order, a store of histories of 40
+    short events took 44 % more space. ``key`` can have 63 bits, because a store in memory may use
+    the key of a conversation on a server.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id

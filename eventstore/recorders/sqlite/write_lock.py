@@ -38,8 +38,8 @@ class WriteLock:
     process at a time, the leader, may use the lock.
 
     The kernel gives the lock to processes nearly in the order in which they began to wait. A
-    process cannot limit the time for which it waits for the kernel. A separate thread waits until
-    the kernel grants the lock, and the leader waits for the thread for a limited time.
+    process cannot limit its wait for the kernel. A separate thread therefore waits for the kernel,
+    and the leader waits for the thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
@@ -178,7 +178,7 @@ class WriteLock:
 
 
 class _Pending(threading.Thread):
-    """A thread that waits for the lock with its own open file. After ``wait`` has returned True,
+    """A thread that waits for the lock, with its own open file. After ``wait`` has returned True,
     the file of the thread holds the lock.
     """
 

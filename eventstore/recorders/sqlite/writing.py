@@ -40,7 +40,7 @@ _COMMITTED: Final = 4
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
 """The header of the log's index (https://sqlite.org/walformat.html). SQLite changes the header with
-every commit, so the cache of a connection is current while the header is unchanged. The header
+every commit. While the header is unchanged, the cache of a connection is current. The header
 contains a count of commits and the number of pages in the log.
 """
 
@@ -66,8 +66,8 @@ class SQLiteWriting:
         self._stage = _NONE
         self._changes = self._changed_before = 0
         self._begun_at: bytes | None = None
-        """The header of the log's index at the beginning of the transaction, or None if the system
-        does not show it.
+        """The header of the log's index when the transaction began, or None if the system does not
+        show it.
         """
         self._own_header: bytes | None = None
         """The header of the log's index after the last commit of this process. Until the header
