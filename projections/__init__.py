@@ -5,10 +5,10 @@ log.
 ``left_behind.py`` and ``v0_dialect.py``. ``view.py`` defines the result of the fold, and
 ``messages/`` makes chat messages of a View. ``stored/`` stores the structure of a View beside the
 events, and loads it again. ``views.py`` makes the Views of stored conversations. ``explain.py``
-explains why an event is shown or not, and what changed between two Views. ``lifetimes/`` computes
-for all events and all versions, in one pass over the log, whether the event is shown. ``audit.py``
-compares stored revisions with the log. ``tool_results.py`` is the only module of
-``foldlog.projections`` that appends events.
+explains why a View shows an event or not, and what changed between two Views. ``lifetimes/``
+computes, in one pass over the log, at which versions a View shows each event. ``audit.py`` compares
+stored revisions with the log. ``tool_results.py`` is the only module of ``foldlog.projections``
+that appends events.
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as
                                            intervals

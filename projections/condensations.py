@@ -16,8 +16,8 @@ from foldlog.projections.retractions import intervals_kept
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
     """The condensations of a conversation up to a version, from the oldest to the newest. The last
-    condensations are in ``newer``. ``len`` of a ``StoredCondensations`` reads nothing from the
-    store. Every iteration and every access by index reads the condensations from the log.
+    condensations are in ``newer``. ``len`` reads nothing from the store. Every iteration and every
+    access by index reads the log.
 
     Reading a condensation raises the errors of ``foldlog.eventstore.Store.events``.
     """

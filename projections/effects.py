@@ -1,10 +1,10 @@
-"""Effects: whether the tool of a call has run. Effects are folded from the log and not from a View,
-because a View may forget events.
+"""Effects: whether the tool of a call has run. Effects are folded from the log, because a View may
+forget events.
 
 An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
-between the action and the observation records that the tool began. If a runtime stores the action
-only later, the annotation contains the intent. A late outcome is a message of the environment, in
-addition to the observation.
+between them records that the tool began. If a runtime stores the action later, the annotation
+contains the intent. A late outcome is a message of the environment. It comes in addition to the
+observation.
 
     intended   the tool has not begun: any worker may run it
     begun      the tool is running: the lease under which it began is still held
@@ -30,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that marks the start of a tool. The name ``foldlog.effect`` is also
-the key of the effect's fields in later events.
+"""The name of the annotation that marks the start of a tool. It is also the key of the effect's
+fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -106,9 +106,9 @@ class CallTrace:
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """Return the traces of the calls among ``events``, by the id of the call.
 
-    A mark with an intent comes from a runtime that stores the call itself only later. A later
-    action with the ``call_id`` of the mark is the intended call, and gets the trace of the mark.
-    The returned ids include the ids of marks with an intent.
+    A mark with an intent belongs to a call that its runtime stores later. A later action with the
+    ``call_id`` of the mark is this call, and gets the trace of the mark. The returned ids include
+    the ids of marks with an intent.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -167,8 +167,8 @@ def key_of_intent(call_id: str) -> str:
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that the conversation did not share with its parent when it
-    was forked. A detached conversation has copies of the shared events.
+    """Return the id of the first event that a fork did not share with its parent when it began. A
+    detached conversation has copies of the shared events.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
@@ -188,7 +188,7 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
     """Yield the ids of calls with an unknown outcome, and the ids of their results. A call is left
-    out if a later event of the View says whether it ran.
+    out if a later event of the View tells whether it ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

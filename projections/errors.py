@@ -6,8 +6,8 @@ from foldlog.eventstore import EventStoreError
 
 
 class NoSuchVersion(EventStoreError, ValueError):
-    """The conversation never had the requested version. Use a version from 0 to the conversation's
-    present version.
+    """The conversation never had this version. Use a version from 0 to the conversation's present
+    version.
     """
 
     def __init__(self, conversation: str, version: int, present: int) -> None:
@@ -21,8 +21,8 @@ class NoSuchVersion(EventStoreError, ValueError):
 
 
 class NoSuchEvent(EventStoreError, ValueError):
-    """The conversation has no event and no summary with the requested id. ``foldlog log`` prints
-    the ids of events.
+    """The conversation has no event and no summary with this id. ``foldlog log`` prints the ids of
+    events.
     """
 
     def __init__(self, conversation: str, event_id: int, version: int) -> None:

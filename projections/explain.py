@@ -65,7 +65,7 @@ class Why:
 @dataclass(frozen=True, slots=True)
 class Summarized:
     """Events that a condensation removed from the View, and the summary in their place. The later
-    View may no longer show the summary that replaced the events.
+    View may no longer show that summary.
     """
 
     condensation: CondensationAction
@@ -79,8 +79,8 @@ class Difference:
 
     ``entered`` contains the events that only the later View shows. ``left`` contains the events
     that only the earlier View shows. ``entered`` and ``left`` are in the order of the View.
-    ``summarized`` contains the events of ``left`` that a summary replaced, from the oldest to the
-    newest condensation.
+    ``summarized`` contains the events of ``left`` that a summary replaced, by condensation, the
+    oldest first.
     """
 
     before: int
@@ -281,8 +281,8 @@ def _follow(
     """Follow ``event`` through the later structural events that were not taken back.
 
     Return the event that forgot ``event``, and the summary that replaced it. Return also the
-    summary that the View shows for ``event``. ``shown`` contains the ids that the View shows. If
-    the summary was itself summarized, the View shows the later summary instead.
+    summary that the View shows for ``event`` now. ``shown`` contains the ids that the View shows.
+    If the summary was itself summarized, the View shows the later summary instead.
     """
     by: Event | None = None
     first: CondensationSummary | None = None

@@ -44,15 +44,13 @@ from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried,
 
 
 class PastLog(Protocol):
-    """The past of a View: the events of the log, and the earlier states to which a retraction may
-    return.
-    """
+    """The past of a View: the events of its log, and states to which retractions may return."""
 
     @property
     def memory(self) -> dict[str, Any]:
-        """A cache of values that readers derived from a ``PastLog``. The readers of a ``PastLog``
-        choose the names of their cached values. A later View of the conversation may share the
-        cache. A redaction empties the cache, so readers must be able to derive every value again.
+        """A cache of values that readers derived from a ``PastLog``. The readers choose the names
+        of their values. A later View of the conversation may share the cache. A redaction empties
+        the cache, so readers must be able to derive all values again.
         """
 
     @property
@@ -74,9 +72,9 @@ class ViewState:
 
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
     events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
-    unit lost another member. No model is sent an item that is left behind. ``register`` and
-    ``tomb`` belong to the V0 dialect. A retraction finds the earlier state in ``past``. Comparisons
-    of states ignore ``past``.
+    unit lost another member. No model is sent these items. ``register`` and ``tomb`` belong to the
+    V0 dialect. A retraction finds the earlier state in ``past``. Comparisons of states ignore
+    ``past``.
     """
 
     version: int = 0
@@ -184,7 +182,7 @@ class _Retained:
     version: int
     batch: Sequence[Event]
     memory: dict[str, Any] = field(default_factory=dict)
-    """Every past has its own cache, because two Views may continue one View with different
+    """Every past has its own cache, because two Views may continue the same View with different
     events.
     """
 

@@ -14,8 +14,8 @@ _first = itemgetter(0)
 
 
 def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """Return the union of inclusive pairs. The pairs may overlap, and may be in any order. A pair
-    whose second number is smaller is empty.
+    """Return the union of inclusive pairs, which may overlap and have any order. A pair whose
+    second number is smaller is empty.
 
     Cost: sorting the pairs. The cost does not depend on the widths of the pairs.
     """

@@ -13,27 +13,26 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 
 class Items(Sequence[Event]):
-    """Events in their order. ``plus`` makes a longer sequence that shares the list of the shorter
-    sequence, so ``plus`` costs only the added events. The shared list may contain further events
-    after the end of a sequence, which a longer sequence added.
+    """Events in their order. ``plus`` makes a longer sequence that shares the list of this
+    sequence, so it costs only the added events. The list may contain further events after the end
+    of a sequence, because a longer sequence added them.
 
-    Only one sequence may grow a list: the first sequence that takes the ``token``. A sequence
-    without the ``token`` copies the list. Any number of threads may use a sequence.
+    Only the first sequence that takes the ``token`` may grow the list. Any other sequence copies
+    it. Any number of threads may use a sequence.
     """
 
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
-        """Take over ``events``: the caller must not change the list afterwards. If ``shown_for`` is
-        passed, a model is shown ``events`` instead of ``shown_for``, and both sequences share
-        caches.
+        """Take over ``events``: the caller must not change the list any more. If ``shown_for`` is
+        passed, a model is shown ``events`` in its place, and both sequences share caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events with their masks or sizes, by condenser and id. A condenser need not compute the
-        remembered masks and sizes again.
+        """Events with their masks or sizes, by condenser and id. A condenser does not compute these
+        masks and sizes again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
         """The newest messages, by dialect. A caller takes the messages out of ``renderings`` while
@@ -66,7 +65,7 @@ class Items(Sequence[Event]):
 
     def units(self, left_behind: Set[int]) -> Units:
         """Return the units of the events. Cost: one pass over the events whose units are not known
-        yet. After a change of ``left_behind``, the cost is one pass over all events.
+        yet. If ``left_behind`` changed, the cost is one pass over all events.
         """
         try:
             # among all threads, at most one caller gets the units

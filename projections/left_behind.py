@@ -1,8 +1,8 @@
 """Find the events that are left behind. An event is left behind if a condensation forgot another
 event of its unit, but not the event itself.
 
-The function ``left_behind_by_ids`` defines which events are left behind. Usually the forgotten
-events share no unit with other events of the View, so nothing is left behind.
+``left_behind_by_ids`` defines exactly which events are left behind. Usually the forgotten events
+share no unit with other events of the View, so nothing is left behind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
     """Return the ids of the events left behind after a condensation removed ``forgotten`` from a
-    View that showed ``shown``. ``start`` is the index of the first forgotten event.
+    View that showed ``shown``. ``start`` is the index of the first forgotten event in ``shown``.
     """
     stop = start + len(forgotten)
     is_one_piece = (

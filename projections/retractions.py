@@ -10,15 +10,14 @@ from foldlog.projections.intervals import Intervals
 
 def target(retraction: Retraction) -> int:
     """Return the version to which a recorded retraction returns. An imported retraction takes
-    nothing back if it contains a version later than its own version.
+    nothing back if its version is later than the retraction itself.
     """
     return min(retraction.version, retraction.id)
 
 
 def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
-    """Return the ids of the events that made the View at ``version``, as ascending intervals. The
-    result contains the events that no retraction took back, and the events that a later retraction
-    brought back.
+    """Return the ids of the events that made the View at ``version``, as ascending intervals. No
+    retraction took these events back, or a later retraction brought them back.
 
     ``structural`` contains the structural events of the log, at least up to ``version``.
     """

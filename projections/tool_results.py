@@ -29,8 +29,8 @@ _NAMED_MAX = 5
 UNKNOWN_OUTCOME = (
     "the program stopped before it recorded a result; the call may have run, in part or whole"
 )
-"""The default reason for closing a call. A model that reads the default reason can check the
-effects of the call before it repeats the call.
+"""The default reason for closing a call. A model that reads it can check the effects of the call
+before it repeats the call.
 """
 
 
@@ -50,12 +50,12 @@ def append_tool_result(
     observation answers the first of them in the newest reply. ``call_id`` may also be the call
     itself, from ``View.open_calls``.
 
-    ``current`` returns the View of the conversation. For a repeated ``idempotency_key``,
-    ``current`` returns the View of the first attempt. If another writer answers the call first, the
-    call gets no second observation. If ``idempotency_key`` was used before with an equal result,
-    nothing is appended, and the recorded event is returned. Raises ``InvalidEvent`` if no call with
-    the id ``call_id`` is open, and the errors of ``Store.append``. Durability: the observation is
-    on disk when the function returns. Cost: loading the View, and one pass over the open calls.
+    ``current`` returns the View of the conversation. For a repeated ``idempotency_key``, this is
+    the View of the first attempt. If another writer answers the call first, the call gets no second
+    observation. If ``idempotency_key`` was used before with an equal result, nothing is appended,
+    and the recorded event is returned. Raises ``InvalidEvent`` if no call with the id ``call_id``
+    is open, and the errors of ``Store.append``. Durability: the observation is on disk when the
+    function returns. Cost: loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(
@@ -98,8 +98,8 @@ def close_open_calls(
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
     """Append the ``answers`` to the open calls, all or none. A call that was made after ``before``
-    stays open. A call that was recorded without a time is answered too. Return the recorded answers
-    in the order of the calls that they answer.
+    stays open, but a call without a time is answered. Return the recorded answers in the order of
+    the calls that they answer.
 
     Other writers may append at the same time. If another writer answers a call first, the call gets
     no second observation. Raises ``ConversationNotFound`` before the first append, and the errors

@@ -2,8 +2,8 @@
 and the steps of a tool loop.
 
 A model refuses a conversation in which an action lacks its observation, an observation lacks its
-action, or one of several parallel calls is missing. A model also refuses a loop that has lost the
-thinking with which it began. Every condenser must know the events that form a unit.
+action, or one of several parallel calls is missing. It also refuses a loop that lost the thinking
+at its beginning. Every condenser must know these units.
 
     observation      answers the action that is its ``cause``, if the call ids are equal and the
                      action has no observation yet. Without a ``cause``, it answers the first action
@@ -55,8 +55,8 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 def is_unseen(event: Event) -> bool:
     """Return whether an event of a View has no form as a chat message. An event of unknown kind has
-    no form, and neither has an annotation of an imported history, which only its own format
-    understands. An annotation that was not imported has a form.
+    no form, and neither has an annotation of an imported history: only its own format understands
+    it. An annotation that was not imported has a form.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent
@@ -65,7 +65,7 @@ def is_unseen(event: Event) -> bool:
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
     """Return whether a reply of the model begins with ``event``. ``before`` is an earlier event of
-    the agent. If ``before`` and ``event`` belong to the same reply, the result is False.
+    the agent. If they belong to the same reply, the result is False.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
@@ -121,8 +121,8 @@ class UnitsSoFar:
     """The units of a growing list of events. A View usually grows at its end. Only one thread at a
     time may use a ``UnitsSoFar``.
 
-    Values that ``units`` returned never change: if parallel calls or a loop grow, a new value
-    replaces them.
+    Values that ``units`` returned never change: a new value replaces parallel calls or a loop that
+    grew.
     """
 
     def __init__(self, left_behind: Set[int]) -> None:
@@ -148,9 +148,7 @@ class UnitsSoFar:
         self.has_bonds = False
         self.has_parallel = False
         self._returned = 0
-        """The number of parallel calls that ``units`` has returned. Parallel calls that ``units``
-        has returned must not be changed.
-        """
+        """The number of parallel calls that ``units`` has returned. They must not be changed."""
 
     def read(self, events: Sequence[Event]) -> None:
         for position, event in enumerate(events, self.count):
@@ -340,9 +338,9 @@ def fit_positions(view_units: Units) -> list[int]:
     """Return the ascending positions of the events that can be sent to a model. Parallel calls are
     sent only if they are complete and answered, and loops only if they are complete.
 
-    Events left behind, orphans, and parallel calls with an unanswered call are dropped. In several
-    rounds, parallel calls and bonds that lost a member are dropped, until nothing changes. Then a
-    loop is dropped if it lost an event before its last remaining member. A call at the end of a
+    Events left behind, orphans, and parallel calls with an unanswered call are dropped. Parallel
+    calls and bonds that lost a member are dropped too, again and again, until nothing changes. Then
+    a loop is dropped if it lost an event before its last remaining member. A call at the end of a
     loop that is unanswered, or is not sent for another reason, does not drop the loop.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
@@ -413,10 +411,9 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     event can no longer be sent.
 
     No returned index is inside answered parallel calls, from the first action to the last
-    observation, or inside a loop or a bond. If the last event stays with the next event, the index
-    after the last event is not returned. No index after the start of *pending* parallel calls is
-    returned, so that an action is never forgotten before it has an observation. Abandoned calls
-    exclude no index.
+    observation, or inside a loop or a bond. If the last event stays with the next event, ``count``
+    is not returned. No index after the start of *pending* parallel calls is returned, so that no
+    action is forgotten before its observation. Abandoned calls exclude no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

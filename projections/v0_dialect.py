@@ -1,19 +1,18 @@
 """The V0 dialect: the rules by which a View folds condensations that were imported from OpenHands
 V0.
 
-A condensation from V0 contains ids of the *source*. A condensation from V0 forgets every event with
-one of its source ids, anywhere in the log, even a later event. A condensation from V0 also forgets
-condensations, requests and itself by their source ids. If a source id occurs twice, a condensation
-forgets both events. Every reading of a View shows only the newest summary, and applies the
-summary's offset again.
+A condensation from V0 contains ids of the *source*. It forgets every event with one of its source
+ids, anywhere in the log: later events, condensations, requests, and itself. If two events have the
+same source id, it forgets both. Every reading of a View shows only the newest summary, and applies
+the summary's offset again.
 
-An import cannot translate a condensation of V0 into a native condensation. With a translation, 59
-of 440 recorded histories would show another View. The summary of V0 moves with new events, and a
-condensation of V0 also forgets later events.
+An import cannot translate it into a native condensation: 59 of 440 recorded histories would then
+show another View. The summary of V0 moves with new events, and its condensation also forgets later
+events.
 
 The state of a View contains two values for the V0 dialect. The *tomb* contains the source ids that
 are forgotten forever. The *register* contains the newest summary with its offset. The first native
-condensation takes the summary out of the register and fixes its place.
+condensation moves the summary from the register to a fixed place.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def clamp(offset: int) -> int:
 
 def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
     """Insert the newest summary into the items, as ``list.insert`` does. A negative offset counts
-    from the end, and an offset outside of the list means its nearer end.
+    from the end. An offset outside of the list means the nearer end.
     """
     events = list(items)
     events.insert(register.offset, register.summary)

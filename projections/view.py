@@ -30,12 +30,12 @@ class View:
     """The events that a model is shown, in their order, with the request flag and the condensations
     that made the View.
 
-    A View is immutable, except for the maps inside its events. Do not change the maps inside
-    events: Python cannot freeze them, and other Views share them.
+    A View is immutable, except for the maps inside its events. Do not change these maps: Python
+    cannot freeze them, and other Views share them.
 
     A View is a sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), and
     iteration. Summaries are ``CondensationSummary`` events with ids below -1. Two Views are equal
-    if they show equal events. If two equal Views get equal further events, they stay equal.
+    if they show equal events. If the same events are added to both, they stay equal.
 
     ``state``          the fold's state, from which further events continue
     ``condensations``  all condensations, from the oldest to the newest
@@ -47,12 +47,12 @@ class View:
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, from the oldest to the newest. In a View from a store, an iteration reads
-    the condensations from the log.
+    """All condensations, from the oldest to the newest. In a View from a store, they are read from
+    the log when they are used.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages if ``to_messages`` gets no dialect. If the store knows the agent's
-    model, its Views have the dialect for this model.
+    model, its Views have the model's dialect.
     """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
@@ -70,8 +70,8 @@ class View:
 
     def then(self, events: Iterable[Event]) -> View:
         """Return the View after the next events of the conversation. Cost: one pass over the next
-        events. A condensation also costs one pass over the old View, and a retraction one pass over
-        the restored View.
+        events. A condensation also costs one pass over the View, and a retraction one pass over the
+        restored View.
         """
         state, condensations, older = fold(events, self.state)
         return View(
@@ -99,7 +99,7 @@ class View:
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
         """Return a View with other events at the indices in ``masks``. A masking event must have
-        the id of the event that it masks, and must belong to the same unit.
+        the id of the masked event, and must belong to the same unit.
         """
         events = list(self.events)
         for index, event in masks.items():
@@ -168,8 +168,8 @@ class View:
         """The actions in the View that no observation answers, in their order. The actions are
         copies, so a tool may change their arguments.
 
-        A model is shown an open call, and the other calls of its response, only when all these
-        calls have observations.
+        A model is shown an open call only when the call and all others of its response have
+        observations.
         """
         return deepcopy(self._open_calls)
 
@@ -229,9 +229,8 @@ class View:
         messages are copies, so the caller may change them. Messages for Anthropic do not contain
         the system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
         ``responses`` are the items for the API's ``input``. Raises ``ValueError`` if the dialect is
-        unknown. The beginning of a prompt is rendered only once, and the next View repeats it byte
-        for byte. Cost: copying the messages, and rendering the events since the last rendered
-        reply.
+        unknown. The beginning of a prompt is rendered once, and the next View repeats it byte for
+        byte. Cost: copying the messages, and rendering the events since the last rendered reply.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)

@@ -1,12 +1,12 @@
 """Views of stored conversations at any version. Loading a View costs as much as reading the events
 that it shows.
 
-To load a View, a first read gets its last revision. A second read gets the events that
-the last revision shows, and the later events. After ``store.register(views)``, the store calls
+To load a View, a first read gets its last revision. A second read gets the events that the last
+revision shows, and the later events. After ``store.register(views)``, the store calls
 ``Views.project`` in every transaction that appends structural events. A revision is stored together
-with its event. If a writer appends without ``Views.project``, readers continue the fold from the
-last stored revision. The next structural event, or ``rebuild``, stores the missing revisions,
-because a read writes nothing.
+with its event. If a writer appends without ``Views.project``, readers continue from the last stored
+revision. A read writes nothing: the next structural event, or ``rebuild``, stores the missing
+revisions.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.projections.view import View
 
 _REMEMBERED = 64
-"""The number of conversations whose last View stays in memory. The next View of a remembered
-conversation continues the fold of the last View.
+"""The number of conversations whose last View stays in memory. The next View continues the fold of
+the last View.
 """
 
 _FEW = 64
-"""The maximal number of new events that are read in one query, even if some of them are not shown.
-Reading only the shown events would need three queries.
+"""The maximal number of new events that are read in one query. Some of them may not be shown, but
+reading only the shown events would need three queries.
 """
 
 
 @dataclass(slots=True)
 class _Latest:
-    """The last View of a conversation, and the state of the conversation at its version.
+    """The last View of a conversation, and the state of the conversation at that version.
 
     If a transaction was rolled back, the View of its events must not be used, because other events
-    may have the same ids. The head in ``state`` reveals a View of events that were rolled back.
-    After a redaction of its content, a View must not be used. The number of redactions in ``state``
-    reveals a View with redacted content. ``missing`` contains the revisions that were not stored.
+    may have the same ids. The head in ``state`` reveals such a View. After a redaction of its
+    content, a View must not be used. The number of redactions in ``state`` reveals such a View too.
+    ``missing`` contains the revisions that were not stored.
     """
 
     folded: ViewFold
@@ -87,7 +87,7 @@ class Views:
 
     ``Views`` is also an inline projection: after ``store.register(views)``, the store writes each
     revision in the transaction of its event. Without ``register``, Views are correct too, but
-    loading a View costs reading the events after the last stored revision.
+    loading a View costs reading all events after the last stored revision.
     """
 
     name = PROJECTION

@@ -1,7 +1,7 @@
 """Compute, in one pass over a log, at which versions the View showed each event.
 
-The usual fold makes the View at each structural event. The Views before and after a structural
-event are compared. Between structural events, events only join the end of the View.
+The usual fold makes the View at each structural event. The Views before and after the event are
+compared. Between structural events, events only join the end of the View.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LifetimesFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Fold the next events. Raises ``UnknownEventType``. Raises ``LookupError`` at a retraction
-        to a version that is missing in ``targets``: fold all events again, with the version in
+        to a version that ``targets`` lacks: fold all events again, with this version in
         ``targets``. Cost: one pass over the events. Each structural event also costs one pass over
         the View at its version.
         """
@@ -135,13 +135,13 @@ class LifetimesFold:
         item. If the newest item is an action, return the indices of the items that a model is no
         longer sent.
 
-        With ``_changed_by``, most events need no check of the whole View. Return None if the whole
-        View must be checked, because the View has bonds, or because a tool loop may lose or gain
-        further items.
+        Because of ``_changed_by``, most events need no check of the whole View. Return None if the
+        whole View must be checked, because the View has bonds, or because a tool loop may lose or
+        gain further items.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
         the actions of a response only together and with all their observations. If a loop has a
-        gap, a model is sent only the items before the gap.
+        gap, a model is sent only the items before it.
         """
         if self._units.has_bonds:
             return None
@@ -306,7 +306,7 @@ class _OpenSpan(msgspec.Struct, gc=False):
 
 class _Order:
     """The places of summaries among the events. A summary gets a second place if a retraction
-    returns to a View in which its place was not fixed yet.
+    returns to a View in which its place was still open.
     """
 
     def __init__(self) -> None:

@@ -69,8 +69,8 @@ def rendered(
     """Return the messages of the events at ``positions``, in ascending order. A model's server must
     accept these events.
 
-    Every tool call has one later tool message. If two calls have the same id, the later call gets a
-    new id. Equal events give equal messages. ``opening`` is true if the messages are the first
+    Every tool call has one later tool message. If two calls have the same id, the later one gets a
+    new id. Equal events make equal messages. ``opening`` is true if the messages are the first
     messages of a conversation. If the first message is the assistant's, the dialects of litellm and
     Anthropic put a user's message before it. Most providers refuse messages that begin with the
     assistant. Cost: rendering the events at the positions.
@@ -99,7 +99,7 @@ def copy_messages(
 ) -> list[dict[str, Any]]:
     """Return copies of the messages of a rendering of ``events``. The caller may change the copies.
 
-    The copies contain the marks for the server's prompt cache. The marks move as a prompt grows.
+    The copies contain the marks for the server's prompt cache. The marks move when a prompt grows.
     Cost: copying the messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(

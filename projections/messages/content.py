@@ -50,7 +50,7 @@ def sendable(text: str) -> str:
 
 def as_json(value: Any) -> str:
     """Return a value as JSON text. A text is returned unchanged. NaN and infinities become texts,
-    because JSON has no such numbers.
+    because JSON cannot hold them.
     """
     if isinstance(value, str):
         return value
@@ -73,8 +73,8 @@ def text_part(text: str) -> Part:
 
 
 def named(part: Mapping[str, Any], why: str = "") -> Part:
-    """Return a text part in place of a part that cannot be sent. The returned text contains the
-    texts of the part, or a note with the reason ``why``.
+    """Return a text part in place of a part that cannot be sent. It contains the texts of the part,
+    or a note with the reason ``why``.
     """
     kind = str(part.get("type") or "part").removesuffix("_url")
     if why:
@@ -208,7 +208,7 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """An unknown field of a file is an empty text."""
+    """If a field of a file is unknown, its value is an empty text."""
 
     name: str
     media_type: str

@@ -1,9 +1,9 @@
-"""Messages that grow with their View. The beginning of a prompt is rendered once, and does not
-change by a single byte.
+"""Messages that grow with their View. The beginning of a prompt is rendered once, and then stays
+the same byte for byte.
 
-A View usually grows at its end. While a View grows at its end, the messages before the model's last
-reply stay unchanged. Only the messages from the model's last reply on are rendered again. If events
-were forgotten or masked, the messages before the first changed event stay unchanged.
+A View usually grows at its end. While it does, only the messages from the model's last reply on are
+rendered again. If events were forgotten or masked, the messages before the first change stay the
+same.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MessageList:
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
         """Add a message, unless ``parts`` is empty. If the last message has the same role, its
-        content grows by ``parts``. The caller of ``say`` must not change ``parts`` afterwards.
+        content grows by ``parts``. The caller must not change ``parts`` afterwards.
         """
         if not parts:
             return
@@ -105,14 +105,14 @@ class Rendering:
     """The messages of a View in one dialect, before the marks for a prompt cache are set. Only one
     thread at a time may use a ``Rendering``.
 
-    ``render`` makes the messages of turns. The second argument of ``render`` is true if the turns
+    ``render`` makes the messages of turns. ``render`` gets True as its second argument if the turns
     open the conversation.
     """
 
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
         self._render = render
         self.messages: list[Rendered] = []
-        """The next View shares ``messages``, so pass only copies to callers."""
+        """The next View shares ``messages``, so give only copies to callers."""
         self._events: Sequence[Event] = ()
         self._fit: Sequence[int] = ()
         self._starts: list[_Start] = []

@@ -72,8 +72,8 @@ def turns(
     """Yield the turns of the events at ``positions``, in ascending order. A model's server must
     accept these events.
 
-    ``call_ids`` maps the ids of earlier calls to the indices of the calls. The ids of the yielded
-    calls are added to ``call_ids``.
+    ``call_ids`` maps the ids of earlier calls to their indices. The ids of the yielded calls are
+    added to it.
     """
     shown = [events[position] for position in positions]
     shown_units = units(shown)
@@ -197,8 +197,8 @@ def arguments_of(action: Action) -> str:
     """Return the arguments as the JSON text of an object. If the model wrote the JSON text of an
     object, return the text unchanged.
 
-    Servers parse the arguments, and refuse a conversation in which a model once wrote invalid JSON.
-    An invalid text becomes the value of ``invalid_arguments`` in a JSON object.
+    Servers parse the arguments, and refuse a conversation with a call that has invalid JSON. An
+    invalid text is put into a JSON object, as the value of ``invalid_arguments``.
     """
     arguments = action.arguments
     try:

@@ -1,5 +1,5 @@
-"""Load the View of a stored conversation from its last revision, if it has one, and from the later
-events.
+"""Load the View of a stored conversation from its last revision, if there is one, and from the
+later events.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class StoredPast:
     """The folds of a stored conversation at earlier versions.
 
     If ``stored`` is false, no stored revision is used. Callers that compare or replace stored
-    revisions set ``stored`` to false. ``records`` contains revisions that the caller has made. Use
-    a ``StoredPast`` only while the read transaction of ``reading`` is open.
+    revisions pass false. ``records`` contains revisions that the caller has made. Use a
+    ``StoredPast`` only while the read transaction of ``reading`` is open.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ def fold_log(
     reading: ReadTransaction, start: ViewFold, version: int, past: StoredPast
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
     """Yield the fold after each chunk of events, with the revisions of the chunk. A chunk costs one
-    pass over the View. Chunks grow with the View, so all chunks together cost at most one pass over
-    the events.
+    pass over the View. The chunks grow with the View, so all chunks together cost at most one pass
+    over the events.
     """
     folded = start
     while folded.state.version < version:

@@ -25,7 +25,7 @@ from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):
-    """The state of a View, with the values from which the next revision is made.
+    """The state of a View, and what the next revision is made of.
 
     ``revision`` is the revision after the last structural event, and ``revised`` is its version.
     """

@@ -18,8 +18,7 @@ integers, without empty lists:
     condensations    the number of condensations so far
 
 An integer of a list is stored as its difference from the previous integer, except in ``register``.
-A revision can be read without other revisions. ``docs/internals/decisions/0030-revisions.md`` gives
-the cost of reading revisions without other revisions.
+Each revision can be read alone (``docs/internals/decisions/0030-revisions.md`` gives the cost).
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from foldlog.eventstore.inside import VIEWS, Record
 
 PROJECTION = VIEWS
 CODE = 4
-"""The version of the fold and of the stored form. Increase ``CODE`` with every change of the result
-of a fold or of the stored form. A record of another ``CODE`` is rebuilt.
+"""The version of the fold and of the stored form. Increase ``CODE`` with every change of the fold's
+result or of the stored form. Records of another ``CODE`` are made again.
 """
 
 Ints = tuple[int, ...]
