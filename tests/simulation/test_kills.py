@@ -87,7 +87,7 @@ def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
     database: Callable[[], Iterator[str]] | None,
 ) -> None:
     kills = 0
-    worlds = 8 if whole else WORLDS.get(kind, 3)
+    worlds = 3 if whole else WORLDS.get(kind, 3)
     for number in range(worlds if recorder == "memory" else 2):
         for statement in count(1) if whole else [1 + 3 * (number % 7)]:
             folder = tmp_path / f"{number} {statement}"
