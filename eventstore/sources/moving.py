@@ -10,7 +10,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
+from foldlog.eventstore.errors import (
+    ConversationErased,
+    CorruptEvent,
+    HistoryDiverged,
+    VersionConflict,
+)
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.row import not_erased
@@ -449,6 +454,8 @@ def problems_of(database: Database, conversation: Conversation) -> Iterator[str]
         yield from _problems_of(database, conversation)
     except CorruptEvent as error:
         yield error.problem
+    except ConversationErased:  # it was erased meanwhile, and nothing of it can be verified
+        return
 
 
 def _problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
@@ -501,6 +508,7 @@ def _pages_of_blocks(database: Database, source: Source, start: int) -> Iterator
     while start < source.records:
 
         def read(reader: Reader, start: int = start) -> list[Block]:
+            not_erased(database.find_key(reader, source.conversation))
             page = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
             # The stored source may have grown in the meantime, so leave out the new records.
             blocks_before = (block for block in page if block.first < source.records)

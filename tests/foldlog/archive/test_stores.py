@@ -37,7 +37,7 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
-from tests.between import Killed, before_next_call, killing
+from tests.between import Killed, before_next_call, killing, meeting
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,
@@ -235,6 +235,23 @@ def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: P
         with new_store() as other:
             assert len(events_of(other, imported(other, path).conversation)) == len(made)
         assert_sound(target)
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 6])
+def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(
+    number: int, tmp_path: Path
+):
+    with new_store() as store, new_store() as target:
+        name = imported(store, session(tmp_path)).conversation
+        other = Store(store.database.recorder, store.database.settings)
+        store.database.recorder = meeting(
+            store.database.recorder, number, lambda: erase(other, name, reason="told"), "query"
+        )
+        [*copy_store(store, target, jobs=1)]
+        assert_sound(target)
+        for row in target.conversations():
+            whole = b"" if row.erased_at else session(tmp_path).read_bytes()
+            assert bytes_of(target, row.id) == whole
 
 
 @pytest.mark.parametrize("lost", [0, 9, 24])
