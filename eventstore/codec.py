@@ -74,8 +74,8 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 class Encoded(NamedTuple):
     """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
-    ``decoded`` is the event as a reader of ``body`` gets it, but with the id that the caller
-    passed. If another process encoded the event, ``decoded`` is None.
+    ``decoded`` is the event that a reader of ``body`` gets, but with the id that the caller passed.
+    If another process encoded the event, ``decoded`` is None.
     """
 
     kind: str
@@ -114,7 +114,7 @@ of the parsers.
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
-    """Return the stored form of ``event`` without its id, with the event as a reader gets it.
+    """Return the stored form of ``event`` without its id, and the event that a reader gets.
 
     Bytes in the event are stored beside the body, as ``foldlog.eventstore.codec_json`` describes. A
     time whose offset from UTC has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has

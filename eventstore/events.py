@@ -566,9 +566,9 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
-    """Events were copied without their content, because the source store had redacted them. This
-    entry is their receipt until the receipt of the source store is copied too. The receipt of a
-    fork's event may be in the parent conversation.
+    """Events were copied without their content, because the source store had redacted them. A
+    ``RedactionCopied`` is the receipt until the receipt of the source store is copied too. The
+    receipt of a fork's event may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
     """

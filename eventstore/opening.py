@@ -124,14 +124,14 @@ def restore_store(
     The store at ``url`` need not exist.
 
     A process that has the former store open can no longer write: its next append raises
-    ``StoreUnavailable``, and it must open the store again. The former file is kept beside the
-    restored file, with its write-ahead log. The restored store never uses a position again, so
-    followers continue. After the next write, they read a ``StoreRestored``, which names the
+    ``StoreUnavailable``, and the process must open the store again. The former file is kept beside
+    the restored file, with its write-ahead log. The restored store never uses a position again, so
+    followers continue. After the next write, followers read a ``StoreRestored``, which names the
     position after which events were lost.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` names the read models that may contain events of the
-    store. The restored store registers each of them, as ``confirm`` with position 0 does.
+    store. The restored store registers each read model, as ``confirm`` with position 0 does.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file

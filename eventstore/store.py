@@ -98,18 +98,18 @@ class Store:
 
         ``expected_version`` is the version at which the caller decided to append. Pass
         ``expected_version=0`` for a new conversation, or ``ANY_VERSION``. If ``idempotency_key``
-        was used before for equal events, nothing is appended. In this case, the earlier events are
-        returned, even if the expected version is outdated. ``dedupe="origin"`` leaves out the
-        events whose source id (``origin.format`` and ``origin.id``) the conversation already has.
-        With ``dedupe``, the returned events are the appended events, possibly none. ``guard`` is
-        called in the transaction if the conversation exists. If ``guard`` raises an exception,
-        ``append`` raises the exception of ``guard`` and appends nothing. Other writers wait while
-        ``guard`` runs. ``generation`` names one of the conversations that had the id
-        ``conversation``. If this conversation is erased, the append raises ``ConversationErased``,
-        even if a new conversation uses the id. ``together`` contains appends to other
-        conversations, from ``Documents.prepare``. Either all appends happen, or none. If nothing
-        remains to append after ``dedupe`` or the check of the idempotency key, none of them
-        happens. ``also`` is called in the transaction of the events, and may write further data.
+        was used before for equal events, nothing is appended. The earlier events are returned, even
+        if the expected version is outdated. ``dedupe="origin"`` leaves out the events whose source
+        id (``origin.format`` and ``origin.id``) the conversation already has. With ``dedupe``, the
+        returned events are the appended events, possibly none. ``guard`` is called in the
+        transaction if the conversation exists. If ``guard`` raises an exception, ``append`` raises
+        the exception of ``guard`` and appends nothing. Other writers wait while ``guard`` runs.
+        ``generation`` names one of the conversations that had the id ``conversation``. If this
+        conversation is erased, the append raises ``ConversationErased``, even if a new conversation
+        uses the id. ``together`` contains appends to other conversations, from
+        ``Documents.prepare``. Either all appends happen, or none. If ``dedupe`` or the idempotency
+        key leaves nothing to append, no append happens. ``also`` is called in the transaction of
+        the events, and may write further data.
 
         Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
         ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises
@@ -347,13 +347,13 @@ class Store:
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events of all conversations that were recorded after a position, in the order
         of positions, up to now. On PostgreSQL, the events end before the oldest transaction that is
-        still writing. A later call yields its events.
+        still writing. A later call yields the events of this transaction.
 
         Remember the last position, and pass it to the next call of ``follow``. No event is missed
         or repeated, because no later commit gets an earlier position. If the store has several
         members (``?stores=``), a position contains one number for each member. Only the events of
-        one member are in order. In this case, remember the text ``str(recorded.position)``, and
-        pass it.
+        one member are in order. If the store has several members, remember the text
+        ``str(recorded.position)``, and pass the text.
 
         Raises ``CorruptEvent`` at a damaged event. After ``CorruptEvent``, continue after the
         ``position`` of the error. Raises ``StoreUnusable`` if SQLite cannot read a page of the

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
-"""The time of an event according to its source. Every reader can convert it to UTC and write it as
-ISO 8601. If the source names no time zone, the time has no zone.
+"""The time of an event according to its source. Every reader can convert an ``EventTime`` to UTC
+and write it as ISO 8601. If the source names no time zone, the time has no zone.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)

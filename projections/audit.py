@@ -26,8 +26,8 @@ class Finding:
 class Audit:
     """The result of the audit of one conversation. ``missing`` is the number of revisions that are
     not stored. A revision is missing if its structural event was appended without the projection,
-    or if an earlier version of foldlog stored it in an older form. This is not a finding, because
-    the next structural event stores all missing revisions.
+    or if an earlier version of foldlog stored it in an older form. A missing revision is not a
+    finding, because the next structural event stores all missing revisions.
     """
 
     conversation: str

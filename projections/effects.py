@@ -2,9 +2,9 @@
 forget events.
 
 An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
-between them records that the tool began. If a runtime stores the action later, the annotation
-contains the intent. A late outcome is a message of the environment. It comes in addition to the
-observation.
+between the action and the observation records that the tool began. If a runtime stores the action
+later, the annotation contains the intent. A late outcome is a message of the environment. A late
+outcome comes in addition to the observation.
 
     intended   the tool has not begun: any worker may run it
     begun      the tool is running: the lease under which it began is still held
@@ -30,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that marks the start of a tool. It is also the key of the effect's
-fields in later events.
+"""The name of the annotation that marks the start of a tool. The name is also the key of the
+effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -167,8 +167,8 @@ def key_of_intent(call_id: str) -> str:
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that a fork did not share with its parent when it began. A
-    detached conversation has copies of the shared events.
+    """Return the id of the first event that the conversation itself recorded. A detached
+    conversation has copies of the shared events.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 

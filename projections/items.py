@@ -25,7 +25,8 @@ class Items(Sequence[Event]):
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
         """Take over ``events``: the caller must not change the list any more. If ``shown_for`` is
-        passed, a model is shown ``events`` in its place, and both sequences share caches.
+        passed, a model is shown ``events`` in place of ``shown_for``, and both sequences share
+        caches.
         """
         self._events = events
         self._count = len(events)
@@ -39,8 +40,8 @@ class Items(Sequence[Event]):
         it uses them.
         """
         self._units_so_far: list[UnitsSoFar] = []
-        """The units of the first events of the list. A caller takes them out of the list while it
-        uses them.
+        """The units of the first events of the list. A caller takes the units out of
+        ``_units_so_far`` while it uses them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:

@@ -16,8 +16,9 @@ def target(retraction: Retraction) -> int:
 
 
 def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
-    """Return the ids of the events that made the View at ``version``, as ascending intervals. No
-    retraction took these events back, or a later retraction brought them back.
+    """Return the ids of the events that made the View at ``version``, as ascending intervals. The
+    result contains no events that a retraction took back, unless a later retraction brought them
+    back.
 
     ``structural`` contains the structural events of the log, at least up to ``version``.
     """

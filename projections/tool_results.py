@@ -29,8 +29,8 @@ _NAMED_MAX = 5
 UNKNOWN_OUTCOME = (
     "the program stopped before it recorded a result; the call may have run, in part or whole"
 )
-"""The default reason for closing a call. A model that reads it can check the effects of the call
-before it repeats the call.
+"""The default reason for closing a call. A model that reads the default reason can check the
+effects of the call before it repeats the call.
 """
 
 

@@ -2,8 +2,8 @@
 and the steps of a tool loop.
 
 A model refuses a conversation in which an action lacks its observation, an observation lacks its
-action, or one of several parallel calls is missing. It also refuses a loop that lost the thinking
-at its beginning. Every condenser must know these units.
+action, or one of several parallel calls is missing. A model also refuses a loop that lost the
+thinking at its beginning. Every condenser must know the units.
 
     observation      answers the action that is its ``cause``, if the call ids are equal and the
                      action has no observation yet. Without a ``cause``, it answers the first action
@@ -65,7 +65,7 @@ def is_unseen(event: Event) -> bool:
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
     """Return whether a reply of the model begins with ``event``. ``before`` is an earlier event of
-    the agent. If they belong to the same reply, the result is False.
+    the agent. If ``before`` and ``event`` belong to the same reply, the result is False.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False

@@ -1,14 +1,14 @@
 """The V0 dialect: the rules by which a View folds condensations that were imported from OpenHands
 V0.
 
-A condensation from V0 contains ids of the *source*. It forgets every event with one of its source
-ids, anywhere in the log: later events, condensations, requests, and itself. If two events have the
-same source id, it forgets both. Every reading of a View shows only the newest summary, and applies
-the summary's offset again.
+A condensation from V0 contains ids of the *source*. A condensation from V0 forgets every event with
+one of its source ids, anywhere in the log: later events, condensations, requests, and itself. If
+two events have the same source id, both are forgotten. Every reading of a View shows only the
+newest summary, and applies the summary's offset again.
 
-An import cannot translate it into a native condensation: 59 of 440 recorded histories would then
-show another View. The summary of V0 moves with new events, and its condensation also forgets later
-events.
+An import cannot translate a condensation of V0 into a native condensation: 59 of 440 recorded
+histories would then show another View. The summary of V0 moves with new events, and its
+condensation also forgets later events.
 
 The state of a View contains two values for the V0 dialect. The *tomb* contains the source ids that
 are forgotten forever. The *register* contains the newest summary with its offset. The first native

@@ -35,7 +35,7 @@ class View:
 
     A View is a sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), and
     iteration. Summaries are ``CondensationSummary`` events with ids below -1. Two Views are equal
-    if they show equal events. If the same events are added to both, they stay equal.
+    if they show equal events. If the same events are added to two equal Views, they stay equal.
 
     ``state``          the fold's state, from which further events continue
     ``condensations``  all condensations, from the oldest to the newest
@@ -47,8 +47,8 @@ class View:
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, from the oldest to the newest. In a View from a store, they are read from
-    the log when they are used.
+    """All condensations, from the oldest to the newest. In a View from a store, the condensations
+    are read from the log when they are used.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages if ``to_messages`` gets no dialect. If the store knows the agent's
@@ -81,8 +81,8 @@ class View:
         )
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """Return a View with other events, for example with some events masked or left out. Its
-        other fields stay the same.
+        """Return a View with other events, for example with some events masked or left out. The
+        other fields of the View stay the same.
         """
         items = Items(list(events), self.state.items)
         left_behind = self.left_behind and self.left_behind.intersection(
@@ -168,8 +168,7 @@ class View:
         """The actions in the View that no observation answers, in their order. The actions are
         copies, so a tool may change their arguments.
 
-        A model is shown an open call only when the call and all others of its response have
-        observations.
+        A model is shown an open call only when all calls of its response have observations.
         """
         return deepcopy(self._open_calls)
 

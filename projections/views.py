@@ -58,8 +58,8 @@ the last View.
 """
 
 _FEW = 64
-"""The maximal number of new events that are read in one query. Some of them may not be shown, but
-reading only the shown events would need three queries.
+"""The maximal number of new events that are read in one query. Some of the read events may not be
+shown, but reading only the shown events would need three queries.
 """
 
 
@@ -68,9 +68,9 @@ class _Latest:
     """The last View of a conversation, and the state of the conversation at that version.
 
     If a transaction was rolled back, the View of its events must not be used, because other events
-    may have the same ids. The head in ``state`` reveals such a View. After a redaction of its
-    content, a View must not be used. The number of redactions in ``state`` reveals such a View too.
-    ``missing`` contains the revisions that were not stored.
+    may have the same ids. The head in ``state`` reveals a View of events that were rolled back.
+    After a redaction of its content, a View must not be used. The number of redactions in ``state``
+    reveals a View with redacted content. ``missing`` contains the revisions that were not stored.
     """
 
     folded: ViewFold

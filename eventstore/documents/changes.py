@@ -4,8 +4,8 @@ A change of documents is an event of the kind ``DocumentChanges``, written in on
 the events that the caller appends. No View shows an event of the kind ``DocumentChanges``. The
 store copies, encrypts and erases documents like events, and the hash chain covers documents. A
 ``DocumentChanges`` contains the changed documents, as whole values or as differences from earlier
-values. It names each unchanged document with the event of its newest value. The last
-``DocumentChanges`` before a version contains or names all documents of the version.
+values. A ``DocumentChanges`` names each unchanged document with the event of its newest value. The
+last ``DocumentChanges`` before a version contains or names all documents of the version.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class _Change(NamedTuple):
 
 class LastValues(NamedTuple):
     """The newest values of some documents after the last append of this store. The next append does
-    not read these values again, because its guard detects a change by another writer.
+    not read the newest values again, because its guard detects a change by another writer.
 
     ``key`` is the key of the conversation, and ``redactions`` is its number of redactions. ``ids``
     maps each document to the event with its newest value.

@@ -13,8 +13,8 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
-"""The maximal number of differences that may build on one whole value. A reader of
-the document has to read them all.
+"""The maximal number of differences that may build on one whole value. A reader of a document has
+to read all its differences.
 """
 
 

@@ -29,12 +29,12 @@ class LastConversation(NamedTuple):
     its codec.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
-    commits. The next append to this conversation therefore needs no query, and neither does its
-    View. On a server, the next append sends the state that it expects. The server compares it with
-    the stored state, without a further round trip.
+    commits. The next append to the conversation, and the next View, therefore need no query. On a
+    server, the next append sends the state that it expects. The server compares the expected state
+    with the stored state, without a further round trip.
 
     ``settings`` are the settings of the database object that opened the codec. ``rows`` contains
-    the newest rows, decrypted. They were appended after the state ``before``.
+    the newest rows, decrypted. All ``rows`` were appended after the state ``before``.
     """
 
     state: Conversation
@@ -49,7 +49,7 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        The events of ``earlier`` may have been rolled back. The heads then differ, because every
+        The events of ``earlier`` may have been rolled back. The heads then differ, because each
         head depends on all events before it.
         """
         present = self.state
@@ -130,7 +130,8 @@ class Database:
     @property
     def bytes_pending(self) -> bool:
         """Whether the store's file may still contain the bytes of erased events, or the plain bytes
-        of events that were encrypted later. ``vacuum`` removes these bytes.
+        of events that were encrypted later. ``vacuum`` removes all of these
+        bytes.
         """
         return self.recorder.value("bytes_pending") != ""
 

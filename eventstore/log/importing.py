@@ -72,11 +72,11 @@ class StagedWriter:
     """Write a history into one conversation in small transactions, so that live appends never wait
     for the whole history.
 
-    A new conversation stays invisible until the whole history is published: it is staged. New
-    events of an existing conversation are appended, and stay even if a later transaction fails.
-    Used as a context manager, the writer deletes a staged conversation after an error or Ctrl-C.
-    Staged rows that it cannot delete stay invisible, and the next import or 'foldlog store vacuum'
-    deletes them.
+    A new conversation is staged, which means that it stays invisible until the whole history is
+    published. New events of an existing conversation are appended, and stay even if a later
+    transaction fails. Used as a context manager, the writer deletes a staged conversation after an
+    error or Ctrl-C. Staged rows that the writer cannot delete stay invisible, and the next import
+    or 'foldlog store vacuum' deletes them.
     """
 
     def __init__(

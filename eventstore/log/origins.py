@@ -51,7 +51,7 @@ class NotIndexed(Exception):
 
 class PartlyKnown(InvalidEvent):
     """The conversation already has some, but not all, events of an append. The append also writes
-    data about all its events, so it must not leave any of them out.
+    data about all its events, so no event may be left out.
     """
 
 
@@ -95,8 +95,8 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the events of a batch that a conversation does not have. If several events of the
-    batch have the same id, return only the first of them. If the first event of a record is new,
-    the record's later events without an id are new too.
+    batch have the same id, return only the first event. If the first event of a record is new, the
+    record's later events without an id are new too.
 
     With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
     the batch contains an event twice.

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """The events ``start <= id < stop`` of a fork: they are stored under the key of one
-    conversation.
-    """
+    """The events ``start <= id < stop`` of a fork, which one conversation stores under its key."""
 
     key: int
     id: str

@@ -113,9 +113,9 @@ class ReadTransaction:
 
     def origins(self) -> tuple[Border, ...]:
         """Return the conversations from which a fork comes, sorted from the oldest to the newest.
-        Return each of them with the version up to which the fork has its events. A fork shares the
-        events of its past with its ancestors. A detached or copied fork has copies of the events of
-        its past.
+        Return each conversation with the version up to which the fork has its events. A fork shares
+        the events of its past with its ancestors. A detached or copied fork has copies of the
+        events of its past.
 
         Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
         entries of one conversation.
@@ -180,8 +180,8 @@ class ReadTransaction:
         return tuple(self.events(first))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start <= id < stop`` if the event before them has the head ``head``.
-        Otherwise return None.
+        """Return the events ``start <= id < stop`` if the event before ``start`` has the head
+        ``head``. Otherwise return None.
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: one read of the
         returned events and one further event.
@@ -200,8 +200,8 @@ class ReadTransaction:
         The intervals are inclusive, ascending and disjoint. A View depends only on events that are
         shown or structural.
 
-        Raises ``CorruptEvent`` if one of these events is missing or unreadable. Cost: one read of
-        the returned events. An event at an end of an interval is always read.
+        Raises ``CorruptEvent`` if a shown or structural event is missing or unreadable. Cost: one
+        read of the returned events. An event at an end of an interval is always read.
         """
         if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])
@@ -385,7 +385,7 @@ class ReadTransaction:
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Yield the versions of damaged records of a projection. All other reads skip damaged
-        records. The projection makes them again.
+        records. The projection makes damaged records again.
         """
         codec = self._codec()
         after = 0

@@ -14,9 +14,9 @@ continues the parent's chain of heads.
 
 A head proves its event and all events before it. A head is computed from the plain text as it was
 first written. Encryption, compression, copies and upgrades of old schema versions therefore do not
-change a head. With a published head, a reader can detect every later change of its event and of the
-events before it. Without the salt, which is erased with the conversation, a head reveals nothing
-about the events.
+change a head. With a published head, a reader can detect every later change of the events up to the
+head. Without the salt, which is erased with the conversation, a head reveals nothing about the
+events.
 
 A stored row has two checksums (CRC-32): one of the body, and one of ``meta``. ``meta`` contains the
 checksum of the body. Every read checks both checksums, so a flipped bit becomes an error and never
@@ -350,7 +350,7 @@ def not_erased(
 
 def begun(conversation: Conversation | None) -> Conversation | None:
     """Return ``conversation`` unchanged. Raises ``CorruptEvent`` if the conversation has lost its
-    events, because it must not look like an empty conversation.
+    events, because a damaged conversation must not look empty.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

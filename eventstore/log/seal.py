@@ -157,8 +157,8 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The first bytes of the associated data of an encrypted row. They depend on the length of the
-row's proof.
+"""The first bytes of the associated data of an encrypted row. The length of the row's proof
+determines these bytes.
 """
 
 _record_columns = struct.Struct(">3q").pack

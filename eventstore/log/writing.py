@@ -49,8 +49,8 @@ class _NewestRows(NamedTuple):
 
 
 class WriteTransaction(ReadTransaction):
-    """One conversation in a write transaction. It has the conversation's newest state, and writes
-    events and records.
+    """One conversation in a write transaction. The object has the conversation's newest state, and
+    writes events and records.
 
     If the store has a key and the conversation has no key, the next write gives the conversation a
     data key. After the conversation has a data key, every new row is encrypted. The mark of a
@@ -88,7 +88,8 @@ class WriteTransaction(ReadTransaction):
     ) -> None:
         """Write records of a projection. A new record replaces the stored record with an equal
         version. If ``replace_all`` is true, the new records replace all records of the projection.
-        The records of a plain conversation stay plain: ``put_records`` gives it no key.
+        The records of a plain conversation stay plain: ``put_records`` gives a plain conversation
+        no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -323,7 +324,8 @@ class InlineProjection(Protocol):
         ``events`` is a whole batch, and at least one of them is structural.
 
         If ``project`` raises an error, the append fails and appends nothing. If the transaction
-        runs again, ``project`` is called again with equal events, so it may only write records.
+        runs again, ``project`` is called again with equal events, so ``project`` may only write
+        records.
         """
 
 

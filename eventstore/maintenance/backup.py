@@ -50,8 +50,8 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""If an import has written nothing for ``_STALE_US`` microseconds, it counts as killed. If its
-process still runs, it fails, and the import has to be run again.
+"""If an import has written nothing for ``_STALE_US`` microseconds, the import counts as killed. If
+the process still runs, the import fails and has to be run again.
 """
 
 

@@ -256,9 +256,9 @@ def copy_conversation(
     *,
     damaged: bool = False,
 ) -> Moved:
-    """Copy one conversation. If the target has it, copy its new events. If ``damaged`` is true,
-    copy up to the first damaged event. After ``stopped`` is set, the copy ends with the current
-    transaction.
+    """Copy one conversation. If the target has the conversation, copy only its new events. If
+    ``damaged`` is true, copy up to the first damaged event. After ``stopped`` is set, the copy ends
+    with the current transaction.
 
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
@@ -557,7 +557,7 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
     """Copy the tombstones of one id that the target lacks, from the oldest to the newest. Copy also
-    the fingerprints that they refuse.
+    the fingerprints that a tombstone refuses in later imports.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

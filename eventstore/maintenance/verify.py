@@ -48,8 +48,8 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""If the check of a conversation finds something, but the conversation has changed since, it is
-checked again, at most ``_ATTEMPTS`` times.
+"""If the check of a conversation finds something, but the conversation has changed since, the check
+is repeated, at most ``_ATTEMPTS`` times.
 """
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 

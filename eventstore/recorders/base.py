@@ -86,10 +86,10 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
 
     last_conversation: Any = None
-    """The conversation of the last append, with the state that it got. The next append to it needs
-    no query. The store sets ``last_conversation`` in a write transaction. In SQLite, the next write
-    transaction of this process gets this value, unless something else was written. Any other change
-    of a conversation sets ``last_conversation`` to None.
+    """The conversation of the last append, with its new state. The next append to the same
+    conversation needs no query. The store sets ``last_conversation`` in a write transaction. In
+    SQLite, the next write transaction of this process gets this value, unless something else was
+    written. Any other change of a conversation sets ``last_conversation`` to None.
     """
 
     def value(self, name: str) -> str:
@@ -233,7 +233,8 @@ class Reader(ABC):
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
         """Return the visible, not erased conversations with ids from ``first`` to ``last``. Return
-        also their versions, their newest records of a projection, and whether they are encrypted.
+        also the version of each conversation, its newest record of a projection, and whether it is
+        encrypted.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -791,11 +792,11 @@ class Recorder(ABC):
         """Run ``work`` in a write transaction, and return the result of ``work`` when the
         transaction is durable.
 
-        Several callers may share one transaction and its fsync. If ``work`` raises an error,
-        nothing that it wrote is stored, and only its caller gets the error. ``work`` may run more
-        than once, so its writes must be its only effects. Without ``any_thread``, ``work`` runs in
-        the thread of its caller. If ``any_thread`` is true, ``work`` may run in the thread of
-        another caller. Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
+        Several callers may share one transaction and its fsync. If ``work`` raises an error, none
+        of its writes is stored, and only its caller gets the error. ``work`` may run more than
+        once, so its writes must be its only effects. Without ``any_thread``, ``work`` runs in the
+        thread of its caller. If ``any_thread`` is true, ``work`` may run in the thread of another
+        caller. Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
         writers block the call for longer than the recorder's patience. With ``at_once``, the call

@@ -1,8 +1,8 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
 One thread at a time is the leader, and only the leader uses the connection. The leader takes the
-write lock, runs its own job and the waiting jobs, and commits once for all these jobs. After its
-commit, the first thread that still waits becomes the leader.
+write lock, runs its own job and the waiting jobs, and commits once for all these jobs. After the
+commit of a leader, the first thread that still waits becomes the leader.
 
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
 a projection needs the context of its own caller, and may be slow. A thread whose job calls other
@@ -329,8 +329,8 @@ class CommitQueue:
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
         """Run the jobs of a group in the leader's transaction. If a job fails before it writes,
-        only this job fails. If a job fails after it has written, return the job. The caller has to
-        roll back, and to run the remaining jobs again.
+        only this job fails. If a job fails after a write, return the job. The caller has to roll
+        back, and to run the remaining jobs again.
         """
         for job in jobs:
             job.error = None

@@ -49,7 +49,7 @@ class Row(NamedTuple):
     ``recorded_at`` is in microseconds since 1970 (UTC). The ``encoding`` 0 means plain JSON text.
     ``proof`` is the head, followed by the salt of the body. If the body was redacted, the
     commitment to the body replaces the salt. ``shown_before`` and ``structural_before`` count the
-    shown and the structural events before the row's event. These counts let a reader of an index
+    shown and the structural events before the row's event. The two counts let a reader of an index
     notice a missing event.
     """
 
@@ -314,7 +314,7 @@ class Conversation(NamedTuple):
     ``replaces`` is the key of the erased conversation whose id this conversation uses again.
     ``pending`` is the number of source records without events. For an archived conversation,
     ``pending`` is minus the number of archived events. ``redactions`` is the number of redacted
-    events. For a fork, it counts the redactions of shared events only since the fork began. While
+    events. For a fork, redactions of shared events count only since the fork began. While
     ``redactions`` does not change, events in memory are up to date.
     """
 

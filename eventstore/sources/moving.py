@@ -53,15 +53,16 @@ def copy_source(
 ) -> int:
     """Copy the source of a conversation after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target already has the events
-    before ``version``. It makes the other events later, from the records.
+    before ``version``. The target makes the other events later, from the records.
 
-    After each transaction, the source in the target is consistent. Until the last transaction, it
-    is shorter than the original. Events that the target itself made stay, and records that the
-    target redacted stay redacted. Return the number of new records that have no events yet. If the
-    conversation has no events, ``copy_source`` begins the conversation in the target. Raises
-    ``HistoryDiverged`` if the target has other records, and ``ConversationErased`` if the target
-    erased the conversation. Cost: reading the index of each block, and copying the blocks from the
-    first new or newly redacted record on. If both sources are equal, two small reads are enough.
+    After each transaction, the source in the target is consistent. Until the last transaction, the
+    source in the target is shorter than the original. Events that the target itself made stay, and
+    records that the target redacted stay redacted. Return the number of new records that have no
+    events yet. If the conversation has no events, ``copy_source`` begins the conversation in the
+    target. Raises ``HistoryDiverged`` if the target has other records, and ``ConversationErased``
+    if the target erased the conversation. Cost: reading the index of each block, and copying the
+    blocks from the first new or newly redacted record on. If both sources are equal, two small
+    reads are enough.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:

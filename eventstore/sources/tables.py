@@ -456,8 +456,8 @@ class SourcesToWrite(Sources):
         Return the source of the conversation with the key ``conversation``, or None if the
         conversation was not imported.
 
-        Every change of a source or its blocks begins with ``settle``. Otherwise, the changed row or
-        block would contradict the appended blocks.
+        Every change of a source or its blocks begins with ``settle``. Without ``settle``, the
+        changed row or block would contradict the appended blocks.
         """
         rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)
@@ -566,8 +566,8 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse the fingerprints in later imports. They are hashes of redacted records, or
-        fingerprints that a copied tombstone refuses.
+        """Refuse the fingerprints in later imports. A fingerprint is the hash of a redacted record,
+        or a fingerprint that a copied tombstone refuses.
         """
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)

@@ -35,10 +35,10 @@ model is sent the event yet.
 
 class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``. While the View shows
-    the event, ``stop`` and ``by`` are None. Otherwise ``by`` is the id of the structural event that
-    removed the event. ``sent`` contains the versions at which the event enters and leaves the
-    prompt, in turn. An action is sent only after its observation and the observations of its
-    parallel calls.
+    the event, ``stop`` and ``by`` are None. If the event was removed, ``by`` is the id of the
+    structural event that removed it. ``sent`` contains the versions at which the event enters and
+    leaves the prompt, in turn. An action is sent only after its observation and the observations of
+    its parallel calls.
 
     For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
     dialect has no place. Every reading of the View inserts a summary of the V0 dialect at

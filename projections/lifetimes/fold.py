@@ -141,7 +141,7 @@ class LifetimesFold:
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
         the actions of a response only together and with all their observations. If a loop has a
-        gap, a model is sent only the items before it.
+        gap, a model is sent only the items before the gap.
         """
         if self._units.has_bonds:
             return None

@@ -67,7 +67,7 @@ def rendered(
     opening: bool = True,
 ) -> list[Rendered]:
     """Return the messages of the events at ``positions``, in ascending order. A model's server must
-    accept these events.
+    accept the events at ``positions``.
 
     Every tool call has one later tool message. If two calls have the same id, the later one gets a
     new id. Equal events make equal messages. ``opening`` is true if the messages are the first

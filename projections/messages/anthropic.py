@@ -66,9 +66,9 @@ def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
     """Mark four points up to which the server shall cache the prompt. The first point is the first
-    part of the prompt, and the second point is the last summary. These two stay when other events
-    are forgotten. The third point is the end of the former prompt, directly before the last answer.
-    The fourth point is the end of the new prompt.
+    part of the prompt, and the second point is the last summary. The first part and the last
+    summary stay when other events are forgotten. The third point is the end of the former prompt,
+    directly before the last answer. The fourth point is the end of the new prompt.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary

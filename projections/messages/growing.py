@@ -1,9 +1,9 @@
 """Messages that grow with their View. The beginning of a prompt is rendered once, and then stays
 the same byte for byte.
 
-A View usually grows at its end. While it does, only the messages from the model's last reply on are
-rendered again. If events were forgotten or masked, the messages before the first change stay the
-same.
+A View usually grows at its end. While a View grows at its end, only the messages from the model's
+last reply on are rendered again. If events were forgotten or masked, the messages before the first
+change stay the same.
 """
 
 from __future__ import annotations

@@ -70,10 +70,10 @@ def turns(
     events: Sequence[Event], positions: Sequence[int], call_ids: dict[str, int] | None = None
 ) -> Iterator[MessageTurn]:
     """Yield the turns of the events at ``positions``, in ascending order. A model's server must
-    accept these events.
+    accept the events at ``positions``.
 
     ``call_ids`` maps the ids of earlier calls to their indices. The ids of the yielded calls are
-    added to it.
+    added to ``call_ids``.
     """
     shown = [events[position] for position in positions]
     shown_units = units(shown)

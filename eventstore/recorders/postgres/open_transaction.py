@@ -27,7 +27,7 @@ T = TypeVar("T")
 OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds out whether a transaction was committed. It searches for a row of the
+"""A query that finds out whether a transaction was committed. The query searches for a row of the
 transaction by a value with a random part: the place of an event, a sealed key, the key of a new
 conversation, or the token of a tracking id.
 """
@@ -100,10 +100,10 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        A commit makes durable what the transaction has read, even if it wrote nothing. An earlier
-        attempt may have written rows that this transaction only read. After a crash, a primary may
-        show rows that its standby does not have. A commit without writes also waits for the
-        standby.
+        A commit makes durable what the transaction has read, even if the transaction wrote nothing.
+        An earlier attempt may have written rows that this transaction only read. After a crash, a
+        primary may show rows that its standby does not have. A commit without writes also waits for
+        the standby.
         """
         self.check_unused()
         if not self._begun:

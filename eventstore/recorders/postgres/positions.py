@@ -96,7 +96,7 @@ class Positions:
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
         """Yield ``count`` ascending positions as ranges: the first position, and the length. If
         this transaction needs more positions, ``reserve`` returns the number of another
-        transaction, whose positions it can use.
+        transaction, whose positions it may use.
 
         Until this transaction ends, the horizon does not pass its number, so no follower passes the
         reserved positions.

@@ -2,11 +2,11 @@
 
 Followers read only rows that the server will not lose. A commit becomes visible when a standby has
 confirmed it. After a crash, however, a primary also shows commits that no standby has confirmed. If
-this primary fails for good, a standby without these commits is promoted, and gives their positions
-to other events. A follower that has passed these positions would miss the other events. Before a
-follower reads on a new connection, it commits a message and waits for its confirmation. When a
-standby has confirmed the message, it has also confirmed everything before the message. A connection
-does not survive a crash, so one message for each connection is enough.
+a recovered primary fails for good, a standby without the unconfirmed commits is promoted, and gives
+their positions to other events. A follower that has passed the positions would miss the other
+events. Before a follower reads on a new connection, it commits a message and waits for its
+confirmation. When a standby has confirmed the message, it has also confirmed everything before the
+message. A connection does not survive a crash, so one message for each connection is enough.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Sharing:
 
 
 class _WroteAndFailed(Exception):
-    """A job failed after it had written. The transaction is rolled back, and each job runs again in
-    its own transaction.
+    """A job failed after a write. The transaction is rolled back, and each job runs again in its
+    own transaction.
     """
 
 

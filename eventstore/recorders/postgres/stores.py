@@ -68,8 +68,8 @@ entry in ``_KEYS_AT``, the index is 0.
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
-"""The snapshots of the servers, which change with every commit. If they are still equal, nothing
-was committed.
+"""The snapshots of the servers, which change with every commit. If the snapshots are still equal,
+nothing was committed.
 """
 
 

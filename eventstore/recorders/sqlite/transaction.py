@@ -1,8 +1,8 @@
 """The writes of a transaction, under SQLite's one write lock.
 
 One object serves all transactions of the writing connection. The object remembers the state of the
-conversation after the last append, and the next position. The next append to this conversation does
-not read them.
+conversation after the last append, and the next position. The next append to the same conversation
+reads neither of the two.
 """
 
 from __future__ import annotations
