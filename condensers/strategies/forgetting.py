@@ -33,7 +33,7 @@ from foldlog.projections import View
 @dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
     """Forgets the middle of a View that has more than ``max_size`` events, until half of
-    ``max_size`` remains. The condenser ``amortized_forgetting`` writes no summary.
+    ``max_size`` remains. ``amortized_forgetting`` writes no summary.
 
     Old summaries are forgotten too. If the head or the tail contains a part of a call or of a tool
     loop, the whole call or loop stays. More than half of ``max_size`` events may stay for this
@@ -159,7 +159,7 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """Forgets, on request, the older half of the events that are not essential. The condenser
+    """Forgets, on request, the older half of the events that are not essential.
     ``conversation_window`` needs no model.
 
     The essential events are the first system prompt, the user's first message, and the knowledge

@@ -33,8 +33,8 @@ class NoOpCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class RecentEventsCondenser(Condenser):
-    """Shows the first events and the most recent events. The condenser chooses the shown events
-    again at every step.
+    """Shows the first events and the most recent events. Each step makes this
+    choice again.
 
     No event is forgotten, so the next step starts from the whole View again. A head that is larger
     than ``max_events`` is shown whole. If the head or the tail contains a part of a call or of a
@@ -83,7 +83,7 @@ def is_masked(event: Event) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ObservationMaskingCondenser(Condenser):
-    """Masks the content of all observations except the observations among the newest events.
+    """Masks the content of each observation that is not among the newest events.
 
     With a window of 0, all observations are masked.
     """
@@ -104,8 +104,8 @@ class ObservationMaskingCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class BrowserOutputCondenser(Condenser):
-    """Masks the content of all outputs of a browser except the newest outputs. A masked output
-    still shows the address of its page.
+    """Masks the content of all but the newest browser outputs. A masked output still shows the
+    address of its page.
     """
 
     type = "browser_output"

@@ -92,9 +92,9 @@ def described(strategy, shared) -> str:
     rest = [f"`{name}`" for name in shared_names(shared) if f"`{name}`" not in names]
     if len(names) > len(rest):
         but = f", except {', '.join(rest)}" if rest else ""
-        text += f" `{strategy.type}` has the parameters of the first table{but}."
+        text += f" `{strategy.type}` also has the parameters of the first table{but}."
     elif names:
-        text += f" `{strategy.type}` has {', '.join(names)} of the first table."
+        text += f" `{strategy.type}` also has {', '.join(names)} from the first table."
     own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]
     return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
 
