@@ -80,8 +80,7 @@ def copy_source(
     parent_key, root_key = (
         target.recorder.query(partial(_key_of, target, name)) for name in (parent, root)
     )
-    has_shared_records = existing is not None and existing.parent is None
-    shared = None if has_shared_records else parent_key
+    shared = _parent_in_target(source, target, original, existing, parent_key)
     is_alone = original.parent is not None and shared is None
     if is_alone:
         redacted_numbers = source.recorder.query(partial(_redacted_in, source, original))
@@ -99,7 +98,7 @@ def copy_source(
     copied = original._replace(
         root=root_key or 0,
         parent=shared,
-        from_record=0 if is_alone else original.from_record,
+        from_record=0 if shared is None else (existing or original).from_record,
         made=min(original.made, max(made, default=-1) + 1),
     )
     refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
@@ -138,6 +137,32 @@ def copy_source(
 
     target.recorder.transact(finish)
     return max(0, copied.records - max(copied.made, _end_of(existing)[0]))
+
+
+def _parent_in_target(
+    source: Database,
+    target: Database,
+    original: Source,
+    existing: Source | None,
+    parent_key: int | None,
+) -> int | None:
+    if existing is not None:
+        return existing.parent
+    if parent_key is None:
+        return None
+    # The conversation with the parent's name in the target may have other records, or fewer.
+    ours, theirs = (
+        database.recorder.query(partial(_hashes_of, database, key))
+        for database, key in ((source, original.conversation), (target, parent_key))
+    )
+    size = original.from_record * HASH_BYTES
+    return parent_key if ours[:size] == theirs[:size] else None
+
+
+def _hashes_of(database: Database, key: int, reader: Reader) -> bytes:
+    sources = Sources(database, reader)
+    stored = sources.find_by_key(key, has_texts=False)
+    return b"" if stored is None else sources.hashes(stored)
 
 
 def _first_to_copy(

@@ -237,6 +237,20 @@ def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: P
         assert_sound(target)
 
 
+def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(tmp_path: Path):
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    with new_store() as store, new_store() as target:
+        imported(store, path)
+        path.write_bytes(b"".join(lines[:3]))
+        used(target, imported(target, path).conversation)
+        path.write_bytes(b"".join([*lines[:8], *lines[9:]]))
+        fork = imported(store, path).conversation
+        copied(store, target, fork)
+        assert bytes_of(target, fork) == path.read_bytes()
+        assert_sound(target)
+
+
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
 def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(
     number: int, tmp_path: Path
