@@ -178,9 +178,9 @@ def limits() -> str:
     return (
         f"Without an adapter, a durable transaction that inserts {PER_TURN} rows takes {turns[0]:.2f}"
         f" ms. One `history.append` of {PER_TURN} events takes {turns[1]:.2f} ms, and one"
-        f" `history.append_records` of {PER_TURN} items {turns[2]:.2f} ms. To open a file and select"
-        f" {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms. To open a store and read as"
-        f" many records takes {openings[1]:.1f} ms."
+        f" `history.append_records` of {PER_TURN} items takes {turns[2]:.2f} ms. Opening a file and"
+        f" selecting {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms. Opening a store and"
+        f" reading as many records takes {openings[1]:.1f} ms."
     )
 
 

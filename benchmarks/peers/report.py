@@ -130,7 +130,7 @@ def notes(runs: Runs) -> list[str]:
     sentences = [
         (
             f"The columns from turn to memory are for {lengths(runs)[-1]:,} events. *Bytes*"
-            " are for one event. *Memory* is in MB, for the opening of a store."
+            " are for one event. *Memory* is what opening a store takes, in MB."
         ),
         (
             f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']},"
@@ -143,8 +143,8 @@ def notes(runs: Runs) -> list[str]:
         for load in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
     ):
         sentences.append(
-            "Other programs ran on the machine, so times are longer than on a quiet machine, mostly"
-            " the times that include waits for the disk."
+            "Other programs ran on the machine, so times are longer than on a quiet machine,"
+            " especially times that include waits for the disk."
         )
     sentences += [
         line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))

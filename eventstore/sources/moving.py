@@ -480,7 +480,7 @@ def problems_of(database: Database, conversation: Conversation) -> Iterator[str]
         yield from _problems_of(database, conversation)
     except CorruptEvent as error:
         yield error.problem
-    except ConversationErased:  # it was erased meanwhile, and nothing of it can be verified
+    except ConversationErased:  # it was erased: nothing of it can be verified
         return
 
 
