@@ -1,19 +1,20 @@
 """This package imports sources. A source is stored unchanged. The events of an imported
 conversation are made at its first use.
 
-importing.py   what is found at some paths; reading.py: read it in blocks
-comparing.py   decide whether it is new, longer than the stored source, or a fork
-writing.py     write its blocks and figures
-projecting.py  make the events of the records, once
-unstored.py    make them in memory, if a store can only be read
-recording.py   store the records that a runtime appends one by one
-refreshing.py  import the new records of a file; compacting.py: a compaction that a program has not
-               written yet
+importing.py   import the sources in files and folders
+reading.py     read a source in blocks
+comparing.py   decide whether a source is new, longer than the stored source, or a fork
+writing.py     write the blocks and figures of a source
+projecting.py  make the events of a source
+unstored.py    make the events in memory, for a read-only store
+recording.py   store the records that a runtime appends
+refreshing.py  import the new records of a file
+compacting.py  note a compaction that a program has not written yet
 redacting.py   redact records of a source
-stored.py      the records of a conversation as they came, for an export
+stored.py      read the stored records of a conversation
 
 ``foldlog._figures.of_sources`` counts the figures of a source. ``foldlog.eventstore.sources``
-stores sources. ``foldlog._formats`` has the formats.
+stores sources.
 """
 
 from __future__ import annotations

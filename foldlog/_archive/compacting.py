@@ -2,8 +2,8 @@
 
 Claude Code writes a compaction only after its hooks ran. While the hooks run, the View of the file
 shows events that the compaction has dropped. Foldlog notes the missing compaction in the source,
-and reports it. An import deletes the note if the file has the compaction, or a later reply of the
-model without a compaction.
+and reports it. An import deletes the note when the file contains the compaction or a later reply of
+the model.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 
 class Compacting(NamedTuple):
-    """A compaction that is not written yet. ``at`` is the time when the hook ran. ``events`` is
-    about how many events were shown when the hook ran.
+    """A compaction that is not written yet. ``at`` is the time when the hook ran. ``events`` is the
+    approximate number of events that the View showed then.
     """
 
     at: str
@@ -37,10 +37,9 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is the time when the hook ran, and is empty if no compaction is missing.
-    ``compactions``, ``replies`` and ``shown`` (shown events) are the counts of records when the
-    hook ran. A further compaction or reply ends the note. ``since`` is the value of ``shown`` at
-    the previous compaction.
+    """``at`` is empty if no compaction is missing. ``compactions``, ``replies`` and ``shown`` count
+    the compactions, the replies and the shown events when the hook ran. The next compaction or
+    reply clears ``at``. ``since`` is the value of ``shown`` at the previous compaction.
     """
 
     at: str = ""

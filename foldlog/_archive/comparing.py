@@ -43,9 +43,7 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """``named`` is a function that returns the name of a conversation from the name in the records
-    of its source.
-    """
+    """``named`` turns the name in the records of a source into the name of its conversation."""
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class SourceImport(SourceWriter):
         super().__init__(store, found, place, options, state)
         self.named = named
         self._hashes_shared = b""
-        """The hashes of the earlier records that the source continues but does not contain."""
+        """The hashes of the earlier records, if the source contains only the later records."""
 
     def import_source(self) -> Imported:
         """Raise ``VersionConflict`` if another process has stored the source first. Raises
@@ -119,8 +117,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Return None if the log does not begin with the bytes of its last import. Return None also
-        if the conversation has later records from another place, or was continued in foldlog.
+        """Return None if the log no longer begins with the bytes of its last import. Return None
+        also if the conversation has later records from another place, or was continued in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:

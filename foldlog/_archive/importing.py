@@ -1,11 +1,12 @@
-"""This module imports the sources at some paths. The new records of a source are appended. If a
-source differs from its stored records, its first different record begins a fork.
+"""This module imports the sources in files and folders. The new records of a source are appended.
+If a source differs from its stored records, its first different record begins a fork.
 
 A *place* is the path of a file, the number of a source in this file, and the options of the import.
-An import is a copy, and never removes or repairs stored records. A row of ``places`` stores which
-conversation a place became, and a hash identifies each record. A second import of the same places
-therefore repeats no decision. An import refuses an erased source. An import also refuses a source
-that was rewritten before a redacted record, because the redacted text could come back unrecognized.
+An import is a copy, and never removes or repairs stored records. A row of ``places`` names the
+conversation of each place, and a hash identifies each record. So a second import of a place
+recognizes its conversation and its records. An import refuses an erased source. An import also
+refuses a source whose records before a redacted record have changed, because the redacted text
+could come back unrecognized.
 """
 
 from __future__ import annotations
@@ -53,17 +54,18 @@ class Failed(NamedTuple):
 
 
 class Import:
-    """Imports the sources at some paths with the same options. Iterate over an ``Import`` to import
-    the sources. The iteration yields an outcome for each source.
+    """Imports the sources in files and folders. Iterate over an ``Import`` to import the sources
+    and get an outcome for each.
 
-    After an iteration, ``findings`` are the problems that belong to no source. ``left_out`` are the
-    files in folders that have no known format. ``not_opened`` are the files that were not read,
-    because the files of histories never have such names.
+    After an iteration, ``findings`` are the problems that belong to no source. ``left_out`` are
+    files of unknown format in a folder. ``not_opened`` are files that were not read because of
+    their names.
 
     ``again``         also import a source that was erased, or redacted under another name
     ``only``          import only the history with this name from a file with several
-    ``is_secret``     returns whether a record is secret; its texts are not stored then
-    ``where``         the attributes of the place where sources were written, such as the working
+    ``is_secret``     returns whether a record is secret; the texts of a secret record are not
+                      stored
+    ``where``         attributes of the conversations, such as the working folder of the program
     """
 
     def __init__(
@@ -93,9 +95,7 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """The rows of each place, which are kept until the import reads the source at this
-        place.
-        """
+        """The rows of each place until the import reads its source."""
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
@@ -181,9 +181,9 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return the format if the first lines of the file or its last import show it, and None if
-        the file must be examined. Cost: the method reads the status of the file. For a log, the
-        method also reads the first lines, or all lines of the last import.
+        """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
+        examined. Cost: the method reads the status of the file. For a log, the method also reads
+        the first lines, and may read all lines of the last import.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -267,7 +267,7 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Return None for a long source, and for a source at a known place."""
+        """Return None if the source is long or its place is known."""
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(found.path) > _SHORT_BYTES:

@@ -39,8 +39,7 @@ from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
 """The field of a source with the secret for the salts of its events, in hexadecimal. With the
-secret, two copies of a store make events with equal heads. The field is deleted when all events are
-made.
+secret, copies of a store make equal events. The field is deleted when all events are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
@@ -48,9 +47,8 @@ _TRIES: Final = 5
 
 
 class ReadOtherwise(EventStoreError):
-    """This version of foldlog makes more or fewer events of a record than the version that made the
-    stored events. The stored events stay. To read a source again with this version, import it under
-    another name.
+    """This version of foldlog makes more or fewer events from a record than are stored. The stored
+    events stay. To read a source again with this version, import it under another name.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
@@ -65,9 +63,9 @@ class ReadOtherwise(EventStoreError):
 
 def make_events(store: Store, conversation: str) -> None:
     """Raise ``ReadOtherwise`` if a record now has more or fewer events than before. Raises
-    ``VersionConflict`` if other writers appended first several times without making events.
-    Durability: the events are on disk when the function returns. Cost: the function reads nothing
-    if all events are made, and otherwise all records.
+    ``VersionConflict`` after several tries in which other writers appended first. Durability: the
+    events are on disk when the function returns. Cost: the function reads nothing if all events are
+    made, and otherwise all records.
     """
     tries = 0
     before = -1
@@ -93,9 +91,9 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """``events_of_records`` maps the number of a record with stored events to the id of its first
-    event and the number of its events. The yielded events have the stored ids. The events of record
-    ``start`` and of all later records get the ids from ``version`` on.
+    """``events_of_records`` maps the number of a record to the id of its first stored event and its
+    count of events. The yielded events have the stored ids. From record ``start`` on, the ids count
+    from ``version``.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -121,9 +119,7 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return None if the newest values of the documents and attributes in the conversation are
-    equal.
-    """
+    """Return None if the conversation already has these documents and attributes."""
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
@@ -168,7 +164,7 @@ class _Making:
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Return whether the events of all records of the pass are made."""
+        """Return True when all events are made."""
         source = self.source
         if source is None or source.made == source.records:
             return True

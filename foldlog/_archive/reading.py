@@ -42,10 +42,10 @@ def check_json(record: bytes, hashed: bytes) -> None:
 class Reading(Protocol):
     """A pass over a source. ``records`` and ``taken`` are how many records and bytes were read.
     ``digest`` is the hash of the bytes that were read. ``findings`` are the problems with records
-    that could not be read. For each finding, ``unread`` has the number of records before the record
-    that could not be read. ``place`` is the position of the current record in the source.
-    ``is_done`` is true at the end of the source. ``waits`` is true if the last line is incomplete.
-    At the end of a document, ``frame`` is the text between its records.
+    that could not be read. ``unread`` has the number of records before each record that could not
+    be read. ``place`` is the position of the current record in the source. ``is_done`` is true at
+    the end of the source. ``waits`` is true if the last line is incomplete. At the end of a
+    document, ``frame`` is the text between its records.
     """
 
     path: Path
@@ -99,7 +99,7 @@ class LineReading(_Findings):
         self._is_packed = is_packed
         self._line = 1
         self._is_rest = False
-        """Whether the next bytes are the end of a line that was too long. A finding about the line
+        """Whether the next bytes still belong to a line that was too long. A finding about the line
         is already noted.
         """
 
@@ -272,8 +272,8 @@ def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
 
 
 def state_of(path: Path) -> bytes:
-    """Return a value that changes when a file, or its log file of SQLite, is changed or replaced.
-    The value is empty if the file does not exist.
+    """Return a value that changes when a file or its ``-wal`` file is changed or replaced. The
+    value is empty if the file does not exist.
     """
     found = list[str]()
     for name in (path, f"{path}-wal"):

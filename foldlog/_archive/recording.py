@@ -1,10 +1,10 @@
-"""This module stores the records that a runtime appends singly, in the transaction of their events.
+"""This module stores the records that a runtime appends, in the transaction of their events.
 
 An append writes its records as a small block, in a row beside the events. Later appends join eight
-small blocks into one block, and join the small blocks again when all of them have 128 kB. An append
-reads the blocks that it joins from the store, because a redaction may have changed the stored
-blocks. The decoder of a conversation stays in memory. The first append of a process decodes all
-earlier records.
+small blocks into one, and all small blocks when they have 128 kB together. An append reads the
+blocks that it joins from the store, because a redaction may have changed the stored blocks. The
+decoder of a conversation stays in memory. The first append of a process decodes all earlier
+records.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Recording:
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """A recorder is stored with the key of its conversation, because a new conversation may
-        have the id of an erased conversation.
+        """Each recorder comes with the key of its conversation, because a new conversation may
+        reuse the id of an erased one.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
-        """The histories whose programs append stored records again."""
+        """The histories to which a program has appended a stored record again."""
 
     def append(
         self,
@@ -148,8 +148,9 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """Decode the next records, append their events at ``version`` together with ``write``, and
-    return the recorder to ``Recording.keep``. After a failed append, use a new recorder.
+    """Decode the next records, append their events at ``version``, call ``write`` in the same
+    transaction, and pass the recorder to ``Recording.keep``. After a failed append, use a new
+    recorder.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
@@ -170,8 +171,8 @@ class HistoryRecorder:
         self._stored_then: int | None = None
         self._bodies = list[bytes]()
         self._made = dict[int, tuple[int, int]]()
-        """Maps the number of a record that is not stored yet to the id of its first event and the
-        number of its events.
+        """Maps a record that is not stored yet to the id of its first event and its count of
+        events.
         """
         self._new: Block | None = None
         self._head_then = GENESIS
@@ -291,8 +292,8 @@ class HistoryRecorder:
             raise VersionConflict(conversation, self.version, writing.version)
 
     def committed(self) -> bool:
-        """Return whether the records that were decoded last are stored. The decoded records are not
-        stored if the append returned events that an earlier append had recorded.
+        """Return whether the append has stored the decoded records. An append stores nothing if an
+        earlier append recorded the same events.
         """
         if self._new is None and self._bodies:
             return False
@@ -353,9 +354,8 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """If all small blocks together have 128 kB, they are joined. If the source has more than eight
-    short blocks, the short blocks at its end are joined. A record is thus written at most three
-    times, and a reader of 128 kB reads about sixteen blocks.
+    """Join all small blocks when they have 128 kB together. Before that, join the blocks below 16
+    kB at the end when there are more than eight. A record is thus written at most three times.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

@@ -54,10 +54,9 @@ def redact_records(
     """Return a function for the transaction that redacts events. The returned function blanks the
     records of the redacted events in all sources of their families.
 
-    The returned function also counts the sums of these sources again. Later imports refuse the
-    blanked records in any other history. Another history may contain the records of
-    ``common_events`` by chance. An import refuses the records of ``common_events`` only after other
-    redacted records of the same family.
+    The returned function also updates the sums of these sources. Later imports refuse the blanked
+    records, also in other histories. Other histories may contain the records of ``common_events``
+    by chance, so an import refuses these records only after the same earlier records.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:

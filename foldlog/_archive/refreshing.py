@@ -18,9 +18,9 @@ def refreshed(
     """Import the file of a conversation again, if the file still exists and was imported without
     another name.
 
-    Return the id of the newest conversation of the file. The second text is the reason why the file
-    could not be read, and is empty if the file was read. If the program has rewritten earlier
-    records, the newest conversation is a fork, ``ID@VERSION``.
+    Return the id of the newest conversation of the file, and the reason why the file could not be
+    read, or an empty text. If the program has rewritten earlier records, the newest conversation is
+    a fork, ``ID@VERSION``.
 
     Cost: the function asks for the status of the file, and reads the new records of a changed file.
     """

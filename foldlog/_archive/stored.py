@@ -35,7 +35,7 @@ _TOGETHER: Final = 8
 _BACK: Final = 192
 """The records of 192 events are in fewer than four rows of ``made``."""
 _FEW: Final = 4
-"""Up to this number of reads of single records costs less than a read of all events."""
+"""Up to this many parts are read singly. For more parts, all events are read."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
 """A function that runs another function in a read transaction and returns its result."""
@@ -75,7 +75,7 @@ class Records:
         self._start = 0
         self._stop = 0
         self._near = dict[int, tuple[int, int]]()
-        """Maps the id of a record's first event to the number of the record and the number of its
+        """Maps the id of a record's first event to the number of the record and its count of
         events.
         """
         self._firsts = list[int]()
@@ -111,7 +111,7 @@ class Records:
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """If the record of the event is not stored, the last id is the id of ``event``."""
+        """If the record of the event is not stored, the ids end with the id of ``event``."""
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
         if place:
@@ -224,11 +224,11 @@ class HistoryRecords:
     """``HistoryRecords`` is for readers that need all records but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
-    ``version``  the number of events, ``shown`` how many of them are messages, calls or results
-                 that a View may show,
-                 and ``changes`` how many change what it shows, or were redacted
+    ``version``  the number of events
+    ``shown``    how many events are messages, calls or results that a View may show
+    ``changes``  how many events changed the View or were redacted
 
-    Raises ``ConversationErased`` if the conversation was erased. Memory: some bytes for each
+    Raises ``ConversationErased`` if the conversation was erased. Memory: a few bytes for each
     record.
     """
 
@@ -286,8 +286,8 @@ class HistoryRecords:
                     yield record
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events that were made of no record, because a program appended them. Cost: if
-        the appended events are in many ranges, the method reads all events.
+        """Yield the events that programs appended without a record. Cost: if the appended events
+        are in many ranges, the method reads all events.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [
@@ -304,7 +304,7 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """In the bytes, the ``redacted`` records have no texts."""
+    """``redacted`` is the number of records without their texts."""
 
     format: str
     bytes: Iterator[bytes]
@@ -314,8 +314,8 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return None if ``format`` is not the source's own format, or if events were retracted. If
-    foldlog can write the format, return None if events were appended or redacted.
+    """Return None if ``format`` is not the source's own format, or if events were retracted. Return
+    None also if foldlog can write the format, and events were appended or redacted.
 
     Cost: the function reads the appended events, and makes no events.
     """
@@ -363,8 +363,8 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the name of the conversation that has the source, and the texts and values of the
-    source that are in no event.
+    """Return the name of the source's conversation, and the texts and values of the source that no
+    event has.
     """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:

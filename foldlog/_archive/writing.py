@@ -1,4 +1,4 @@
-"""This module writes a source: its blocks, its figures, and the facts beside its records.
+"""This module writes the blocks, the figures and the other facts of a source.
 
 A redacted or secret record is stored blank, as its skeleton without texts. The figures count the
 stored records, so they also count blank records.
@@ -49,7 +49,7 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 
 _TRANSACTION_BYTES: Final = 2**19
 _FIRST: Final = 4
-"""How many records are compared to decide whether two documents are equal."""
+"""A document is recognized by this number of first records."""
 
 
 class Imported(NamedTuple):
@@ -516,8 +516,8 @@ class SourceWriter:
     # ----------------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
-        """Settle and return the stored source. Raises ``VersionConflict`` if another writer has
-        changed the source.
+        """Return the stored source, after ``settle``. Raises ``VersionConflict`` if another writer
+        has changed the source.
         """
         stored = sources.settle(source.conversation)
         if stored is None or _compared_by(stored) != _compared_by(source):
@@ -587,7 +587,7 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
 
 
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
-    """Return the hash by which a source is refused after an erasure. The hash of a log is the hash
+    """Return the hash by which an import recognizes an erased source. The hash of a log is the hash
     of its first line, which has an id or a time. The hash of a document is the chained hash of its
     first records, because many documents begin with the same prompt.
     """

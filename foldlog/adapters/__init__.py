@@ -1,4 +1,4 @@
-"""Stores for agent runtimes. A store keeps the conversations of an agent runtime in foldlog.
+"""Adapters for agent SDKs. An adapter keeps the conversations of an SDK in foldlog.
 
     agent_framework.py FoldlogHistoryProvider, a HistoryProvider of Microsoft's Agent Framework
     claude_agent.py    FoldlogSessionStore, a SessionStore of the Claude Agent SDK
@@ -14,8 +14,7 @@
                        FoldlogSteps, a capability
     strands.py         FoldlogSessionRepository, a SessionRepository of Strands Agents
 
-Every file in this list is an adapter. ``_shared.py`` has the code that all adapters use.
-``_records/`` has the formats in which SDKs write messages. ``_langgraph/`` stores checkpoints,
-``langgraph_deltas.py`` stores lists as differences, and ``_linked.py`` stores trees of messages.
-Extras of foldlog install the SDKs.
+``_shared.py`` has the code that all adapters use. ``_records/`` has the formats in which SDKs write
+messages. ``_langgraph/`` stores checkpoints, ``langgraph_deltas.py`` stores lists as differences,
+and ``_linked.py`` stores trees of messages. Extras of foldlog install the SDKs.
 """

@@ -2,9 +2,9 @@
 branch of the tree is a consecutive part of the log.
 
 An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. The View of a
-conversation ends with an entry. To continue after an earlier entry, a retraction returns to the
-View that ended with the earlier entry. So the View at the version after an entry is the chain of
-entries that leads to this entry. A fork at the version after an entry shares the chain.
+conversation ends with an entry. If a program continues after an earlier entry, a retraction returns
+to the View at that entry. So the View at the version after an entry is the chain of entries up to
+this entry. A fork at this version shares the chain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The key in a condensation's metadata for the version whose View the condensation restores."""
+"""In a condensation's metadata, the key of the version to which the condensation returns."""
 
 UNKNOWN = ""
 """Stands for an unknown last entry of a View. No entry has the empty id."""
@@ -74,7 +74,7 @@ class LinkedEntries:
         ``limit``, return only the last ``limit`` entries of this chain.
 
         Raises ``LookupError`` if no conversation has an entry of the chain. Only the returned
-        entries are read. A search is needed wherever the chain leaves the order of the log.
+        entries are read. A jump to another part of the log needs a search.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
@@ -97,7 +97,7 @@ class LinkedEntries:
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
         """Return the version after an entry. Return None if the conversation does not have the
-        entry before ``version``.
+        entry at ``version``.
         """
         places = {
             found.conversation: found.event_id
@@ -199,8 +199,8 @@ class Moves:
     """Collects events that append entries to a conversation, each entry after its parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    If ``compacts`` is true, the new entries replace all entries that they do not continue. Replaced
-    entries are condensed, not retracted.
+    If ``compacts`` is true, old entries that the new entries do not continue are condensed, not
+    retracted.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ _PAGE = 200
 CLEARED = "the session was cleared"
 """The reason of a retraction or an erasure in the log when a runtime clears a session."""
 _KEPT_CODE = 1
-"""A higher number makes adapters discard the values that they stored beside conversations."""
+"""Raise this number to discard the values that adapters have stored beside conversations."""
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """Open histories, sync or async, or a URL such as ``sqlite:///history.db``."""
@@ -218,8 +218,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the elements that a copy of a session must still add. Raises ``ValueError`` if the
-    elements ``there`` do not begin with the elements ``here``.
+    """Return the elements of ``there`` that a copy must add to ``here``. Raises ``ValueError`` if
+    ``there`` does not begin with ``here``.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -283,9 +283,7 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase the conversations. A fork outside ``rows`` gets copies of the events that it shares
-    with an erased conversation.
-    """
+    """Erase the conversations. Other forks get copies of the events that they share."""
     from foldlog.runtimes import erase_conversations
 
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
@@ -298,8 +296,7 @@ def kept(
     make: Callable[[ConversationRow, Any], Any],
     is_wanted: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the ids of the conversations below ``start``, with the JSON that ``make`` returns for a
-    conversation.
+    """Yield the ids of conversations below ``start``, each with the JSON that ``make`` returns.
 
     ``make`` gets the conversation's row and the result for an earlier version, or None. The result
     is stored beside the conversation under ``name`` until the conversation changes. A conversation
@@ -327,9 +324,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, both read at one moment. Return 0 and
     None before the first event.
 
-    If another conversation gets the id after the read, an append to the history raises
-    ``ConversationErased``. The function also raises ``ConversationErased`` if the conversation is
-    erased.
+    Raises ``ConversationErased`` if the conversation is erased. An append also raises it if another
+    conversation gets the id after the read.
     """
     try:
         return history._store.query(
@@ -407,8 +403,8 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
     function builds no View.
 
     Return None if a record was condensed, retracted, hidden, masked or redacted, or if the View
-    shows an event without a record. Cost: some bytes of every record, and the events that foldlog
-    added, are read.
+    shows an event without a record. Cost: reads a few bytes of every record, and the events that
+    foldlog added.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -424,8 +420,8 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 class SentRecords:
     """The part of a history that is sent to a model.
 
-    ``log`` is the View of the log. ``view`` is the View that is sent: its events may be hidden,
-    masked or shortened. If ``condense`` is true, condensations that are due are made first.
+    ``view`` is the View that is sent: its events may be hidden, masked or shortened. ``log`` is the
+    View without these changes. If ``condense`` is true, condensations that are due are made first.
     """
 
     def __init__(self, history: History, *, condense: bool) -> None:
@@ -526,7 +522,7 @@ def _events_of_record(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """Map the id of a shown summary to the inclusive intervals of ids that the summary replaces."""
+    """Map each shown summary to the ids that it replaces, as inclusive intervals."""
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
         intervals, summaries = each.forgotten
@@ -601,7 +597,7 @@ def from_plain(plain: Any) -> Any:
 
 
 def value_in(text: bytes) -> Any:
-    """Return the Python value that ``to_plain`` turned into a stored JSON text."""
+    """Undo ``to_plain``: return the Python value in a stored JSON text."""
     value = parse_stored(text)
     # Few texts have marks: to search the bytes is cheaper than to check each value.
     return from_plain(value) if b'{"$' in text else value

@@ -63,9 +63,7 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""The key for a run's context in the state that is passed to ``save_messages``. ``after_run``
-passes a copy of the session's state.
-"""
+"""``after_run`` passes a run to ``save_messages`` under this key of the state."""
 _RECORD = "message"
 """In a condensation's metadata, the key for the SDK's message with the summary."""
 _USAGE = {
@@ -84,8 +82,8 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The ids of the events of a message. A loaded message has the ids as its raw representation,
-    because the SDK does not send it to a model.
+    """The event ids of a message. A loaded message has them as its raw representation, which the
+    SDK does not send to a model.
     """
 
 
@@ -94,8 +92,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     ``Agent``.
 
         histories   the URL of a store, or open histories, sync or async
-        condense    whether loading condenses when the condenser of ``histories`` finds a
-                    condensation due
+        condense    whether loading first makes a condensation that is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
         settings    the settings of the SDK's history providers: ``load_messages``,
                     ``store_inputs``, …
@@ -130,7 +127,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """For a session, return the messages that a model is shown, the oldest message first. A
-        message of the user with the summary replaces condensed messages.
+        user message with the summary replaces condensed messages.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -230,8 +227,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
-        session in ``other`` does not begin with the messages of this session. A session that was
-        condensed, or that has messages of its own, cannot get a copy.
+        session in ``other`` does not begin with the messages of this session. A condensed session
+        cannot get a copy.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -259,8 +256,8 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """A run after its end: the ids of the loaded messages, the messages that were sent to a model,
-    and the usage. Sent messages include summaries.
+    """A finished run: the ids of the loaded messages, the sent messages with their summaries, and
+    the usage.
     """
 
     def __init__(
@@ -351,8 +348,8 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _count_repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many of the first records the View already has. The SDK may save all messages of a
-    session again.
+    """Return how many of the first records the View already has, because the SDK may save a session
+    again.
     """
     start = len(view)
     count = len(records) + 1
@@ -383,9 +380,8 @@ def _identity(record: Any) -> tuple[str, ...]:
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     """Return the events that come before the input of a run.
 
-    A call comes directly before its result. Calls that the input answers come last, even if other
-    runs have appended or condensed events. If the input does not answer an open call, the call and
-    the request to approve it are left out.
+    A call comes directly before its result. Calls that the input answers come last. If the input
+    does not answer an open call, the call and the request to approve it are left out.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {
@@ -409,8 +405,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
-    """Return the log's newest messages with the calls ``waiting``. All events after the first
-    returned message are read.
+    """Return the newest messages with the calls ``waiting``. The log is read back to the first of
+    these messages.
     """
     called = list[Event]()
     message = list[Event]()

@@ -4,8 +4,8 @@
 
 The transcript of a session, and the transcript of a sub-agent, is a conversation in the format
 ``claude-code``. So ``foldlog view``, ``why`` and ``export`` work on a transcript while the session
-runs. Claude Code decides what its model is shown. A condensation of foldlog does not change the
-entries from which Claude Code resumes a session.
+runs. Claude Code decides what its model is shown, so a condensation of foldlog does not change its
+sessions.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project. ``mtime`` is the time of a session's last entry by the
-        store's clock.
+        """Return the sessions of a project. ``mtime`` is when the last entry of a session was
+        stored.
         """
         rows = below(self.histories.sync, self._below(project_key))
         return [
@@ -262,7 +262,7 @@ class FoldlogSessionStore(OpenHistories):
         """Return a session's summary with its time and the version that it describes. Return None
         for a session without entries.
 
-        The summary ``before`` and the entries since then are enough to make the new summary.
+        The new summary is made from the summary ``before`` and the entries since then.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]

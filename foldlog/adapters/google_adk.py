@@ -92,8 +92,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     """Stores sessions of the Agent Development Kit.
 
         uri         the URL of a store, or open histories, sync or async
-        condense    whether to make a compaction in the SDK's format before a model call, if the
-                    condenser of the histories finds a condensation due
+        condense    whether to make a compaction in the SDK's format before a model call, if a
+                    condensation is due
         attributes  attributes of each new conversation besides ``runtime``, ``app`` and ``user``,
                     such as ``{"tenant": "acme"}``
 
@@ -198,7 +198,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session. The states of its user and of its app stay."""
+        """Erase a session. The states of the user and the app stay."""
         conversation = self.conversation(*self._session_names(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
             self.histories.sync.erase(
@@ -343,7 +343,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """For a state that several sessions share, return its history, its version and its JSON.
+        """Return the history, the version and the JSON of a state that several sessions share.
 
         If the conversation with the state was erased, an append at version 0 begins the
         conversation again.
@@ -376,8 +376,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        If the condenser makes no compaction, return the changed records by their ids. The value of
-        an id is the record in the form for the model, or None if the model does not get the record.
+        Without a compaction, map the id of each changed record to the record that the model gets,
+        or to None.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
@@ -572,9 +572,9 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event in the form that is sent to a model. ``_make_compaction`` returns
-    ``changed``. Events with a call in ``waiting`` stay whole, because the SDK still reads events
-    with waiting calls.
+    """Return an event in the form that is sent to a model. ``changed`` comes from
+    ``_make_compaction``. Events with a call in ``waiting`` stay whole, because the SDK still reads
+    them.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

@@ -45,8 +45,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
                     a URL
         histories   the URL of a store, or open histories, sync or async
-        condense    whether ``messages`` condenses when the condenser of ``histories`` finds a
-                    condensation due
+        condense    whether ``messages`` first makes a condensation that is due
         clear       the effect of ``clear``: ``"retract"`` keeps all messages in the log,
                     ``"erase"`` removes their bytes
         attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
@@ -74,8 +73,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages that a model is shown, the oldest message first. A message of the user with
-        the summary replaces condensed messages.
+        """The messages that a model is shown, the oldest message first. A user message with the
+        summary replaces condensed messages.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -120,8 +119,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if
-        ``other`` does not begin with the messages of this session. A session that was condensed, or
-        that has messages of its own, cannot get a copy.
+        ``other`` does not begin with the messages of this session. A condensed session cannot get a
+        copy.
         """
         new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)

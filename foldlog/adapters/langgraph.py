@@ -93,7 +93,7 @@ class _Walked(NamedTuple):
     """The past of a checkpoint, for channels that are stored as differences.
 
     ``seeds`` maps a channel to the last checkpoint with the channel's whole value. ``written`` maps
-    a channel to its later writes with their tasks. A redaction of the past changes ``mark``.
+    a channel to its later writes with their tasks. ``mark`` changes when the past is redacted.
     """
 
     id: str
@@ -118,8 +118,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         serde       the serializer, by default LangGraph's own; any other serializer also writes the
                     messages, so the messages are not events of a history
         messages    the name of the channel with the messages
-        condense    whether ``pre_model_hook`` condenses when the condenser of ``histories`` finds a
-                    condensation due
+        condense    whether ``pre_model_hook`` first makes a condensation that is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
     A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. Many
@@ -152,8 +151,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """Return a checkpoint unchanged, by default the newest checkpoint of the thread. Return
-        None if the checkpoint does not exist.
+        """Return a checkpoint, by default the newest checkpoint of the thread. Return None if the
+        checkpoint does not exist.
         """
         conf = config["configurable"]
         wanted = conf.get("checkpoint_id")
@@ -238,9 +237,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Return the list of messages for a checkpoint, if the checkpoint has only the writes to
-        its channel.
-        """
+        """Return the messages of a checkpoint that has only the writes to their channel."""
         kept = self._values
         notes = (
             self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
@@ -264,8 +261,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Add the writes of a task to a checkpoint. The checkpoint may be put later. The writes are
-        on disk when the method returns.
+        """Add the writes of a task to a checkpoint, which may be put later. The writes are on disk
+        when the method returns.
         """
         rows = [
             (base.WRITES_IDX_MAP.get(name, place), name, value)
@@ -603,8 +600,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active namespace first.
 
-        The id beside a namespace is above all ids that were made before the namespace's last
-        activity. Conversations are read only as far as the caller iterates.
+        The id with a namespace is above all checkpoint ids of the namespace. Conversations are read
+        only as far as the caller iterates.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -646,9 +643,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        The text beside a namespace is above the ids of its checkpoints and of the checkpoints of
-        all later namespaces. Checkpoints with ids above this text are yielded before the namespace
-        is read.
+        The text with a namespace is above the ids of its checkpoints and of the checkpoints of all
+        later namespaces. Checkpoints with ids above this text are yielded before the namespace is
+        read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -683,8 +680,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint in LangGraph's format. For the newest checkpoint of a thread,
-        ``newest_of`` is the thread's id.
+        """Return a checkpoint in LangGraph's format. ``newest_of`` is the thread's id if this is
+        the thread's newest checkpoint.
         """
         found = whole.checkpoint
         kept = self._values
@@ -760,7 +757,7 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that takes the field values out of a message of the class ``kind``."""
+    """Return a function that returns the field values of a message of the class ``kind``."""
     # Cached, because pydantic takes longer to list the fields than to encode their values
     # (``benchmarks.adapters``).
     return itemgetter(*kind.model_fields)

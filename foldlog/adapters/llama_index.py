@@ -50,8 +50,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     """Stores the messages of chats under LlamaIndex's keys.
 
         histories   the URL of a store, or open histories, sync or async
-        condense    whether ``get_messages`` condenses when the condenser of ``histories`` finds a
-                    condensation due
+        condense    whether ``get_messages`` first makes a condensation that is due
         clear       the effect of ``delete_messages``: ``"retract"`` keeps all messages in the log,
                     ``"erase"`` removes their bytes
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
@@ -83,9 +82,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """For a key, return the messages that a model is shown, the oldest message first. A message
-        of the user with the summary replaces condensed messages. Only the returned messages are
-        read.
+        """For a key, return the messages that a model is shown, the oldest message first. A user
+        message with the summary replaces condensed messages. Only the returned messages are read.
         """
         history = self.history(key)
         with suppress(ConversationErased):

@@ -68,8 +68,8 @@ class FoldlogSession(OpenHistories):
         session_id        the SDK's id of the session; the conversation's id is ``PREFIX/SESSION``,
                           quoted as in a URL
         histories         the URL of a store, or open histories, sync or async
-        condense          whether ``get_items`` and ``input_filter`` condense when the condenser of
-                          ``histories`` finds a condensation due
+        condense          whether ``get_items`` and ``input_filter`` first make a condensation that
+                          is due
         clear             the effect of ``clear_session``: ``"retract"`` keeps all items in the log,
                           ``"erase"`` removes their bytes; later items begin a new conversation with
                           the same id
@@ -105,9 +105,9 @@ class FoldlogSession(OpenHistories):
         """Return the newest ``limit`` items that a model is shown, the oldest item first. Without
         ``limit``, return all items that a model is shown.
 
-        If the session was made with ``condense``, a condensation that is due is made first. A
-        message of the user with the summary replaces condensed items. ``history.events()`` still
-        returns all items of the log. Only the returned items are read from the store.
+        If the session was made with ``condense``, a condensation that is due is made first. A user
+        message with the summary replaces condensed items. ``history.events()`` still returns all
+        items of the log. Only the returned items are read from the store.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -193,8 +193,7 @@ class FoldlogSession(OpenHistories):
         added items.
 
         A second copy adds only items that are new in ``other``. Raises ``ValueError`` if ``other``
-        does not begin with the items of this session. A session that was condensed, or that has
-        items of its own, cannot get a copy.
+        does not begin with the items of this session. A condensed session cannot get a copy.
         """
         new = not_here_yet(
             self.session_id, await self.get_items(), await other.get_items(), "items"
@@ -218,9 +217,7 @@ class FoldlogSession(OpenHistories):
         return ModelInputData(input=shown, instructions=given.instructions)
 
     def _condensed_input(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return the items that are sent to a model. Return None if the input ``given`` is sent
-        unchanged.
-        """
+        """Return the items that a model gets, or None if it gets ``given`` unchanged."""
         known = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:

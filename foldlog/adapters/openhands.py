@@ -235,9 +235,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return an absolute name for a file of the store. The returned name is not the path of a
-        file on disk.
-        """
+        """Return an absolute name for a file of the store. No file on disk has this name."""
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
     @contextmanager
@@ -327,8 +325,8 @@ class FoldlogCondenser(CondenserBase):
     ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``.
     Without ``config``, the condenser is foldlog's default condenser, and it needs no model. The SDK
     stores ``config`` in ``base_state.json``. So ``config`` must not contain keys. A model's key
-    comes from the environment. An estimate of tokens also keeps the prompt below the limit of the
-    agent's model.
+    comes from the environment. The condenser also keeps the estimated tokens of the prompt below
+    the limit of the agent's model.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)

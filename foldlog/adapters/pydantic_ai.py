@@ -110,8 +110,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
-        """Maps a conversation to its history, the stored form of the record that this object wrote
-        last, and the version after the record.
+        """Maps a conversation to its history, the last record that this object wrote, and the
+        version after this record.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -346,9 +346,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries was read before a redaction. An entry that was read
-        before a redaction has the old text of a redacted part.
-        """
+        """Return whether an entry still has the old text of a redacted part."""
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
         ours = (
@@ -450,8 +448,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         store     a ``FoldlogConversationStore``, or its argument ``histories``
         scope     the scope of ``store.save``; a run with this capability need not call
                   ``store.save``
-        condense  whether to condense the View before a model call, if the condenser finds a
-                  condensation due
+        condense  whether a model call first makes a condensation that is due
 
     The run's ``conversation_id`` names the conversation. The View is sent to the model: a summary
     replaces forgotten messages. The messages of the run and of the stored conversation stay
@@ -571,9 +568,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     def _results_without_hook(self, ended: Conversation) -> list[ModelRequest]:
-        """Return the request with the results of the last response's calls.
-
-        ``run_stream`` does not pass the results of the last response's calls to a capability.
+        """Return a request with the results of the last response's calls, which ``run_stream`` does
+        not pass to a capability.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -650,11 +646,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
-        """Return how many of the last stored messages the run begins with. Return None if the run
-        begins with another message, such as a summary.
-
-        If the result is None, the caller compares all messages. When all messages are compared,
-        stored messages that the run does not have become a branch.
+        """Return ``given`` if the run begins with the last ``given`` stored messages, and otherwise
+        None. For None, the caller compares all messages, and stored messages that the run lacks
+        become a branch.
         """
         if given is None:
             return None
@@ -665,8 +659,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return None
 
     async def _retries_newest(self, conversation_id: str) -> bool:
-        """Return whether the run begins with all stored messages except the newest message. A run
-        that begins with all other messages takes back only the newest message.
+        """Return whether the run begins with all stored messages except the newest message. Such a
+        run takes back only the newest message.
         """
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]

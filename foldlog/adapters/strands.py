@@ -49,15 +49,13 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with updated messages. A key is the id of a message's first event. A value has the
-ids of all events of the message, and the new record.
+"""The document with updated messages. Maps the id of a message's first event to the ids of all its
+events and the new record.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""The key in an agent's state with the id of a condensation. Only the condensation with the id has
-the summary of the conversation manager.
-"""
+"""In an agent's state, the key of the condensation with the conversation manager's summary."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
@@ -393,12 +391,10 @@ def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
 
 
 def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
-    """Return the condensation after which a View shows only the messages that a conversation
-    manager left.
+    """Return the condensation that forgets the messages that a conversation manager removed.
 
-    The manager removes the first messages that are not pinned. If the agent read content before its
-    redaction, the manager's new summary may contain this content. A summary that may contain
-    redacted content is not stored.
+    The manager removes the first messages that are not pinned. A summary that may contain redacted
+    content is not stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")
@@ -435,8 +431,8 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
     """Return the condensation that replaces ``events`` by a text in the View.
 
-    Return no event if the View shows none of ``events``. Return no event for an empty text. A
-    tool's result has an empty text, because a result stays with its call.
+    Return no event for an empty text, or if the View shows none of ``events``. The text of a tool's
+    result is empty, so the result stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

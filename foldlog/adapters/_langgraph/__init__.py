@@ -4,6 +4,5 @@ checkpoints     finds, reads, writes and hides checkpoints; a checkpoint is a ve
                 conversation
 branches        finds the branches of a thread, and the checkpoints of a branch
 channels        converts the values of a graph's channels into JSON and documents
-record_lists    stores a list of records as events, while the list changes from checkpoint to
-                checkpoint
+record_lists    stores the changing list of a thread's records as events
 """

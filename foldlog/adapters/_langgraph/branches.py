@@ -2,9 +2,9 @@
 checkpoint by its id.
 
 A *thread* has the id of its first conversation. All other branches of a thread are forks with the
-id ``THREAD/@CHECKPOINT``. ``CHECKPOINT`` is the fork's first own checkpoint. A checkpoint is a
-version of a branch. The events of a checkpoint are found by an idempotency key, made of the
-checkpoint's id and a number.
+id ``THREAD/@CHECKPOINT``. ``CHECKPOINT`` is the first checkpoint that the fork does not share. A
+checkpoint is a version of a branch. The events of a checkpoint are found by an idempotency key,
+made of the checkpoint's id and a number.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HIDDEN = "hidden"
 
 _FORKS = "/@"
 KEPT = 64
-"""The number of threads that stay in memory, and the number of branches that stay in memory."""
+"""The number of threads in memory, and also the number of branches in memory."""
 
 _id_of = attrgetter("id")
 
@@ -88,9 +88,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records before the end of the list. The id is -1 if
-        no event forgot records there.
-        """
+        """The id of the last condensation that forgot records of the list, or -1."""
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
@@ -219,9 +217,8 @@ class ThreadBranches:
         """Return the newest checkpoint of the branch that gets a new checkpoint.
 
         A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
-        new checkpoint. If no branch fits and the parent is an earlier checkpoint, a fork begins at
-        the parent. If the parent does not exist, the thread itself begins. If the parent does not
-        exist but the thread has a checkpoint, a branch without a past begins.
+        new checkpoint. If no branch fits, a fork begins at the parent. If the parent is not stored,
+        the thread begins, or an empty branch of a thread that has checkpoints.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"

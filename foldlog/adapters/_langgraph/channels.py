@@ -71,8 +71,8 @@ class ChannelValues:
         new: Container[str],
         before: Checkpoint,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return two parts of a new checkpoint: the fields about channels in its document, and the
-        documents of changed channels.
+        """Return the fields about channels for a new checkpoint's document, and the documents of
+        the changed channels.
 
         A channel is unchanged if it is not in ``new`` and has the same version as in the checkpoint
         ``before``.

@@ -84,9 +84,8 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` remembers which conversation has the id of the branch. ``history`` is None if the
-    branch was only read. ``alone`` is an event id: as far as this process knows, no shown event
-    below ``alone`` follows the records.
+    ``history`` is None if the branch was only read. As far as this process knows, no event between
+    the records and the event id ``alone`` is shown.
     """
 
     checkpoint: Checkpoint
@@ -132,7 +131,7 @@ class Checkpoints:
         """Return a checkpoint, by default the newest checkpoint. Return None if the checkpoint does
         not exist or is hidden.
 
-        The branches of the thread are read.
+        Cost: the branches of the thread are read.
         """
         if checkpoint_id is None:
             return next(self.walk(thread, hidden=hidden), None)
@@ -142,7 +141,7 @@ class Checkpoints:
         return self.branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a thread, the newest checkpoint first. The branches of the
+        """Yield the checkpoints of a thread, the newest checkpoint first. Cost: the branches of the
         thread and the yielded checkpoints are read.
         """
         return self._shown_events(self.branches.of(thread), hidden)
@@ -242,9 +241,7 @@ class Checkpoints:
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
-        """Return a value that changes with a redaction or an erasure. A redaction or an erasure of
-        the branch or of its notes changes the value.
-        """
+        """Return a value that changes when the branch or its notes are redacted or erased."""
 
         def read(moment: Moment) -> list[tuple[int, int]]:
             found = []
@@ -302,8 +299,8 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of records of a thread's newest checkpoint. Only
-        records that the branch has at a version are returned.
+        """Return the event ids and the keys of the newest checkpoint's records. Records that the
+        branch did not have at ``version`` are left out.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint in memory
         is not read again.
@@ -341,11 +338,10 @@ class Checkpoints:
         """Write a checkpoint after its parent, in one transaction: its document ``body``, its
         changed documents, and its records.
 
-        The function ``channels`` is called with the checkpoint before the new checkpoint.
-        ``channels`` returns further fields of ``body``, and the changed documents. The function
-        ``listed`` is called with the checkpoint before the new checkpoint, and with that
-        checkpoint's records. ``listed`` returns the records of the new checkpoint, or None for a
-        checkpoint without a list.
+        Both functions get the checkpoint before the new checkpoint, and ``listed`` also gets its
+        records. ``channels`` returns further fields of ``body``, and the changed documents.
+        ``listed`` returns the records of the new checkpoint, or None for a checkpoint without a
+        list.
 
         The checkpoint is on disk when the method returns.
         """
@@ -478,10 +474,8 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return three values: the events that turn a checkpoint's records into new records, the
-        list of new records, and the recorder.
-
-        The recorder decoded the new records. The recorder is None if no record is new. Raises
+        """Return the events that turn a checkpoint's records into the new list, the new list, and
+        the recorder that decoded the new records. The recorder is None if no record is new. Raises
         ``VersionConflict``.
         """
         before = newest.checkpoint
@@ -514,8 +508,8 @@ class Checkpoints:
         )
 
     def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of the new records. If a record was redacted but the runtime still has
-        its content, the key of the redacted record is returned.
+        """Return the keys of the new records. If the runtime still has the content of a redacted
+        record, return the key of the redacted record.
         """
         old = newest.records
         instead = dict[Any, bytes]()

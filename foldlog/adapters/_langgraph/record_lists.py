@@ -1,5 +1,5 @@
-"""Store a list of records as events of a conversation, while the list changes from checkpoint to
-checkpoint.
+"""Store a list of records, which changes from checkpoint to checkpoint, as events of a
+conversation.
 
 New records are appended. ``change_of_prompt`` retracts or forgets removed records, so that the View
 follows the list. Ranges of event ids tell which events are in the list.
@@ -22,8 +22,8 @@ _REASON = "the runtime took these messages out of its state"
 
 WRITES = "writes"
 SNAPSHOT = "snapshot"
-"""In a list that is stored as differences, a checkpoint has only writes (``WRITES``) or the whole
-list (``SNAPSHOT``).
+"""If a list is stored as differences, a checkpoint has only writes (``WRITES``) or the whole list
+(``SNAPSHOT``).
 """
 
 
@@ -61,9 +61,9 @@ def changes(
     event ids of the new list's records.
 
     ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
-    of the next event. ``removed`` is the id of the last event that forgot records before the end of
-    the list. ``removed`` is -1 if no event forgot records there. ``summaries()`` returns the shown
-    summaries. A summary that replaces no remaining record is forgotten too.
+    of the next event. ``removed`` is the id of the last condensation that forgot records of the
+    list, or -1. ``summaries()`` maps each shown summary to the ids that it replaces. A summary is
+    forgotten if all records that it replaces are gone.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
@@ -93,9 +93,8 @@ def changes(
 
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
-    """Return ranges of ids that contain exactly the records of ``spans``: start, stop, start, stop,
-    and so on. ``joins(start, stop)`` returns whether no other record is between the end of the old
-    list and the new records.
+    """Join ``spans`` into ranges of ids: start, stop, start, stop, and so on. ``joins(start,
+    stop)`` returns whether no other record is between these ids.
     """
     known = {*old.spans}
     after = dict(pairwise(old.spans))

@@ -12,7 +12,7 @@ A content becomes one event, as in ``parts.py``:
     function_result      Observation
     data, uri            Message with the image, or with another file if its bytes are present
     text_reasoning       Annotation that stays with the next content of its message
-    any other content    Annotation; also for a message without contents
+    any other content    Annotation; a message without contents is one too
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 
 class _Span(NamedTuple):
-    """The times of a shown event. Only a summary has two different times: the summary is about the
-    events between these two times.
+    """The time of a shown event, or the first and the last time of the events that a summary
+    replaces.
     """
 
     first: datetime
@@ -144,7 +144,7 @@ class _Span(NamedTuple):
 
 class _Decoder(PartsDecoder):
     """Makes events from parts, condensations from compactions, and retractions from rewinds. The
-    tag of a shown event has the event's times.
+    tag of a shown event is its ``_Span``.
     """
 
     keeps_shown = True
@@ -259,9 +259,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return a signature of Anthropic's server. Only a signature of Anthropic's server is a text in
-    base64.
-    """
+    """Return a signature of Anthropic's server. Other signatures do not decode to a text."""
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
         return a2b_base64(data).decode("ascii") or None

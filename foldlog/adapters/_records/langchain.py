@@ -2,7 +2,7 @@
 ``data`` of a message.
 
     human, ai, chat, function             Message from the user, the agent or the environment
-    the chunks of these types             Message, as the whole type
+    the chunks of these types             Message, like the whole message
     system, and chat with role system     SystemMessage
     ai with tool calls                    an Action for every call, all of the same response; the
                                           text is the thought
@@ -139,8 +139,8 @@ def _is_call(call: Any) -> bool:
 def _content_and_thinking(
     content: Any, told: Collection[str], *, thinks: bool
 ) -> tuple[Content, tuple[dict[str, Any], ...]]:
-    """Return the content of a message without blocks of the types ``told``, and the thinking blocks
-    of the message.
+    """Return a message's content and its thinking blocks. The content has no blocks of the types
+    ``told``.
     """
     if type(content) is not list:
         return text_or_empty(content), ()

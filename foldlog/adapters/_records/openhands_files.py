@@ -2,8 +2,8 @@
 the SDK's tree.
 
 The SDK's events are a tree. The SDK shows its model the branch that ends in the head, and the View
-of the conversation is this branch. Before an event that continues another branch, a retraction
-restores the View at the version after the event's parent.
+of the conversation is this branch. Before an event of another branch, a retraction returns to the
+event's parent.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ T = TypeVar("T")
 _EVENTS_OF_A_TRANSACTION = 500
 """The number of events that a copy writes in a transaction."""
 _ASIDE = 2
-"""A step to another branch has at most two events: a condensation that declines a request, and the
+"""A step to another branch adds at most two events: a condensation that declines a request, and the
 retraction.
 """
 _AHEAD = 64
 _ROOT = "__root__"
-"""The SDK's name of the parent of an event that begins another tree."""
+"""The SDK gives this parent to an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
 """The kind of events that do not move the SDK's head."""
 
@@ -69,12 +69,12 @@ class EventFiles:
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. At a later version, ``_read``
-        and ``_stored`` are read again, because the version may have a redaction.
+        """The version at which ``_read`` and ``_stored`` were read. At a later version, both are
+        read again, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
-        """Maps a use of the model to the number of its calls in the last state. The value is None
-        before a state was written.
+        """The number of calls in the last state, by the use of the model. None before the first
+        state.
         """
 
     def catch_up(self) -> None:
@@ -192,8 +192,8 @@ class EventFiles:
     def write_state(self, name: str, state: dict[str, Any]) -> None:
         """Store the SDK's state and show the branch that the state names, in one transaction.
 
-        If the event that the state names is absent, the View stays. A model call that only the new
-        state has becomes an event that no View shows.
+        If the event that the state names is absent, the View stays. Each new model call in the
+        state becomes an event that no View shows.
         """
         head = state.get("leaf_event_id")
         metrics = metrics_in(state)
@@ -234,9 +234,7 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Return to the branch that ends in ``head``, by a retraction or by the reversal of a
-        retraction.
-        """
+        """Return to the branch that ends in ``head``, by a retraction."""
         if head is not None and head not in self._events:
             raise InvalidEvent(
                 f"conversation {self._history.id!r} has no event {head!r} to continue from"

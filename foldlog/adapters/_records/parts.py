@@ -117,14 +117,12 @@ def _parts_before(format: PartsFormat, event: Any) -> list[Any]:
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
 
-        noun       the word for a record; a record without an id gets the id of its response from
-                   this word
+        noun       the word for a record; it also names the response of a record without an id
         source     the source of a record
         read       the event that a part becomes; the part is None for a record without parts
         part       the parts of an event that was not imported
-        thought    the part for thinking, from its text and its signature; for a redacted block the
-                   text is empty and the signature is the block's data; the result is empty if the
-                   format has no such part
+        thought    the part for the text and the signature of thinking, or nothing; a redacted block
+                   has no text, and its data as the signature
         written    the record of an event that was not imported, with the given parts
         response   the id of a record's response, if it differs from ``source_id``
         part_time  the time of a part at an index, if it differs from the record's time
@@ -194,8 +192,8 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return a dict with the id of an event's record under ``key``. Return an empty dict if the
-    record has no id.
+    """Return ``{key: id}`` with the id of an event's record. Return an empty dict if the record has
+    no id.
     """
     known = id_of_source(event)
     return {} if known is None else {key: known}

@@ -13,7 +13,7 @@ A part becomes one event, as in ``parts.py``:
     tool-return, retry-prompt       Observation; a retry that answers no call is a Message from
                                     the environment
     thinking                        Annotation that stays with the next part of its response
-    any other part                  Annotation; also for a message without parts
+    any other part                  Annotation; a message without parts is one too
 
 An adapter adds ``entry_id`` and ``parent_id``: the place of a message in a conversation store. An
 adapter writes the bytes of a tool as ``{"$bytes": base64}``.
@@ -289,9 +289,7 @@ def _thought(text: str, signed: str) -> dict[str, Any]:
 
 
 def _again(event: Annotation) -> list[Any]:
-    """Return the part from which an annotation was made. For a redacted annotation, return a part
-    with a text.
-    """
+    """Return the part that became an annotation, or a text for a redacted annotation."""
     if isinstance(event.data, dict):
         return [{**event.data, "part_kind": event.name}]
     return [

@@ -11,7 +11,7 @@ A content becomes one event, as in ``parts.py``:
     toolResult           Observation
     image, document      Message, if its bytes are present
     reasoningContent     Annotation that stays with the next content of its message
-    any other content    Annotation; also for a message without contents
+    any other content    Annotation; a message without contents is one too
 
 Bytes are ``{"__bytes_encoded__": true, "data": base64}``, as in the SDK.
 """
