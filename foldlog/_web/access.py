@@ -89,6 +89,8 @@ class Access:
         # The token is removed from the address: the browser's history and a copied link would
         # contain the token.
         left = urlencode({name: value for name, value in asked.items() if name != "token"})
+        # A path that begins with two slashes would lead to another host.
+        path = f"/{path.lstrip('/')}"
         response = RedirectResponse(f"{path}{'?' if left else ''}{left}", 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response

@@ -358,6 +358,9 @@ def test_without_the_token_nothing_is_shown(guarded):
 def test_the_token_moves_from_the_address_into_a_cookie(guarded):
     answer = guarded.get("/", params={"token": TOKEN, "id": "a&b"})
     assert (answer.status, answer.headers["location"]) == (303, "/?id=a%26b")
+    # no redirect leads to another host
+    answer_elsewhere = guarded.get("//elsewhere.example/", params={"token": TOKEN})
+    assert answer_elsewhere.headers["location"] == "/elsewhere.example/"
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
