@@ -33,8 +33,7 @@ class NoOpCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class RecentEventsCondenser(Condenser):
-    """Shows the first events and the most recent events. Each step makes this
-    choice again.
+    """Shows the first events and the most recent events.
 
     No event is forgotten, so the next step starts from the whole View again. A head that is larger
     than ``max_events`` is shown whole. If the head or the tail contains a part of a call or of a
