@@ -61,8 +61,9 @@ class Import:
     files of unknown format in a folder. ``not_opened`` are files that were not read because of
     their names.
 
-    ``again``         also import a source that was erased, or redacted under another name
-    ``only``          import only the history with this name from a file with several
+    ``again``         also import erased sources, and records that were redacted in another
+                      conversation
+    ``only``          import only the history with this name
     ``is_secret``     returns whether a record is secret; the texts of a secret record are not
                       stored
     ``where``         attributes of the conversations, such as the working folder of the program

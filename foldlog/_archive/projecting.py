@@ -1,8 +1,8 @@
 """This module makes the events of a source at the first use of its conversation, and later the
 events of its new records.
 
-A decoder always begins at the first record. The ids of a record's events are stored together with
-these events, so these ids never change.
+A decoder always begins at the first record. The ids of a record's events are stored with the
+events, so the ids never change.
 """
 
 from __future__ import annotations

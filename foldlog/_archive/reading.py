@@ -108,8 +108,8 @@ class LineReading(_Findings):
         return f"{self.path}:{self._line}"
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
-        """If the file begins with ``size`` bytes that have the hash ``digest``, the next block
-        begins after these bytes.
+        """Return whether the file begins with ``size`` bytes that have the hash ``digest``, and
+        skip these bytes.
         """
         with self.path.open("rb") as file:
             left = size

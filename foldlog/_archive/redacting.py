@@ -2,7 +2,7 @@
 
 A *family* is the set of sources that share their first records. A redacted record is looked up by
 its hash in all sources of a family, because a fork may contain the record again. The skeleton of a
-redacted record, without texts, stays. The hash of the record stays too, so later imports recognize
+redacted record stays, without texts. The hash of the record stays too, so later imports recognize
 the record. All events of a redacted record are redacted too.
 """
 
@@ -159,9 +159,7 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
 
 
 def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
-    """Replace records by their skeletons, which have no texts. The source may not share the records
-    with its parent.
-    """
+    """Replace a source's own records by their skeletons, which have no texts."""
     numbers = sorted({*record_numbers}.difference(source.redacted))
     if not numbers:
         return

@@ -15,8 +15,8 @@ from foldlog.eventstore import Store
 def refreshed(
     store: Store, conversation: str, is_secret: Callable[[bytes], bool] | None = None
 ) -> tuple[str, str]:
-    """Import the file of a conversation again, if the file still exists and was imported without
-    another name.
+    """Import the file of a conversation again, if the file still exists and was imported under its
+    own name.
 
     Return the id of the newest conversation of the file, and the reason why the file could not be
     read, or an empty text. If the program has rewritten earlier records, the newest conversation is

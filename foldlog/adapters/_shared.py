@@ -247,8 +247,7 @@ def recent(
     """Yield the conversations with the attributes ``attributes``, the last active conversation
     first. Conversations are read from the store page by page.
 
-    A store that is open only for reading has no index of attributes. From a store that is open only
-    for reading, all conversations are read and yielded.
+    A read-only store has no index of attributes, so all its conversations are read and yielded.
     """
     if not histories.store.database.recorder.writable:
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)

@@ -2,10 +2,9 @@
 
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
-The transcript of a session, and the transcript of a sub-agent, is a conversation in the format
-``claude-code``. So ``foldlog view``, ``why`` and ``export`` work on a transcript while the session
-runs. Claude Code decides what its model is shown, so a condensation of foldlog does not change its
-sessions.
+The transcript of a session or a sub-agent is a conversation in the format ``claude-code``. So
+``foldlog view``, ``why`` and ``export`` work on a transcript while the session runs. Claude Code
+decides what its model is shown, so a condensation of foldlog does not change its sessions.
 """
 
 from __future__ import annotations
@@ -259,8 +258,8 @@ class FoldlogSessionStore(OpenHistories):
         self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _update_summary(self, project_key: str, row: ConversationRow, before: Any) -> Any:
-        """Return a session's summary with its time and the version that it describes. Return None
-        for a session without entries.
+        """Return a session's summary, its time and its version. Return None for a session without
+        entries.
 
         The new summary is made from the summary ``before`` and the entries since then.
         """

@@ -170,8 +170,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user with their states, the last updated
-        session last.
+        """Return the sessions of an app or a user with their states, in the order of their last
+        updates.
         """
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
@@ -216,8 +216,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
         Raises ``SessionNotFoundError`` if the store does not have the session. Raises
         ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``,
-        the method raises ``NoCondensationAvailable`` if a required condensation is impossible. If
-        ``NoCondensationAvailable`` is raised, the event is already stored.
+        the method first stores the event, and then raises ``NoCondensationAvailable`` if a required
+        condensation is impossible.
         """
         if event.partial:
             return event
@@ -256,8 +256,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     async def before_tool_callback(
         self, tool: Any, args: dict[str, Any], tool_context: Any
     ) -> None:
-        """Make tools that ``foldlog.effect`` marks run at most once for each call. Use the method
-        as ``LlmAgent(before_tool_callback=…)``.
+        """Make each tool with ``foldlog.effect`` run at most once for each call. Use the method as
+        ``LlmAgent(before_tool_callback=…)``.
         """
         session = tool_context.session
         conversation = self.conversation(session.app_name, session.user_id, session.id)

@@ -104,10 +104,10 @@ class _Walked(NamedTuple):
 
 _PAGE = 20
 _PASTS_IN_MEMORY = 8
-"""The number of threads for which the past of the newest checkpoint stays in memory."""
+"""How many threads keep the past of their newest checkpoint in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-"""The date from which the times in LangGraph's ids count."""
+"""The times in LangGraph's ids count from this date."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
@@ -542,8 +542,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Make tools that ``foldlog.effect`` marks run at most once for each call. Use the method
-        as ``ToolNode(tools, wrap_tool_call=…)``, or with the middleware ``wrap_tool_call`` of
+        """Make each tool with ``foldlog.effect`` run at most once for each call. Use the method as
+        ``ToolNode(tools, wrap_tool_call=…)``, or with the middleware ``wrap_tool_call`` of
         ``langchain.agents``.
         """
         with self._effect_of(request):
@@ -712,8 +712,8 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return a key that differs for different messages, also after a change in place. Keys are
-        compared only within a process.
+        """Return a key that is equal for messages with equal values. Keys are compared only within
+        a process.
         """
         # A key from the serializer's bytes takes three times as long (``benchmarks.adapters``).
         kind: Any = type(message)

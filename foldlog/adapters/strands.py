@@ -107,7 +107,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Make tools that ``foldlog.effect`` marks run at most once for each call. Pass the
+        """Make each tool with ``foldlog.effect`` run at most once for each call. Pass the
         repository as ``Agent(hooks=[repository])``.
         """
         registry.add_callback(BeforeToolCallEvent, self._before_tool)

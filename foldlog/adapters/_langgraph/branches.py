@@ -45,7 +45,7 @@ HIDDEN = "hidden"
 
 _FORKS = "/@"
 KEPT = 64
-"""The number of threads in memory, and also the number of branches in memory."""
+"""How many threads and how many branches stay in memory."""
 
 _id_of = attrgetter("id")
 

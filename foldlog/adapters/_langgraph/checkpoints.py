@@ -204,8 +204,8 @@ class Checkpoints:
     def _records(
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
-        """Return the ids of the events of a checkpoint's records, and the results of ``read`` for
-        the records.
+        """Return the event ids of a checkpoint's records, and what ``read`` returns for the
+        records.
         """
         found = checkpoint.ranges
         if not found:
@@ -474,9 +474,9 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return the events that turn a checkpoint's records into the new list, the new list, and
-        the recorder that decoded the new records. The recorder is None if no record is new. Raises
-        ``VersionConflict``.
+        """Return three values: the events that turn the old list of records into the new list, the
+        new list itself, and the recorder of the new records. The recorder is None if no record is
+        new. Raises ``VersionConflict``.
         """
         before = newest.checkpoint
         taken = list[HistoryRecorder]()

@@ -10,8 +10,8 @@
     any other type, such as remove        Annotation that no View shows
 
 LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
-comes from the environment: its author is neither the user nor the agent. An export to another
-format gives a message with an unknown role the role of the user.
+comes from the environment: its author is neither the user nor the agent. In an export to another
+format, such a message gets the role of the user.
 
 A message is read and written without other messages, so any part of a history can be written. A
 message may have other keys besides ``data``, and foldlog stores them.

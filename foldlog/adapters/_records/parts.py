@@ -214,8 +214,7 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a content part with the file in ``held``, from the file's type and bytes. If ``held``
-    has no file, return None.
+    """Return a content part with the file in ``held``. If ``held`` has no file, return None.
 
     The bytes of the file are base64, base64 for URLs, or marked by an adapter as ``{"$bytes":
     base64}``.

@@ -99,9 +99,7 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""The fields that follow the parts of a message in the SDK's order, with their most frequent
-values.
-"""
+"""The fields of a message after its parts, in the SDK's order and with their usual values."""
 _REDACTED = ("redacted_thinking", "redacted_content")
 """The ids that Anthropic's server and Bedrock give to redacted thinking."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
