@@ -39,10 +39,15 @@ def events_of_records(
         for root, hashes in _hashes_of_events(sources, ids_by_name).items():
             for source in sources.family(root):
                 events_made = sources.made(source)
-                name = sources.name_of(source.conversation)
-                for number in _numbers_with(sources, source, hashes):
+                conversation = sources.reader.conversation(source.conversation)
+                if conversation is None:
+                    continue
+                ids = result.setdefault(conversation.id, set())
+                # A copied fork has events of its own, also of the records that it shares.
+                for number, record_hash in enumerate(each_hash(sources.hashes(source))):
                     first, count = events_made.get(number, (0, 0))
-                    result.setdefault(name, set()).update(range(first, first + count))
+                    if record_hash in hashes and first >= conversation.begins:
+                        ids.update(range(first, first + count))
 
     store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
     return {name: ids for name, ids in result.items() if ids}

@@ -128,6 +128,19 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
         assert_sound(store)
 
 
+def test_a_redaction_reaches_the_events_that_a_copied_fork_has_of_a_shared_record(
+    tmp_path: Path,
+) -> None:
+    with new_store() as store, new_store() as copy:
+        imported(store, write(tmp_path / "s1.jsonl", LINES))
+        imported(store, write(tmp_path / "other.jsonl", [*LINES[:4], line(4, "or not")]))
+        [*copy_store(store, copy, jobs=1)]  # the parent comes first
+        for each in (store, copy):
+            redacted(each, "s1", [2], reason="told", by=None, with_summaries=False)
+            for row in each.conversations():
+                assert SECRET not in str(events_of(each, row.id))
+
+
 def chat(path: Path, *texts: str) -> Path:
     """A chat whose messages have no ids and no times."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
