@@ -44,18 +44,16 @@ _T = TypeVar("_T")
 
 _PAGE = 500
 _THREADS = 32
-"""The maximum number of calls at the same time, not counting steps and appends that share
-commits.
-"""
+"""The threads for calls. Steps have threads of their own."""
 _STEPPING_THREADS = 256
-"""The maximum number of steps at the same time. A step uses 50 KB of memory while it waits for a
-model, and a connection while it reads.
+"""The threads for steps. A step uses 50 KB of memory while it waits for a model, and a connection
+while it reads.
 """
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""An append that may share a commit has at most this number of events. The encoding of 100 events
-delays all appends of a commit by about a millisecond.
+"""A longer append has a commit of its own. The encoding of 100 events delays all appends of a
+commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
 """An append with an argument besides ``expected_version`` and ``idempotency_key`` has a commit of
@@ -175,8 +173,7 @@ class PendingAppend:
     def is_short(self) -> bool:
         """Whether the append may share a commit. All appends of a commit wait for one another.
 
-        An append that may share a commit has few events, reads nothing before, and runs only
-        foldlog's code.
+        A short append has few events, and needs no read before it.
         """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
@@ -307,9 +304,7 @@ class _Following(_Pages[Recorded]):
 
 
 def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
-    """Return a ``__getattr__`` whose error shows how to reach an attribute that only objects of the
-    class ``of`` have.
-    """
+    """Return a ``__getattr__`` whose error shows where the attributes of the class ``of`` are."""
 
     def missing(self: object, name: str) -> Any:
         hint = f"; write '{remedy.format(name)}'" if hasattr(of, name) else ""

@@ -1,6 +1,6 @@
-"""The store of one ``History``. The id of the history always means the same conversation, also
-after this conversation is erased and a new conversation gets the id.
-``docs/internals/decisions/0036-generations.md`` explains why an id keeps its meaning.
+"""The store of one ``History``. The history never becomes another conversation, even if its
+conversation is erased and the id is used again. See
+``docs/internals/decisions/0036-generations.md``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database in which an id always means the conversation that was read or appended to first.
-    Every read and change of a ``History`` finds its conversation in this database, in a transaction
-    of its own.
+    """A database that is bound to the first conversation that it finds under an id. If a later
+    conversation has the id, this database does not find it.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:
@@ -48,9 +47,7 @@ class BoundDatabase(Database):
 
 
 def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
-    """Return a database and a store in which the id ``conversation`` always means the same
-    conversation.
-    """
+    """Return a bound database, and a store with this database."""
     own = copy(store)
     own.database = database = BoundDatabase(store.database, conversation)
     return database, own

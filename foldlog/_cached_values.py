@@ -1,9 +1,8 @@
-"""Values that reports cache beside conversations, so that a report reads only changed
-conversations.
+"""A cache of values for reports, so that a report reads only changed conversations.
 
 A cached value is stored like a projection's record, encrypted with the key of its conversation. A
 change of a stored history deletes its cached values, or changes the version of the conversation.
-The next report makes deleted or outdated values again.
+The next report computes such values again.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class KeptBeside:
     """The cached values of a report. A value belongs to the present version of its conversation."""
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
-        """Open the cached values of a report. A stored value with another ``code`` is made again.
-        Change ``code`` whenever the function that makes the values changes.
+        """Open the cached values of a report. ``code`` is the version of the function that computes
+        the values: change both together. Values with another ``code`` are computed again.
 
-        With ``at_once=False``, ``flush`` waits for other writers. Use ``at_once=False`` for values
-        that cannot be made again.
+        With ``at_once=False``, ``flush`` waits for other writers. Use it for values that cannot be
+        computed again.
         """
         self._store = store
         self._projection = projection
@@ -61,14 +60,13 @@ class KeptBeside:
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
     ) -> dict[str, Any]:
-        """Map the ids of conversations to their cached values of the present version.
+        """Return the cached values of conversations at their present versions, by id.
 
-        With ``of_any_version``, also return values of earlier versions. The option
-        ``of_any_version`` is for values that do not depend on later events. ``kind`` is the type of
-        the values.
+        With ``of_any_version``, also return values of earlier versions. ``kind`` is the type of the
+        values.
 
-        Cost: all conversations from the first id to the last id are read. For a few ids, one
-        statement for every id is run instead.
+        Cost: all conversations from the first id to the last id are read, or only the conversations
+        themselves if they are few.
         """
         records = self._records([row.id for row in rows])
         values = dict[str, Any]()
@@ -102,9 +100,9 @@ class KeptBeside:
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
         """Yield the ids that begin with ``start``, in any order, without erased conversations.
 
-        The second value is the conversation's newest cached value or None. The third value tells
-        whether the cached value belongs to the present version. Cost: one statement reads all
-        conversations whose ids begin with ``start``.
+        Each id comes with its newest cached value or None, and with whether this value belongs to
+        the present version. Cost: one statement reads all conversations whose ids begin with
+        ``start``.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in kept_records(
@@ -127,9 +125,9 @@ class KeptBeside:
     def flush(self) -> None:
         """Write the new values in small transactions.
 
-        If a conversation has changed, its value is dropped and made again later. Values stay in
-        memory if another process writes, if the store is read-only, or if the disk is full. A value
-        also stays in memory until its conversation is encrypted.
+        If a conversation has changed, its value is dropped. Values stay in memory if another
+        process writes, if the store is read-only, or if the disk is full. The value of a
+        conversation that is not yet encrypted also stays in memory.
         """
         while self._wrote(
             {name: value for name in [*self._new][:_TOGETHER] if (value := self._held.get(name))}

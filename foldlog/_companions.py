@@ -34,8 +34,8 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """For a companion of a companion, return the conversation at the beginning. For a conversation
-    that is not a companion, return an empty text.
+    """Return the conversation to which a companion belongs, also through other companions. Return
+    an empty text for a conversation that is not a companion.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:

@@ -49,7 +49,7 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open the unpacked content of a file for one read from the beginning. The read raises the
+    """Open the unpacked content of a file. It can be read once, without seeking. Reads raise the
     errors of ``unpacked``.
     """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)

@@ -159,8 +159,8 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
 
 
 class SavingsDocument(Document, frozen=True, kw_only=True):
-    """The savings and the cost of condensations. A declined condensation is not counted and saves
-    nothing, but it may cost.
+    """The savings and the cost of condensations. A declined condensation is not counted, but its
+    cost is.
 
     ``condensations``   how many condensations were made, including condensations that were taken
                         back later
@@ -175,7 +175,7 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
 
 
 class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
-    """The condensations for a reason."""
+    """The condensations with the same reason."""
 
     reason: str
 
@@ -201,9 +201,9 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FacetDocument(Document, frozen=True):
-    """How many chosen conversations have a name in their figures. The name is a state, a program, a
-    tool with errors, a model, or an attribute with its value. ``number`` is the sum that is counted
-    under the name.
+    """A value by which the list can be filtered: a state, a program, a tool, a model or an
+    attribute. ``conversations`` is how many chosen conversations have the value, and ``number`` is
+    how often they have it.
     """
 
     what: str
@@ -213,9 +213,7 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The chosen conversations whose last activity was on a day: the numbers of conversations, of
-    errors, and of conversations that ended with an error.
-    """
+    """The numbers for the chosen conversations whose last activity was on this day."""
 
     day: str
     conversations: int
@@ -438,8 +436,8 @@ class SummaryLineDocument(Document, frozen=True):
 
 
 class DroppedTermDocument(Document, frozen=True):
-    """A term that no shown event has after a condensation. The document has the last dropped event
-    with this term, and the first later event in which the agent wrote the term again.
+    """A term that a condensation dropped, with the last dropped event that had it, and the first
+    later event in which the agent wrote it again.
     """
 
     term: str
@@ -459,10 +457,9 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededDocument(Document, frozen=True, kw_only=True):
-    """How much of the dropped content of a condensation the agent needed again. ``events`` and
-    ``tokens`` are how many events, with how many tokens, left the View. ``dropped`` is how many
-    terms were in no shown event after the condensation. ``terms`` are the dropped terms that the
-    agent wrote again, in the order of writing.
+    """What the agent needed again after a condensation. ``events`` and ``tokens`` count the events
+    that left the View. ``dropped`` is the number of dropped terms, and ``terms`` are the dropped
+    terms that the agent wrote again, in this order.
     """
 
     condensation: int
@@ -532,12 +529,12 @@ class FactDocument(Document, frozen=True, kw_only=True):
 
 
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event ``by`` which
-    it was hidden. The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are
-    the terms of the event that no shown event contained after the event was hidden. If the user
-    asked about words, ``fact`` says whether these words are known, and the event is an event that
-    contains them. ``compacting`` is the time of a compaction that the program has not written yet.
-    The answer does not include the compaction that is not written yet.
+    """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
+    (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
+    terms that were lost with the event. If the user asked about words, ``fact`` says whether these
+    words are known, and the event is an event that contains them. ``compacting`` is the time of a
+    compaction that the program has not written yet. The answer does not include the compaction that
+    is not written yet.
     """
 
     event: int
@@ -657,7 +654,7 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 class KnewDocument(Document, frozen=True, kw_only=True):
     """The events that were shown to a model at this version, and their estimated tokens. ``alone``
-    are the events in this document that were not shown to the model of the other run.
+    are the events that only this run's model was shown.
     """
 
     version: int
@@ -692,8 +689,8 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 class DifferingDocument(Document, frozen=True, kw_only=True):
     """Two events from two runs whose texts differ. An event is null if its run has no such event.
     ``passages`` are the first places that differ, and ``more`` is the number of further places.
-    ``lines`` are the numbers of lines of both texts. ``lines_apart`` is how many lines of a text
-    are not in the other text.
+    ``lines`` are the numbers of lines of both texts, and ``lines_apart`` of the lines that only one
+    text has.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -802,8 +799,8 @@ class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model. ``before`` is the event that followed the call.
 
     ``hidden`` is how many events of the View the condenser left out at this call. ``repeated`` is
-    how many tokens at the beginning the previous prompt had too. A provider may have cached the
-    repeated tokens. The numbers of tokens are null if tokens could not be counted.
+    the number of tokens at the beginning that are the same as in the previous prompt. A provider
+    may have cached them. The numbers of tokens are null if tokens could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -816,9 +813,9 @@ class CallDocument(Document, frozen=True):
 class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
-    ``occurred`` are at most three events before ``used`` that had the term, with the newest event
-    first. ``named`` is true if a line of a digest in the prompt names an event in ``occurred``, so
-    that the agent could recall the event.
+    ``occurred`` are the last events before ``used`` with the term, at most three, the newest first.
+    ``named`` is true if a digest in the prompt names one of these events, so that the agent could
+    recall it.
     """
 
     term: str
@@ -870,8 +867,8 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
     """A point of ``foldlog compare --curve``: a strategy with a size. ``tokens`` is the average
-    number of tokens of its prompts. ``terms`` and ``facts`` are the percentages of needed terms and
-    facts that its prompts show. The recorded condensations have no size.
+    number of tokens of its prompts. ``terms`` and ``facts`` are how many percent of the needed
+    terms and facts its prompts show. The recorded condensations have no size.
     """
 
     strategy: str
@@ -1130,8 +1127,8 @@ class FollowerDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowersDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog list --followers``. Positions are texts, because a JSON number may be
-    too small for them.
+    """The output of ``foldlog list --followers``. Positions are texts, because they may be too
+    large for a JSON number.
     """
 
     horizon: str
@@ -1245,8 +1242,8 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store redact``: the events that were found, and the receipts.
-    ``beside`` are the conversations whose sources contain the text beside their records. ``stay``
-    are the places that still contain the text, with the reasons.
+    ``beside`` are the conversations whose source files contain the text outside their records.
+    ``stay`` are the places that still contain the text, with the reasons.
 
     ``holders`` lists everything known to the store that may still contain the content. ``searched``
     are the places in which the text was searched, and ``not_searched`` are the places in which it
@@ -1309,10 +1306,10 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """The usage and cost of model calls. Tokens that no call records are null, and an unknown cost
-    is null. ``condenser_calls`` is how many of the calls condensers made. The agent made all other
-    calls. ``costs_estimated`` is how many calls record only tokens. The cost of calls that record
-    only tokens comes from a table of prices.
+    """The usage and cost of model calls. Unknown tokens and an unknown cost are null.
+    ``condenser_calls`` is the number of calls made by condensers. The agent made all other calls.
+    ``costs_estimated`` is the number of calls without a recorded cost. Their cost comes from a
+    table of prices.
     """
 
     calls: int = 0
@@ -1331,8 +1328,8 @@ class SpentDocument(Document, frozen=True, kw_only=True):
 
 
 class ModelDocument(SpentDocument, frozen=True, kw_only=True):
-    """The calls of a model on a ``day``, in UTC. On a page of all days, ``day`` is empty.
-    ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
+    """The calls of a model on a ``day``, in UTC. ``day`` is empty if the calls of all days are
+    counted. ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
     ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
     ``completion_tokens``.
     """
@@ -1414,9 +1411,7 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return an iterator as the value of a list field. ``terminal.emit_list`` writes the items of
-    this field one by one.
-    """
+    """Return an iterator for a list field, whose items ``terminal.emit_list`` writes one by one."""
     return iter(items)
 
 

@@ -114,9 +114,7 @@ class Follower(Generic[D]):
             on_events(self.view.events)
 
     def _tell_lag(self) -> None:
-        """Report the age of the first event that was not followed. An event that cannot be read is
-        not measured.
-        """
+        """Report the age of the first event that is not yet in the tables, if it can be read."""
         with suppress(EventStoreError):
             for first in self._store.follow(self.view.derived.position, limit=1):
                 seconds = (datetime.now(UTC) - first.recorded_at).total_seconds()

@@ -63,7 +63,7 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
 
 
 def narrowed(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the labels that kinds stand for. The kind ``message`` stands for three labels."""
+    """Return the labels of kinds. The kind ``message`` has three labels."""
     chosen = frozenset(kinds)
     return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {
         "message"

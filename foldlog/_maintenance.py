@@ -267,18 +267,18 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that contain a text. Case and accents do not matter. Texts beside the
-        records of a source that contain the text are erased too. The default is to search all
-        events of all conversations. ``where`` selects conversations by their attributes, and
-        ``older_than`` selects events that were recorded longer ago. With ``dry_run``, nothing is
-        redacted, and the events that would be redacted are returned.
+        """Redact the events that contain a text. Case and accents do not matter. If a source
+        contains the text outside its records, everything outside the records is erased too. The
+        default is to search all events of all conversations. ``where`` selects conversations by
+        their attributes, and ``older_than`` selects events that were recorded longer ago. With
+        ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
 
         The result lists the places where the store still contains the text. The result also lists
         the places that were searched, and the places that were not searched, such as other files
-        and encoded text. See ``History.redact`` for the events that are redacted with an event, and
-        for ``with_summaries``. In a SQLite file, the bytes stay until ``vacuum``. Raises
-        ``InvalidArgument`` for an empty text. Also raises ``InvalidArgument`` if the reason or
-        ``by`` contains the text, because the receipt stores both.
+        and encoded text. ``History.redact`` describes ``with_summaries``, and what else is redacted
+        with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises ``InvalidArgument``
+        for an empty text. Also raises ``InvalidArgument`` if the reason or ``by`` contains the
+        text, because the receipt stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
@@ -424,8 +424,8 @@ def conversations_with(
     moment.
 
     A companion may belong to all conversations below a path, such as ``app/user``. A shared
-    companion is left out if any conversation below its path is left out. A shared companion is also
-    left out if it does not have the attributes itself, unless ``and_shared`` is set.
+    companion is left out if any conversation below its path is left out. Without ``and_shared``, a
+    shared companion is also left out if it does not have the attributes itself.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -495,8 +495,8 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """If a conversation stays, all other conversations are erased first, and then the error of the
-    last conversation that stays is raised.
+    """Erase all conversations that can be erased, and then raise the error of the last one that
+    stays.
     """
     work = iter_erased(
         store,
@@ -624,7 +624,9 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Cost: the function looks up all conversations of the stores among ``holders``."""
+    """Return the names of the files and read models that are not encrypted. Cost: the conversations
+    of backups and former files are looked up.
+    """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
     encrypted = {path for path in stores_in(names) if not _is_plain(path, keys)}
@@ -641,9 +643,7 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 
 def holds_plain_events(store: Store) -> bool:
-    """Conversations whose keys are missing are not checked. Cost: the function looks up each
-    conversation.
-    """
+    """Cost: each conversation is looked up."""
     for conversation in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # A conversation with a missing key is encrypted.
             if (

@@ -40,13 +40,11 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not identify the content of an event. Either a redaction does not erase the
-texts of such a field, or many records have the same text in it.
+"""Fields whose texts do not identify an event. A redaction keeps these texts, or many records share
+them.
 """
 _REPEATED_MIN = 8
-"""A text with fewer characters does not identify content, because many records have such a text.
-Records of a single call are found even if their texts are shorter.
-"""
+"""Shorter texts do not identify an event, because many records share them."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -96,8 +94,8 @@ def events_with(
     were recorded before this time. With ``redacted``, redacted events are returned too, and records
     are not searched. Raises ``CorruptEvent`` for a block of records that cannot be unpacked.
 
-    Cost: the events are read, and their records are unpacked. If an import is younger than
-    ``before``, no events are made of its records.
+    Cost: the events are read, and their records are unpacked. An import that is younger than
+    ``before`` is not read.
     """
     row = store.conversation(conversation, pending=True)
     if before is not None and row.pending and row.version == 0 and row.created_at >= before:
@@ -158,8 +156,8 @@ class _Changes:
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """Maps a document to the event of its newest value. If the newest value contains no match,
-        the document is mapped to -1.
+        """Maps a document to the event of its newest value, or to -1 if this value contains no
+        match.
         """
         if start:
             newest = store.query(conversation, partial(newest_documents, version=start))
@@ -190,8 +188,8 @@ class _Changes:
 
 
 def _content_of(event: Event) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers that a redaction of the event removes, with the names of their
-    parts as in ``named_in``.
+    """Yield the texts and numbers that a redaction of the event removes, each with its name, like
+    ``named_in``.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(
@@ -204,8 +202,8 @@ def _content_of(event: Event) -> Iterator[tuple[str, str]]:
 def texts_of(
     redacted_events: Iterable[Event], staying_events: Iterable[Event]
 ) -> set[tuple[str, str]]:
-    """Return the texts and numbers of the messages, calls and results in ``redacted_events``, with
-    the names of their parts.
+    """Return the texts and numbers of the messages, calls and results in ``redacted_events``, each
+    with its name.
 
     Texts that are also in ``staying_events`` are left out, because ``staying_events`` keep the
     texts readable.
@@ -217,7 +215,7 @@ def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> li
     """For a companion, return the events that contain one of ``texts``. In a companion, a runtime
     stores texts in its own form.
 
-    A short text may be a common word. So a short text counts only after the name of its part.
+    A short text may be a common word, so it is searched together with its name.
     """
     long_texts = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short_pairs = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)
@@ -302,7 +300,7 @@ def _in_base64(text: str) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, and the keys of its maps. A text that is JSON is also yielded
-    unescaped. The lines of a list, and the texts of parts, are also yielded joined.
+    unescaped. A list of lines, or of parts with texts, is also yielded as one text.
     """
     for _, item in values_in(value):
         if isinstance(item, str):

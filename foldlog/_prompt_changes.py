@@ -2,8 +2,8 @@
 ``docs/MESSAGES.md`` has the rules.
 
 Formats and adapters only report what a source says about its prompts. A source with a tree of
-messages names the moment to which it returns. For a tree of messages, no decision is needed: the
-event is a retraction to the named moment.
+messages needs no decision: it names the moment to which it returns, and the event is a retraction
+to this moment.
 """
 
 from __future__ import annotations
@@ -59,18 +59,16 @@ def change_of_prompt(
 
 
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
-    """Return whether the View before the first event of ``gone`` showed exactly the events that
-    stay.
+    """Return whether a retraction of ``gone`` leaves exactly the other events of ``before``.
 
-    The events of ``gone`` must be the last events of ``before``, and newer than the newest
-    condensation.
+    So ``gone`` must be the end of ``before``, and newer than the newest condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of an old prompt's entries that stay, in order. The staying entries are
-    the first entries of the new prompt.
+    """Return the indexes of the entries of an old prompt that stay. The new prompt begins with
+    these entries, in the same order.
     """
     places: list[int] = []
     for place, entry in enumerate(old):

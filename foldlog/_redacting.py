@@ -95,11 +95,11 @@ class Problem(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """``named``    the events to redact by their conversations, including redacted events
+    """``named``    the events to redact, by conversation, including redacted events
     ``goes``     the events in ``named`` that still have content
-    ``quotes``   the conversation and id of each event that may quote another event
-    ``shown``    the events by the conversations that show them
-    ``beside``   the conversations whose sources contain the text beside their records
+    ``quotes``   the conversations and ids of the events that may quote other events
+    ``shown``    the events, by each conversation that shows them
+    ``beside``   the conversations whose sources contain the text outside their records
     ``unread``   names of companions and events that could not be read
     """
 
@@ -115,9 +115,9 @@ class RedactionReport(NamedTuple):
     """The result of ``redact_matching``. With ``dry_run``, this is the result that the call would
     have.
 
-    ``events``        the ids of the redacted events, by their conversations
-    ``beside``        the conversations whose sources had the text beside their records; everything
-                      beside the records was removed
+    ``events``        the ids of the redacted events, by conversation
+    ``beside``        the conversations whose sources had the text outside their records; everything
+                      outside the records was removed
     ``receipts``      the receipts
     ``stay``          places where the store still contains the text, and conversations that could
                       not be searched
@@ -194,9 +194,8 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """If ``asked`` contains a conversation, only the events with the ids in ``asked`` are
-        redacted in it. Raises ``CannotRedact`` if ``chosen`` has only one event and this event
-        cannot be redacted.
+        """In a conversation in ``asked``, only the events with these ids are redacted. Raises
+        ``CannotRedact`` if the only event in ``chosen`` cannot be redacted.
 
         Events are redacted from the last to the first, because a document may be stored as a
         difference to an earlier event. Events of companions come first, because they are found by
@@ -463,9 +462,8 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return the events in ``events_by_name`` and the other events of their source records, with
-    the copies of all these events. With summaries, also return the condensations that may quote the
-    events, in the conversation and its forks, and the copies of these condensations.
+    """Return the events, the other events of their source records, and the condensations that may
+    quote them, also in forks, if ``with_summaries``. Add the copies of all these events.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:

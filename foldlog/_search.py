@@ -1,7 +1,7 @@
-"""A search without an index, which reads the stored records and events.
+"""A search without an index, which reads the stored records and events. So an erasure has no index
+to clean.
 
 A record or an event is first searched as bytes, and parsed only if the bytes contain all words.
-Without an index, an erasure has no index to clean.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events, in no order, for whose stored bytes in lower case ``may_be_in`` is true.
-    Redacted events are left out. Cost: the function reads the stored bytes of the conversation.
+    """Yield the events that pass ``may_be_in``, in any order. It gets the stored bytes in lower
+    case. Redacted events are left out. Cost: the function reads the stored bytes of the
+    conversation.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -171,9 +172,8 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, each with the version up to which it is searched, or with
-    None if it is searched to its end. A single conversation is returned with the conversations
-    whose events it shares.
+    """Return the conversations to search, each with the version at which the search stops, or None
+    for its end. For one conversation, also return the conversations whose events it shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -229,7 +229,7 @@ class SearchTerms:
     """A word matches the beginning of words. ``"Several words"`` in quotes must follow each other
     in the text.
 
-    With ``every``, a text must contain all words, and otherwise any of the words. Raises
+    With ``every``, a text must contain all words, and without it one word is enough. Raises
     ``InvalidArgument`` if the search has no word, unless ``may_be_none`` is set. With
     ``may_be_none``, a search without words matches every text.
     """

@@ -25,7 +25,7 @@ _MAY_HOLD = re.compile(
     rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
-"""A pattern that finds a part of every shape of a secret, in lower case."""
+"""Matches a part of every secret, in lower case."""
 _MORE = {
     "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
     "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
@@ -55,8 +55,8 @@ _RULES = (
 )
 _LINE_MAX = 100_000
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
-"""An escape of JSON. Escapes are removed, because the letter of an escape would hide the beginning
-of the next word.
+"""An escape of JSON. Escapes are removed, because the letter of an escape would seem to belong to
+the next word.
 """
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 

@@ -1,10 +1,9 @@
 """The only module that observes work: messages of the standard ``logging``, and a hook for a
 program's telemetry.
 
-Other modules call ``tell``, ``span`` and the decorators, and do not depend on the observer. A
-message has a logger with a stable name, and its values are attributes of the log record. No message
-contains the content of an event. ``foldlog.otel`` is a telemetry. Without a telemetry, an append
-calls nothing in this module.
+Other modules only call ``tell``, ``span`` and the decorators. A message has a logger with a stable
+name, and its values are attributes of the log record. No message contains the content of an event.
+The telemetry is for example ``foldlog.otel``. Without one, an append calls nothing in this module.
 """
 
 from __future__ import annotations

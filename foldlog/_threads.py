@@ -1,8 +1,8 @@
 """Threads that run blocking calls for asyncio and trio. A call that has begun is finished.
 
-A call costs two switches of threads, to a thread and back. Calls that are made together share two
-switches. Threads are started when they are needed, up to a limit. The threads are daemon threads. A
-pool that is closed waits for its running calls.
+A call costs two switches of threads, to a thread and back. Calls that are made together share them.
+Threads are started when they are needed, up to a limit. The threads are daemon threads. A pool that
+is closed waits for its running calls.
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""A function with which any thread can make an event loop call another function. Raises
-``RuntimeError`` if the loop has ended.
+"""Makes an event loop call a function, from any thread. Raises ``RuntimeError`` if the loop has
+ended.
 """
 
 _PAUSE_S: Final = 0.005
-"""The maximum number of seconds that a thread waits, after it made calls together, for their tasks
-to continue.
-"""
+"""The longest wait for woken tasks to continue, in seconds."""
 _TURNS: Final = 2
-"""The number of turns of a loop after which a woken task has continued. Trio runs the tasks of one
-turn in any order.
+"""After two turns of a loop, every woken task has continued. Trio runs the tasks of one turn in any
+order.
 """
 
 

@@ -15,17 +15,15 @@ OF_NO_MODEL: Final = "<synthetic>"
 """The model name in replies that Claude Code itself wrote."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
-"""The name of the annotation in which a condenser reports its own calls, and of the map in the
-annotation's data.
+"""The name of the annotation, and of the map in its data, in which a condenser reports its own
+calls.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys of two texts beside the usage: the model, and the id of the reply. Neither the model nor
-the id of the reply is content.
-"""
+"""The keys of two texts with the usage that are not content: the model, and the id of the reply."""
 USAGE_NAMES: Final = ("condenser", "failure")
-"""If a text under one of these keys is a single word, the text is not content."""
+"""A single word under one of these keys is not content."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
@@ -64,12 +62,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""If the key of an object has one of these endings, the object has a part of the counts."""
+"""The endings of the keys of objects with more counts."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of a source's name and foldlog's name for a count. If a source has several counts for one
-name of foldlog, the last matching pair decides.
+"""Pairs of a source's name and foldlog's name for a count. Of several pairs for one of foldlog's
+names, the last pair that the source has decides.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
@@ -78,8 +76,8 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""Parts that some sources do not include in the count of a prompt or a reply. The total of a source
-shows whether the source includes the parts.
+"""Counts that some sources do not include in the count of the prompt or the reply. The total of the
+source shows whether they are included.
 """
 _COUNT_MAX: Final = 2**40
 """The largest number of tokens of a call. The sum of millions of counts up to this number fits in

@@ -17,12 +17,11 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield pairs of a name and a value: the value itself, and all values in it, in order. A value
-    comes before the values in it.
+    """Yield a value and all values in it, each with its name, in order. A value comes before the
+    values in it.
 
-    The name of a value is its key in the map around it, also if the value is in a list. The
-    outermost value has an empty name. The fields of a msgspec object count as keys. Cost: a step
-    for every value.
+    The name of a value is its key in the nearest map around it. The outermost value has an empty
+    name. The fields of a msgspec object count as keys. Cost: a step for every value.
     """
     remaining: list[tuple[str, Any]] = [("", value)]
     while remaining:
@@ -48,8 +47,8 @@ def texts_in(value: Any, length_min: int = 0) -> list[str]:
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts and whole numbers in a value, with the names of ``values_in``. The ``type``
-    of a part is left out, because it is not content.
+    """Yield the texts and whole numbers in a value, each with its name, like ``values_in``. The
+    ``type`` of a part is left out, because it is not content.
     """
     for name, item in values_in(value):
         if type(item) in (str, int) and not (name == "type" and str(item).isidentifier()):

@@ -29,9 +29,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for a block. If the block ends without an exception, the file gets the name
     ``path``. If the block raises an exception, the file is removed.
 
-    Raises ``InvalidOption`` before the block if ``path`` is a folder, a database, a database's log,
-    or a name for an open file. Raises ``OSError``. After the ``with`` block, the file is on disk
-    under its name.
+    Raises ``InvalidOption`` before the block if ``path`` is a folder, a database, its log, or a
+    link to an open file. Raises ``OSError``. After the ``with`` block, the file is on disk under
+    its name.
     """
     check_target(path)
     try:

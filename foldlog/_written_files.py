@@ -1,9 +1,9 @@
 """Files that may still contain an erased text: backups, exports, reports and comparisons that
 foldlog wrote, and imported files of erased conversations.
 
-The store notes a file like a read model that has reached the position at which the file was
-written. So a later erasure or redaction names the file in ``unconfirmed``. A file that was moved or
-deleted is named once more, and then forgotten.
+The store notes each file with its position, like a read model that does not follow any more. So a
+later erasure or redaction names the file in ``unconfirmed``. A file that was moved or deleted is
+named once more, and then forgotten.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ whole store has no ids. For example: ``export of ["chat-1"] /backup/chat.json``.
 
 
 def read_models(store: Store, position: int = _ALL) -> list[str]:
-    """Return the names of the read models and files that have not reached a position."""
+    """Return the names of the read models and files that are behind a position."""
     return store.database.recorder.query(lambda reader: behind(reader, position))
 
 
@@ -129,8 +129,8 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether a file or read model may hold one of the conversations. The name of a file may
-    have the ids of its conversations.
+    """Return whether a file or read model may hold one of the conversations, by the ids in its
+    name.
     """
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []

@@ -1,5 +1,5 @@
-"""The names with which another package adds a command to ``foldlog``. ``docs/how-to/command.md``
-has an example.
+"""The names for a package that adds a command to ``foldlog``. ``docs/how-to/command.md`` has an
+example.
 """
 
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db

@@ -8,8 +8,8 @@
     history.append_records([record], format="openai-chat")
 
 A record is a JSON object that the source wrote for one step. In the oldest files of OpenHands V0, a
-record is an array of two objects. A store keeps a record apart from its events, so an export
-returns the bytes of the source.
+record is an array of two objects. A store keeps the records too, so an export returns the bytes of
+the source.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class _Telemetry:
     def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Measure a call of a model. Return the call's attributes by OpenTelemetry's conventions
+        """Measure a call of a model. Return its attributes, named by OpenTelemetry's conventions
         for generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")

@@ -1,4 +1,4 @@
-"""The types of arguments and results that programs seldom name."""
+"""Types of arguments and results, for annotations."""
 
 from foldlog._figures.stats import Stats as Stats
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser

@@ -67,8 +67,8 @@ def counter_beside(model: LLM | None) -> LLM | None:
     """Return the model whose tokenizer counts the shown tokens. If ``model`` is None, the tokenizer
     of a common model counts them. Return None if litellm is not installed.
 
-    The common model never counts tokens for a limit. If the agent's model is not named, ``prepare``
-    estimates the tokens.
+    The common model counts only shown tokens. For a limit, ``prepare`` estimates the tokens
+    instead.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
         return model
@@ -126,8 +126,8 @@ def limit_by_log(view: View, model: AgentModel | None) -> int | None:
 
 
 def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
-    """Return the price and the name of the agent's model. For an unknown price, return an example
-    price with the usual ratios between new, cached and written tokens.
+    """Return the price and the name of the agent's model. If the price is unknown, return an
+    example price with the usual ratios.
     """
     from foldlog._figures.prices import Price
 

@@ -192,7 +192,7 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
 
 def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
     """Add the command of an installed package: a function like ``run`` of foldlog's commands. If
-    ``described``, do not load its help.
+    ``described``, do not load the package.
     """
     from_package = "" if brought.dist is None else brought.dist.name
 

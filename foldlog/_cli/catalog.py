@@ -31,8 +31,8 @@ GROUP = "store"
 
 
 def module_of(name: str) -> str:
-    """Return the full name of a command's module. If the command is called like a Python keyword,
-    the module's name ends with an underscore.
+    """Return the full name of a command's module. If the command's name is a Python keyword, the
+    module's name ends with an underscore.
     """
     path = name.replace(" ", ".")
     if keyword.iskeyword(name):

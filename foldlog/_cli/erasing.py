@@ -202,9 +202,7 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
 
 
 def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
-    """Ask the user to confirm. The question leaves out conversations that are already erased,
-    because only their interrupted erasure is finished.
-    """
+    """Ask the user to confirm. An interrupted erasure is finished without a question."""
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]
     shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]

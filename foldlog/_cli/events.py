@@ -1,4 +1,4 @@
-"""Print events: their styles and times, and an event in full."""
+"""Print events."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def event_id_in(text: str) -> int | None:
 
 
 def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the id and the kind of an event: the beginning of its line, for ``PrintedLines``."""
+    """Return the id and the kind of an event, with their styles, for the beginning of its line."""
     kind = label(event)
     return (f"{id_words(event.id):>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
 
@@ -206,9 +206,7 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield a text of several lines as a part of its own, and all other arguments of a call as
-    JSON.
-    """
+    """Yield the arguments of a call as one JSON text, and each text with line breaks by itself."""
     given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:

@@ -26,7 +26,7 @@ def home_folder() -> str:
 
 
 def home_db() -> str:
-    """Return the store into which coding agents write by default."""
+    """Return the store of the coding agents."""
     return os.path.join(home_folder(), "foldlog.db")
 
 
@@ -56,8 +56,8 @@ def prices_hint() -> str:
 
 
 def store_name(db: str) -> str:
-    """Return the name of a store for messages, without its password. The default store is called by
-    the name of its file.
+    """Return the name of a store for messages, without its password. The name of the default store
+    is its file name.
     """
     from foldlog.eventstore.inside import without_password
 

@@ -40,7 +40,7 @@ _COUNTED = 10_000
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""A short list does not have these fields of an overview."""
+"""The fields of an overview that a short list leaves out."""
 
 
 class Filters(NamedTuple):
@@ -84,12 +84,13 @@ class ListOptions(NamedTuple):
 
 
 class Aside:
-    """What a list leaves out or does not know. Notes below a list report what the list leaves out.
+    """What a list leaves out or does not know, for the notes below the list.
 
-    locked conversations whose figures need a key, with the problem unpriced the models without a
-    price, for a conversation of unknown cost own the number of conversations left out because
-    runtimes use them internally left the number of conversations that are not shown, if SQL counted
-    them unsorted the number of conversations without a value for the order of the list
+    locked    conversations whose figures need a key, with the problem
+    unpriced  the models without a price, for each conversation of unknown cost
+    own       the number of conversations left out because runtimes use them internally
+    left      the number of conversations that are not shown, if SQL counted them
+    unsorted  the number of conversations that do not have the figure of the order
     """
 
     def __init__(self) -> None:
@@ -192,8 +193,8 @@ def _active_since(
 ) -> Iterator[ConversationRow]:
     """Yield the conversations whose last event is not older than ``since``.
 
-    An import whose source has no times is left out. Any other conversation without a last event
-    counts from the time when it was stored.
+    An import whose source has no times is left out. For any other conversation without a last
+    event, the time when it was stored decides.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -228,9 +229,9 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
 class ListResult(NamedTuple):
     """The conversations of a list. The conversations are read while they are printed.
 
-    documents the first conversations, up to the limit of the list rows the conversations beyond the
-    limit, to be read after the documents is_long whether lines show figures that need a read of
-    events
+    documents  the first conversations, up to the limit of the list
+    rows       the conversations beyond the limit, to be read after the documents
+    is_long    whether lines show figures that need a read of events
     """
 
     documents: Iterator[ConversationDocument]
@@ -251,8 +252,8 @@ def read_list(
 def _choose_rows(
     store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return the rows, and whether their lines are long. In the order of ids, there may be more
-    rows than the list shows.
+    """Return the rows, and whether their lines are long. A list that is not sorted may get more
+    rows than it shows.
     """
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)

@@ -22,8 +22,7 @@ _POLL_S = 0.2
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
 """The kinds that ``foldlog log`` shows by default.
 
-If a selection has exactly this set, the command also reports how many changes of documents it left
-out.
+With these kinds, the command also prints how many changes of documents it left out.
 """
 _SPAN = 500
 """The number of events in a read. A search for the last selected events reads the log from
@@ -49,13 +48,11 @@ class LogReading:
         self.documents = 0
         """The number of changes of documents that were left out of the log."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
-        """The newest version, and a function that returns whether figures count an event at this
-        version.
-        """
+        """The newest version, and ``counted_in`` for this version."""
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether figures leave out an event at the newest version. ``counted_in`` decides
-        which events figures count. Return False if a damaged event makes the answer unknown.
+        """Return whether figures leave out an event. Return False if damage makes the answer
+        unknown.
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports the damage

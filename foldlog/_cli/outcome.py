@@ -23,8 +23,8 @@ class Refused(Exception):
 
 
 def is_of_damage(error: Exception) -> bool:
-    """Return whether an error means that stored bytes cannot be read. After damage at one place,
-    the work at other places can continue.
+    """Return whether an error means that stored bytes cannot be read. The rest of the store may
+    still be readable.
     """
     from foldlog.eventstore import CorruptEvent, StoreDamaged
 

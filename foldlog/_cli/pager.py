@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 
 
 class _Terminal(io.TextIOWrapper):
-    """The pager's input. The pager shows the lines of this input on a terminal."""
+    """The input of the pager. It counts as a terminal, because the pager prints to one."""
 
     def isatty(self) -> bool:
         return True

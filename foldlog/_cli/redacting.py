@@ -78,9 +78,7 @@ def check_asked(
 
 
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
-    """Return a ``Redacting`` of the named conversation, or of the conversations that a search
-    covers.
-    """
+    """Return the ``Redacting`` for the conversations of a search."""
     rows = []
     if search.is_asked_for:
         rows = _conversations_of(store, conversation, search.where)

@@ -58,8 +58,7 @@ def path_of(db: str) -> str | None:
 
 @contextmanager
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
-    """Open the store at ``db``, or create a SQLite file. Commands that add conversations use this
-    function, and hints name the opened store.
+    """Open the store at ``db``, or create a SQLite file. For commands that add conversations.
 
     At the end, a new file without a conversation is removed. If ``may_be_empty``, a new file
     without a conversation is removed only after an error.
@@ -203,9 +202,9 @@ def _mark_of(store: Store, conversation: str) -> Any:
 
 
 def whole(store: Store, given: str) -> str:
-    """Return ``given`` if a conversation has exactly this id. If no conversation has this id, raise
-    ``Refused``. Commands that change the store look up ids with this function, because a beginning
-    may mean another id.
+    """Return ``given`` if a conversation has exactly this id, and otherwise raise ``Refused``.
+    Commands that change the store use this function, because a prefix of an id may match the wrong
+    conversation.
     """
     try:
         return store.conversation(given, pending=True).id

@@ -44,9 +44,7 @@ Span = str | tuple[str, str]
 cannot control a terminal or begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
-"""A valid value of ``COLUMNS``. An invalid value, such as 0, is ignored, because rich would print
-nothing with it.
-"""
+"""A valid value of ``COLUMNS``. With an invalid value, such as 0, rich would print nothing."""
 
 _as_json = False
 _found = False
@@ -58,9 +56,7 @@ class StdoutFailed(OSError):
 
 
 class _Stdout(io.FileIO):
-    """Stdout with its own class of errors. An ``OSError`` does not name the open file that it comes
-    from.
-    """
+    """Raises ``StdoutFailed``, because a plain ``OSError`` does not say that stdout failed."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -307,9 +303,8 @@ def _show_nothing(**progress: object) -> None:
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
     """Show a progress bar on a terminal while work takes time, such as a call of a model.
 
-    The yielded function updates the bar by ``advance`` or ``completed``, and by a new ``total``,
-    ``unit`` or ``description``. Lines that are written to stdout while the bar is shown appear
-    above the bar.
+    The yielded function updates the bar: it takes ``advance``, ``completed``, ``total``, ``unit``
+    and ``description``. Lines on stdout appear above the bar.
     """
     if not sys.stderr.isatty():  # the import of rich takes as long as a short command
         yield _show_nothing

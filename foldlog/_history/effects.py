@@ -1,4 +1,4 @@
-"""This module runs the tool of a call at most once, or again under the key of the call.
+"""Run the tool of a call at most once, or repeat it with the same key.
 
 The state of a call is a fold of the log: see ``foldlog.projections.effects``. A tool begins only
 under the lease. The module always records the outcome of a tool, even if another worker has the
@@ -399,15 +399,13 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """If a runtime stored an intent before the call, the intent and the call have a common trace
-    under both ids.
-    """
+    """Yield each trace once. A call and its earlier intent share a trace, under both ids."""
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return two maps by the ids of actions, and by the ids of the intents that a runtime stored
-    before these actions. Cost: the function reads the events from ``start`` on.
+    """Return the traces and the keys of calls, by the ids of the actions and of their intents.
+    Cost: the function reads the events from ``start`` on.
     """
     keys = dict[int, str]()
 

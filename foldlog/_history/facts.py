@@ -24,11 +24,11 @@ class Fact:
     """The answer whether ``words`` are known at ``version``: whether an event or a summary that is
     sent to a model contains all the words.
 
-    ``known_by``      the ids of the shown events with the words; the id of a summary is below -1
-    ``events``        the ids of all events and summaries with the words that were ever shown,
-                      except events that were taken back
-    ``others``        the ids of the events with the words that were taken back, or never shown to a
-                      model
+    ``known_by``      the ids of the events with the words that are shown; the id of a summary is
+                      below -1
+    ``events``        the ids of the events and summaries with the words that were ever shown and
+                      not taken back
+    ``others``        the ids of all other events with the words
     ``unknown_from``  the version at which the words were last forgotten; None if they were never
                       forgotten
     ``by``            the event that made the words unknown: a condensation, in some imported

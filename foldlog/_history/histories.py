@@ -173,9 +173,9 @@ class Histories:
         first. The default is all histories. For an attribute that is a list, such as tags, pass the
         texts that the list must contain.
 
-        The list may be ``age_max_s`` seconds old, and says when it was made. The list always knows
-        the newest attributes. Pass ``after`` of a page to get the next page. Histories of an
-        encrypted store are found with the keys of the store. Raises ``InvalidArgument`` or
+        The list may be ``age_max_s`` seconds old, and contains the time at which it was made.
+        Attributes are always up to date. Pass ``after`` of a page to get the next page. Histories
+        of an encrypted store are found with the keys of the store. Raises ``InvalidArgument`` or
         ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may have the attributes is
         encrypted under a missing key. Cost: the method reads the rows of the histories that it
         returns. If the list is older than ``age_max_s`` seconds, the method also reads the
@@ -225,9 +225,9 @@ class Histories:
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
         """Return the first ``limit`` events that contain all the words, in a conversation or in all
-        conversations. If ``limit`` is None, return all events that contain the words. The events of
-        a conversation stand together, with the latest event first. The conversation with the latest
-        event comes first. Imports whose source has no times come last.
+        conversations. If ``limit`` is None, return all events that contain the words. The
+        conversation with the latest event comes first, and within a conversation the latest event.
+        Imports whose source has no times come last.
 
         A searched word matches the beginning of words. ``"Several words"`` in quotes must follow
         each other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
@@ -366,10 +366,9 @@ class Histories:
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites both files. Call ``maintenance.vacuum`` once for many erasures. On PostgreSQL,
-        ``erase`` vacuums all tables, at most ten times a minute. A vacuum costs many times the
-        erasure of a short conversation. If ``erase`` reaches this limit, it leaves its bytes
-        pending. To erase many conversations, use ``maintenance.expire``, or pass ``complete=False``
-        and call ``maintenance.vacuum`` at the end.
+        ``erase`` vacuums all tables, at most ten times a minute. Beyond this limit, the erased
+        bytes stay until the next vacuum. To erase many conversations, use ``maintenance.expire``,
+        or pass ``complete=False`` and call ``maintenance.vacuum`` at the end.
 
         Raises ``ConversationNotFound`` if the conversation does not exist. Raises
         ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
@@ -395,8 +394,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of the async interface end. The method does not wait for
-        calls of the async interface. ``close`` of the async interface waits for such calls.
+        """Close the store. This method does not wait for calls of the async interface, whose own
+        ``close`` waits for them.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

@@ -91,13 +91,9 @@ class History:
         self.id = conversation
         self._bound, self._store = bound_store(histories.store, conversation)
         self._asked_at: int | None = None
-        """The version of the View that ``step`` returned last, until a reply to this View is
-        appended.
-        """
+        """The version of the View that ``step`` returned last, if no reply was appended since."""
         self._shown_at: int | None = None
-        """The version of the View that ``step`` returned last, until any event is appended after
-        this View.
-        """
+        """The version of the View that ``step`` returned last, if no event was appended since."""
 
     @cached_property
     def _views(self) -> Views:
@@ -148,9 +144,8 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def sent(self, version: int | None = None) -> View:
-        """Return the View as it is sent to a model, now or at a version. The View as it is sent
-        lacks the events that ``recent_events`` hides. The View as it is sent has the masks of
-        ``observation_masking`` and similar condensers, and the texts that ``max_tokens`` shortened.
+        """Return the View as it is sent to a model, now or at a version: without the events that a
+        condenser hides, and with the texts that a condenser masks or shortens.
 
         The log records the rules by which a step hid, masked or shortened events. The rules of a
         condenser of your own cannot be applied again, so the result contains the events that this
@@ -188,9 +183,8 @@ class History:
         unchanged, and other events become records of the format. Forgotten events are written, and
         retracted events are left out.
 
-        With ``view``, the method yields the View that a model would be sent now (see ``sent``), by
-        default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can represent
-        such a View too.
+        With ``view``, yield the messages of the next prompt (see ``sent``), by default as
+        ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can represent a prompt too.
 
         ``notes`` is called with a text for each kind of content that the export leaves out.
         ``notes`` is also called for a history that lacks records of its source. Any history can be
@@ -271,10 +265,9 @@ class History:
         ``foldlog.eventstore.Documents.append``. With ``dedupe="origin"``, imported events whose
         source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
 
-        If other programs append while a model answers, the ``meta`` of the reply names the View
-        that the reply answers. Because of this name, no condenser forgets an event that came while
-        the model answered. If the first event after a step is not a reply, its ``meta`` names the
-        View of the step, which then counts as shown.
+        If other programs append while a model answers, the ``meta`` of the reply has the version of
+        the View that was sent. Condensers therefore do not forget events that the model has not
+        seen. If another event follows a step before a reply, its ``meta`` has this version.
 
         Raises ``VersionConflict`` (read and decide again), ``InvalidEvent`` (the message names the
         broken rule), ``IdempotencyConflict`` (the key belongs to other events),
@@ -537,9 +530,8 @@ class History:
     def close_open_calls(
         self, reason: str = "", *, older_than: timedelta | None = None
     ) -> tuple[Recorded, ...]:
-        """Append an observation with the reason for every open call. If the append fails, no
-        observation is appended. Return the observations in the order of the calls. The tuple is
-        empty if no call is open.
+        """Close every open call with an observation that has the ``reason``: either all or none.
+        Return the observations in the order of the calls. The tuple is empty if no call is open.
 
         The observation of a call that ``run`` began says "unknown: this call may have run", with
         the key of the call. The observation says "not begun" if ``run`` has begun other calls of
@@ -585,12 +577,12 @@ class History:
         The block waits for the lease up to ``wait_s`` seconds. If ``wait_s`` is 0, the block raises
         ``LeaseTaken`` at once. Waiting workers have no order. A worker that takes the lease again
         at once keeps other workers out, so pause between turns. The lease is renewed while the
-        block runs. If the process died or stood still and so did not renew the lease for ``ttl_s``
-        seconds, another worker may take over the lease. After a takeover, every append of this
-        ``History`` in the block raises ``LeaseTaken``, except redactions and outcomes of tools.
-        Programs without a lease may still append, for example messages of the user. ``worker`` is
-        the name that other workers see. The default is the name of the machine and the number of
-        the process. The name of the worker is stored as plain text.
+        block runs. If the process does not renew the lease for ``ttl_s`` seconds, for example
+        because it died, another worker may take over the lease. After a takeover, every append of
+        this ``History`` in the block raises ``LeaseTaken``, except redactions and outcomes of
+        tools. Programs without a lease may still append, for example messages of the user.
+        ``worker`` is the name that other workers see. The default is the name of the machine and
+        the number of the process. The name of the worker is stored as plain text.
 
         Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
         lease block of this ``History``, ``ConversationErased`` or ``StoreUnavailable``. The block
@@ -630,12 +622,12 @@ class History:
         ``meta`` is stored with the first event, and overrides the model, usage and cost of the
         reply. ``timestamp`` is the time at which the events happened.
 
-        If another program appends a user's message while the model answers, the message stands
-        before the reply. The next prompt then ends with the assistant's reply, and not with the
-        user's message. To prevent such a prompt, pass ``view.version`` as ``expected_version``:
-        ``append_reply`` then raises ``VersionConflict``. After a ``VersionConflict``, call
-        ``prepare`` and ask the model again. If every program takes the lease before it appends, a
-        user's message never comes between the View and the reply.
+        If another program appends a user's message while the model answers, the message comes
+        before the reply, and the next prompt ends with the reply. To prevent this, pass
+        ``view.version`` as ``expected_version``: ``append_reply`` then raises ``VersionConflict``.
+        After a ``VersionConflict``, call ``prepare`` and ask the model again. If every program
+        takes the lease before it appends, a user's message never comes between the View and the
+        reply.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
         neither a text nor a call, and for a message of the user or the system. Raises
@@ -660,21 +652,21 @@ class History:
         idempotency_key: str | None = None,
     ) -> Recorded:
         """Append the observation of the open call with this id. If several open calls have this id,
-        the observation belongs to the first of these calls in the newest reply. ``call_id`` may
-        also be a call from ``open_calls``.
+        the observation answers the first such call in the newest reply. ``call_id`` may also be a
+        call from ``open_calls``.
 
         ``content`` is a text, a list of parts in OpenAI's form (with a ``type``), or other JSON.
         JSON is shown as text, with NaN and infinities as texts. ``extras`` are stored and not
         shown. If ``idempotency_key`` was used before for this result, nothing is appended, and the
         recorded event is returned.
 
-        Raises ``InvalidEvent`` if no action opened a call with this id, or if the call already has
-        its result. (``append`` accepts such an observation, because an import may contain one.)
-        Raises ``InvalidArgument`` for a part of type text without a text, and the errors of
-        ``append``. If the lease of this history was lost, the result is recorded anyway, even after
-        a result from the new worker. ``LeaseTaken`` is raised after the result is recorded.
-        Durability: the observation is on disk when the method returns. Cost: the method reads the
-        View and the open calls. If the lease was lost, the method reads all events.
+        Raises ``InvalidEvent`` if no call has this id, or if the call already has its result.
+        (``append`` does not check this.) Raises ``InvalidArgument`` for a part of type text without
+        a text, and the errors of ``append``. If the lease of this history was lost, the result is
+        recorded anyway, even after a result from the new worker. ``LeaseTaken`` is raised after the
+        result is recorded. Durability: the observation is on disk when the method returns. Cost:
+        the method reads the View and the open calls. If the lease was lost, the method reads all
+        events.
         """
         try:
             return self._append_result(
@@ -742,18 +734,17 @@ class History:
 
         ``check(key, call)`` asks the outside system whether the tool ran. ``check`` returns the
         outcome, or None if the outside system does not know the key. If ``check`` returns None, the
-        tool runs. With a check, a tool takes effect once if the former worker is dead. If ``check``
-        raises an error, nothing is recorded. ``@foldlog.effect`` marks a tool with ``repeat`` and
-        ``check``. ``by`` and ``reason`` say who approved the run and why, and are stored with its
-        mark.
+        tool runs. With a check, a tool takes effect once, unless the former worker still runs it.
+        If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` marks a tool with
+        ``repeat`` and ``check``. ``by`` and ``reason`` say who approved the run and why, and are
+        stored with its mark.
 
         A tool that raises an error has failed. After a ``TimeoutError``, it is unknown whether the
-        tool ran. In a fork, a call that the parent history also has counts as begun. An outcome is
-        recorded even if the lease was lost, and then ``LeaseTaken`` is raised. Raises
-        ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
-        ``history.lease()``, and the errors of ``append``. Durability: the mark is on disk before
-        the tool runs. Cost: the method makes one more append than ``append_tool_result``, and reads
-        the View and the events since the call.
+        tool ran. In a fork, the calls of the shared events count as begun. An outcome is recorded
+        even if the lease was lost, and then ``LeaseTaken`` is raised. Raises ``InvalidEvent`` if
+        the call is not open, ``InvalidArgument`` outside of ``history.lease()``, and the errors of
+        ``append``. Durability: the mark is on disk before the tool runs. Cost: the method makes one
+        more append than ``append_tool_result``, and reads the View and the events since the call.
         """
         from foldlog._history import effects
 
@@ -807,7 +798,7 @@ class History:
         ``work``, append its result under the key, and return the appended events. ``work`` returns
         the reply of a model, or events to append.
 
-        A step of a durable engine that runs again thus gets the recorded events, even if the model
+        If a durable engine repeats a step, the step gets the recorded events, even if the model
         would answer differently now. ``work`` may run again after a crash before the append. Two
         workers may also run ``work`` at once, and then both workers get the result that was
         recorded first. Raises the errors of ``work``, ``append`` and ``append_reply``. Cost: the
@@ -824,8 +815,8 @@ class History:
         Offer ``tool.schema()`` to the model, and answer a call with ``append_tool_result(call,
         tool(call))``. A result has at most ``max_tokens`` estimated tokens. ``max_tokens`` must be
         at least 300. Nothing is read before the model calls the tool. Cost: a call of the tool
-        reads the events of the conversation. A call with ids reads only the events with these ids,
-        and the calls of results.
+        reads the events of the conversation. A call with ids reads only these events, and the calls
+        that belong to results.
         """
         from foldlog._history.recall import RecallTool
 
@@ -835,11 +826,11 @@ class History:
         """Take steps until a View can be sent, and return this View. A step appends a condensation
         if a condensation is due.
 
-        ``llm`` is the model to which the View is sent, if it is not ``agent_llm`` of the store. The
-        View fits into the limit of this model under any condenser, and has the dialect of this
+        ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
+        The View fits into the limit of this model under any condenser, and has the dialect of this
         model. If a requested condensation is impossible, the request is declined in the log, and
-        the View is returned. If the agent requests a condensation again without a turn in between,
-        its prompt is too long, and ``NoCondensationAvailable`` is raised. Raises the errors of
+        the View is returned. If the agent at once requests a condensation again,
+        ``NoCondensationAvailable`` is raised, because its prompt is too long. Raises the errors of
         ``step``, mainly ``NoCondensationAvailable`` if a condensation is required and impossible.
         Cost: the method reads the View, and the condenser may call a model.
         """
@@ -977,9 +968,8 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of an event or of several events for good: either of all events or of
-        none. ``event`` is an event, the id of an event, or several events or ids. Return the
-        receipt of the redaction.
+        """Erase the content of one or several events for good: either all or none. ``event`` is an
+        event, the id of an event, or several events or ids. Return the receipt of the redaction.
 
         The id, kind, position, times, size and head of the event stay, so published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
@@ -999,10 +989,10 @@ class History:
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the history
         has no such event of its own, and ``ConversationNotFound``. On PostgreSQL, raises
         ``StoreUnavailable`` if an earlier transaction does not end. Events that other programs
-        append during the call are searched as well. Source records that repeat the content of an
-        imported event are redacted too. ``unconfirmed`` lists the records that cannot be read.
-        Cost: the method reads the condensations, the idempotency keys and the companions of the
-        history. For an imported event, the method reads all events of the history and its forks.
+        append during the call are included. Source records that repeat the content of an imported
+        event are redacted too. ``unconfirmed`` lists the records that cannot be read. Cost: the
+        method reads the condensations, the idempotency keys and the companions of the history. For
+        an imported event, the method reads all events of the history and its forks.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redacted

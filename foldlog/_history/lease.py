@@ -48,9 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""Leases are stored under this key, which no conversation has, so that a lease can exist before the
-first event of its conversation.
-"""
+"""All leases are stored under this key, because a lease may be older than its conversation."""
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005
@@ -82,8 +80,8 @@ def _this_process() -> str:
 
 
 class Lease:
-    """The lease of a worker on a conversation. ``until`` is the time when the lease ends, by the
-    clock of the database, unless the lease is renewed before.
+    """The lease of a worker on a conversation. ``until`` is the time when the lease ends if it is
+    not renewed, by the clock of the database.
     """
 
     def __init__(self, worker: str) -> None:
@@ -93,10 +91,8 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether the worker still has the lease, according to this process. The process measures
-        the time to live with its own clock, from a moment before its last request to the database.
-        Check ``held`` before an effect outside the store, because an outside system cannot check a
-        token.
+        """Whether the worker still has the lease, by the clock of this process. Check ``held``
+        before an effect outside the store, because an outside system cannot check a token.
         """
         return time.monotonic() < self._ends
 

@@ -1,5 +1,5 @@
-"""This module does a piece of work once and records its result, for steps that may run again. The
-steps of durable engines, for example, may run again.
+"""Do a piece of work once and record its result, for steps that may run again, as in durable
+engines.
 """
 
 from __future__ import annotations

@@ -35,13 +35,11 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""How many events before a result are searched for its call, and how many events after a call for
-its result. The search is for sources whose results do not name their calls.
+"""The greatest distance between a call and its result, in events, for sources whose results do not
+name their calls.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
-"""The names that runtimes and programs give the recall tool, and the names of the tools of
-``foldlog mcp``.
-"""
+"""The names of the recall tool, and of the tools of ``foldlog mcp``."""
 
 _DESCRIPTION = (
     "Read earlier events of this conversation that are no longer shown to you, such as the result"
@@ -82,8 +80,8 @@ class RecallTool:
 
     Offer ``schema()`` to the model, and answer the model's call with
     ``history.append_tool_result(call, tool(call))``. For an SDK that makes tools from functions,
-    use ``tool.recall``. Words are searched as in ``Histories.search``. Files in base64 can only be
-    read by the ids of their events. The tool does not find events that were taken back or redacted,
+    use ``tool.recall``. Words are searched as in ``Histories.search``. A file in base64 can be read
+    only with the id of its event. The tool does not find events that were taken back or redacted,
     system prompts, and earlier results of this tool and of ``foldlog mcp``.
     """
 
@@ -194,8 +192,8 @@ class RecallTool:
         return self._fit([*hits.values()], note) if hits else note
 
     def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return events with more words of the query first, then forgotten events, then newer
-        events.
+        """Return the events with the most words of the query first, forgotten events before shown
+        events, and newer events before older events.
         """
         words = SearchTerms(query, every=False)
         shown_ids = {event.id for event in self._views.current(self._id)}

@@ -1,9 +1,8 @@
-"""This module converts a model's reply to events: chat completions, OpenAI's Responses, litellm's
-objects, and Anthropic's messages.
+"""Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, and
+Anthropic's messages.
 
 ``foldlog._formats.messages`` reads the messages, as for an import. Unlike an import, this module
-refuses values of another form, makes maps of arguments, and stores in ``meta`` the fields that
-events do not have.
+refuses malformed values, parses arguments, and stores unknown fields in ``meta``.
 """
 
 from __future__ import annotations
@@ -65,14 +64,14 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     an action are a map if they are a JSON object, and otherwise the text that the model wrote. A
     call without an id gets the name of its tool as its id. A call of
     ``request_condensation_tool()`` becomes a ``CondensationRequest``. The model, finish reason and
-    usage are in ``meta`` of the first message or action. Fields that no event has are in ``meta``
-    too, under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``.
-    ``History.export`` writes the fields of chat messages back.
+    usage are in ``meta`` of the first message or action. Unknown fields are in ``meta`` too, under
+    ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``. ``History.export`` restores
+    the unknown fields of chat messages.
 
     A reply without text and calls becomes an annotation with its model and usage. Raises
-    ``InvalidArgument`` for content, parts and calls of another form, and for other objects. A
-    stream is refused too, so collect the chunks of a stream first. Raises ``InvalidEvent`` for a
-    value that is nested too deep to be stored.
+    ``InvalidArgument`` for malformed content, parts and calls, and for other objects. A stream is
+    refused too, so collect the chunks of a stream first. Raises ``InvalidEvent`` for a value that
+    is nested too deep to be stored.
     """
     try:
         reply = _plain_data(message_or_response)
@@ -209,8 +208,8 @@ def events_of_reply(
 def set_apart(
     events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
-    """Give the calls of the reply a unique response id if the last calls before it have the same
-    response id.
+    """Give the calls of a reply a unique response id if the previous reply has the same response
+    id.
 
     Stubs and a few servers return a single response id for all replies. Without unique ids, the
     calls of all replies would be a single message, and no condenser could forget only some of these

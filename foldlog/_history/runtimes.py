@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
 _REMEMBERED: Final = 1_000
-"""How many calls this process remembers, to recognize a call that its runtime tries again."""
+"""How many calls this process remembers, to recognize a repeated call."""
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -53,11 +53,11 @@ class RuntimeCall:
     arguments: Mapping[str, Any] | str
     pool: ThreadPool
     attributes: Mapping[str, Any]
-    """The attributes that the conversation gets if this call begins it."""
+    """The attributes of a conversation that begins with this call."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
-        """If the tool must not run, return the key and the answer that the model gets instead of a
-        result.
+        """Return the key of the call. If the tool must not run, also return an answer for the
+        model.
 
         The first call of this method in a process also reads which effects other processes left
         without an outcome. The model is told about effects without an outcome once, before any

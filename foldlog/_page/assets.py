@@ -55,7 +55,7 @@ def style() -> str:
 
 
 def content_hash(text: str) -> str:
-    """Return the source expression for exactly the text ``text`` in a Content-Security-Policy."""
+    """Return the hash by which a Content-Security-Policy allows this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -57,9 +57,8 @@ class PageFold:
     """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
     The page draws ``limit`` as a limit of tokens. ``model`` counts tokens. Without a model, tokens
-    are estimated. ``redactions``, ``borders`` and ``key`` are the values of the conversation when
-    the fold begins. If ``redactions``, ``borders`` or ``key`` changes, the columns have to be made
-    again.
+    are estimated. If the ``redactions``, ``borders`` or ``key`` of the conversation change, the
+    columns must be made again.
     """
 
     def __init__(
@@ -264,9 +263,9 @@ def _columns(
 
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
     still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
-    the event is sent to a model. ``sent`` is 0 for an event that is never sent. Spans describe
-    events that were shown more than once, or that changed since the version ``since``, because
-    columns cannot describe such events.
+    the event is sent to a model. ``sent`` is 0 for an event that is never sent. Spans describe what
+    columns cannot: events that were shown more than once, or that changed since the version
+    ``since``.
     """
     left = []
     by = []

@@ -1,8 +1,8 @@
-"""The five tools of ``foldlog mcp``. The tools answer what a compaction dropped, why an agent does
+"""The five tools of ``foldlog mcp``. The tools tell what a compaction dropped, why an agent does
 not know something, and which events a conversation has.
 
 An answer is a text of at most 2,000 estimated tokens, with ids for further questions. Texts of
-conversations are quoted or indented, so that they cannot be mistaken for lines of foldlog.
+conversations are quoted or indented, so that they cannot pass for foldlog's own words.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class Unclear(EventStoreError):
 class Asked(NamedTuple):
     """A conversation about which an agent asks a tool.
 
-    problem why the stored state of the conversation may be old; empty if it is not old missing a
-    compaction that the program has not written yet agents the sub-agents at work; one of them may
-    be asking
+    problem  why the stored state of the conversation may be old; empty if it is not old
+    missing  a compaction that the program has not written yet
+    agents   the sub-agents at work; one of them may be asking
     """
 
     conversation: str

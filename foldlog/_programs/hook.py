@@ -16,8 +16,8 @@ from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder with a file for every format. A hook that fires writes the name of its event to the
-file of its format.
+"""The folder in which hooks note that they fired. The file of a program has the name of the last
+event.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)

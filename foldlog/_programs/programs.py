@@ -20,9 +20,8 @@ _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 class Target(NamedTuple):
-    """A file of settings, and the file in ``plugins/`` with the content for it. If ``is_ours``, the
-    whole file belongs to foldlog. If not ``is_ours``, foldlog's values are added to the values in
-    the file.
+    """A file of settings, and the file in ``plugins/`` with foldlog's values for it. If
+    ``is_ours``, the whole file belongs to foldlog.
     """
 
     plugin: str
@@ -33,13 +32,13 @@ class Target(NamedTuple):
 class Program(NamedTuple):
     """A coding agent.
 
-    format    the format of its transcripts; the format names their folders
-    files     a pattern for the names of the files with its conversations
+    format    the format of its transcripts, which also decides their folders
+    files     a pattern for the names of its transcripts
     home      the folder that exists if the program is installed
     targets   the files that ``foldlog setup`` writes; ``settings_at`` expands their paths and
               ``home``
     days      the days after which it deletes transcripts by default; None if it deletes none
-    setting   the file and the names of the setting with this number of days
+    setting   the file and the names of the setting that changes ``days``
     """
 
     name: str

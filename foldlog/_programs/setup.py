@@ -151,8 +151,8 @@ def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> 
 
 
 def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
-    """Insert foldlog's values into the sections of settings. Return the names of new sections, and
-    the names that are new in their sections.
+    """Insert foldlog's values into the sections of settings. Return the names of the new sections
+    and of the new values.
     """
     new_names = []
     for section, values in ours.items():

@@ -437,8 +437,8 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
 def _present(reading: ReadTransaction) -> documents.FollowedDocument:
     """Return a value that changes whenever a page of the conversation has to change.
 
-    For a fork, the value includes redactions of its parents and the borders of the fork. The
-    borders of a fork change when its parent is erased.
+    For a fork, the value includes the redactions of its parents and the number of its parents,
+    because a parent may be redacted or erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

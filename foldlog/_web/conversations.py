@@ -58,15 +58,11 @@ class ServedConversations:
         counted, the sums over all conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The words of the last search, the state of the store during the search, and the
-        conversations that were found.
-        """
+        """The last search: its words, the state of the store, and the conversations found."""
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
-        """The state of the store at the last read of notes, and the conversations with a note."""
+        """The conversations with notes, and the state of the store when they were read."""
         self._totals: tuple[int, Stats] = -1, Stats()
-        """The last totals of all conversations, and the state of the store for which they were
-        computed.
-        """
+        """The totals of all conversations, and the state of the store when they were computed."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)

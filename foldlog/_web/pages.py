@@ -43,14 +43,14 @@ _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
-"""The number of characters after which an answer with events ends."""
+"""An answer with events ends after this number of characters."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """If a conversation has at least this number of events, the documents of its page are cached beside
 the conversation.
 """
 _CODE = 3
-"""A higher number discards cached documents."""
+"""The version of the cached documents. Documents of other versions are discarded."""
 
 D = TypeVar("D", bound=Document)
 
@@ -72,18 +72,18 @@ class Pages:
         self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
-        """Maps a conversation to the version that its running fold has reached."""
+        """How many events the present fold of a conversation has read."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """Maps a conversation to a lock and to a list with the conversation's fold. The list has no
-        fold before the first fold is made, and while a request uses the fold.
+        """Maps a conversation to a lock and its fold. The list is empty if there is no fold yet,
+        and while a request uses the fold.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
         """Return the document of a conversation, as ``PageFold.document`` describes it. Raises the
         errors of ``Store.log``, except errors about damaged events.
 
-        Cost: the first call reads all events, and later calls read only the new events. If the page
-        of a long conversation was opened at this version before, only the cached document is read.
+        Cost: the first call reads all events, and later calls read only the new events. The page of
+        a long conversation is cached until the conversation changes.
         """
         row = self._store.conversation(conversation)
         if since == 0:

@@ -74,10 +74,10 @@ def run(
 
     The replay leaves out the recorded condensations, except in the column "as recorded". A
     condenser that uses a model calls the model. No history is changed. The cost includes all
-    prompts to the agent's model and to the condenser's model. If a prompt begins like the previous
-    prompt, the tokens of this beginning are repeated tokens. A repeated token costs what the
-    provider charges for a cached token. --agent-model names the model whose price is used, from
-    --prices or litellm's table. By default a new token costs ten times as much as a repeated token.
+    prompts to the agent's model and to the condenser's model. If a prompt repeats the beginning of
+    the previous prompt, the repeated tokens cost as much as cached tokens. --agent-model names the
+    model whose price is used, from --prices or litellm's table. By default a new token costs ten
+    times as much as a repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """

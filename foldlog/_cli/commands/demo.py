@@ -34,8 +34,7 @@ def run(
         ),
     ] = DEMO_DB,
 ) -> None:
-    """Show on the shipped history what foldlog is for: foldlog condenses an agent's work of 286
-    events while the work goes on.
+    """Show what foldlog does: condense the history of an agent, of 286 events, while it grows.
 
     Example: foldlog demo --db try.db
     """

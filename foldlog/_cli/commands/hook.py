@@ -7,8 +7,8 @@ from foldlog._cli.quick_hook import answer
 
 
 def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
-    """Import the transcript that a program names in JSON on stdin. After a compaction, print what
-    the program's model can ask foldlog.
+    """Import the transcript that a program names in JSON on stdin. After a compaction, tell the
+    program's model which questions foldlog can answer.
 
     A program runs this command: see 'foldlog setup'. The exit status of this command is always 0,
     so the hook never stops the program. Errors are on stderr.

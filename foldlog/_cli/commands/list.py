@@ -105,15 +105,15 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """List all or some conversations of a store: id, number of events, time of the last event,
-    format and title. For an import that was not used yet, the list shows the number of records, and
-    the size of the next prompt is unknown.
+    """List the conversations of a store: id, number of events, time of the last event, format and
+    title. For an import that was not used yet, the list shows the number of records, and the size
+    of the next prompt is unknown.
 
-    Times are in UTC, or have no zone. The columns sent+sum. and ≈ tokens count the events and
-    summaries of the next prompt. Errors are results that a source marks as errors. The tokens and
-    the cost are the sums that model calls reported. Without a reported cost, the cost of a call is
-    the price of its tokens. A fork's figures count only its own events. A terminal shows forks
-    below their parents. In a pipe, rows are sorted by id, and cells are separated by tabs.
+    Times are in UTC, or have no zone. The column sent+sum. counts the events and summaries of the
+    next prompt, and ≈ tokens its tokens. Errors are results that a source marks as errors. The
+    tokens and the cost are sums over all model calls. If a call reported no cost, its cost is the
+    price of its tokens. A fork's figures count only its own events. A terminal shows forks below
+    their parents. In a pipe, rows are sorted by id, and cells are separated by tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

@@ -139,6 +139,6 @@ def run(
 
 
 def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
-    """Return the fields that an event's document has in addition to the event's own fields."""
+    """Return fields for the document of an event that the event itself does not have."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

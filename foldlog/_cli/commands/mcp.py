@@ -1,4 +1,4 @@
-"""``foldlog mcp``: answer a coding agent about what its compactions dropped."""
+"""``foldlog mcp``: tell a coding agent what its compactions dropped."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def run(
     """Take back the events of a conversation after a version. After the retraction, the View is the
     View of that version.
 
-    The events stay in the log, and attributes do not change. To reverse a retraction, retract to
-    the id of the retraction itself.
+    The events stay in the log, and attributes do not change. To reverse a retraction, pass its id
+    as --to.
 
     Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """

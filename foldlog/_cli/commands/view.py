@@ -44,10 +44,9 @@ def run(
     """Show the View of a conversation, now or at any version: the events and summaries that the
     model is shown.
 
-    S260 is the summary of condensation 260. In JSON, the id of S260 is -262: minus (2 + 260). An
-    event that is not sent whole has a mark, and 'foldlog why' explains the mark. --tail shortens
-    only the list of events. A damaged event is reported at its position, and the View is made of
-    the other events.
+    S260 is the summary of condensation 260. Its id in JSON is -(260 + 2) = -262. An event that is
+    not sent whole has a mark, and 'foldlog why' explains the mark. --tail shortens only the list of
+    events. A damaged event is reported at its position, and the View is made of the other events.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
@@ -78,9 +77,7 @@ def run(
 def _document(
     conversation: str, found: Sent, start: int, problems: Mapping[int, str]
 ) -> ViewDocument:
-    """Return the View as a document, with the events of the View from ``start`` on. ``role`` is the
-    role of the chat message with an event, or None if no message has the event.
-    """
+    """Return the View as a document, with the events of the View from ``start`` on."""
     view = found.view
     roles = {
         found.sent[place].id: message["role"]

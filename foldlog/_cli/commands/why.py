@@ -60,10 +60,9 @@ def run(
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces the event.
 
-    For words, the command shows whether the agent still knows them. If an event or a summary with
-    these words is sent to the model, the command shows it. If the words were forgotten, the command
-    shows the condensation that forgot them. S260 is the summary of condensation 260. In JSON, the
-    id of S260 is -262: minus (2 + 260).
+    With words instead of an event, show whether the agent still knows the words: name the event or
+    summary that the model is sent, or the condensation that forgot them. S260 is the summary of
+    condensation 260. Its id in JSON is -(260 + 2) = -262.
 
     Example: foldlog why tidewatch 17
     """
@@ -126,9 +125,7 @@ def _telling(found: Fact) -> int:
 def _dropped(
     store: Store, views: Views, conversation: str, answer: Why
 ) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms that a View lost with a forgotten event, because no other event of the View
-    had them.
-    """
+    """Return the terms that were lost with a forgotten event."""
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
         return ()
     of_event = event_terms(answer.event)

@@ -27,9 +27,9 @@ from foldlog.projections import Why
 _SUMMARY_LINES = 12
 _EVENT_LENGTH = 200
 _BEFORE = 30
-"""The number of characters that are shown before the words of a fact."""
+"""The number of characters shown before the searched words."""
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
-"""Finds a line of a digest and the id of the line's event."""
+"""Matches a line of a digest, with the id of its event."""
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
@@ -47,9 +47,7 @@ def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """Return the reason of the answer. If a condensation forgot the event, add the cause of the
-    condensation, in the words of all commands.
-    """
+    """Return the reason of the answer, with the cause of the condensation that forgot the event."""
     if not isinstance(answer.by, CondensationAction):
         return answer.reason
     why = because(answer.by, requests)

@@ -47,16 +47,16 @@ def run(
     """Erase conversations for good: their events and all derived data, from tables, free pages and
     logs.
 
-    In a terminal the command shows the conversations and asks first. As soon as the command begins,
-    no reader sees the conversations any more. At the end the store is vacuumed: a SQLite file is
+    In a terminal the command shows the conversations and asks first. The conversations cannot be
+    read any more once the command begins. At the end the store is vacuumed: a SQLite file is
     rewritten as a whole, and other writers wait. Exit status 1 if no conversation has the
     attributes.
 
-    A tombstone stays, with the id, the time, the reason, the number of events and the last head. An
-    append does not use the erased id again. Earlier copies and backups still contain the
-    conversations. Later copies contain the tombstones. The command names backups, exports, reports,
-    read models and imported files that may still contain the conversations. To check the named
-    files again, run the command again.
+    A tombstone stays, with the id, the time, the reason, the number of events and the last head.
+    Appends under the erased id fail. Earlier copies and backups still contain the conversations.
+    Later copies contain the tombstones. The command names backups, exports, reports, read models
+    and imported files that may still contain the conversations. To check the named files again, run
+    the command again.
 
     Example: foldlog store erase tidewatch --reason "asked to"
     """

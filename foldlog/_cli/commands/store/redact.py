@@ -101,17 +101,17 @@ def run(
 ) -> None:
     """Erase the whole content of events for good, from tables, derived data, free pages and logs.
 
-    In a terminal the command shows the events and asks first. The event's id, kind, place, times
-    and size stay, and the model, tokens and cost of a reply. Published heads still match. The model
-    sees the word "redacted". A new event is the receipt, with the person, the time, the reason and
-    a hash of the erased content. At the end the store is vacuumed: a SQLite file is rewritten as a
-    whole, and other writers wait. Earlier copies still contain the content.
+    In a terminal the command shows the events and asks first. The id, kind, place, times and size
+    of the event stay. A reply also keeps its model, tokens and cost. Published heads still match.
+    The model sees the word "redacted". A new event is the receipt, with the person, the time, the
+    reason and a hash of the erased content. At the end the store is vacuumed: a SQLite file is
+    rewritten as a whole, and other writers wait. Earlier copies still contain the content.
 
-    --older-than redacts system prompts and documents only if they match. --matching finds a text in
-    events, summaries, documents, attributes and records of imports. If the text is between the
-    records of an imported file, all text between the records is erased. Encoded or compressed text
-    and other files are not searched, but the command names the files that it knows. Exit status 1
-    if nothing is found, or if the store still contains the text.
+    --older-than alone redacts no system prompts and no documents. --matching finds a text in
+    events, summaries, documents, attributes and records of imports. If an imported file contains
+    the text outside its records, everything outside the records is erased. Encoded text, compressed
+    text and other files are not searched. The command names files that may contain the text. Exit
+    status 1 if nothing is found, or if the store still contains the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """

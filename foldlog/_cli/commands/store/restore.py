@@ -112,11 +112,10 @@ def run(
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """Map a conversation of the restored store to its events that are redacted only in the former
-    file.
+    """Return the events that are redacted in the former file, but not in the restored store, by
+    conversation.
 
-    The receipts of the redactions cannot be used. A receipt may be erased with the conversation
-    from which a fork was detached.
+    The events themselves are compared, because the receipt of a redaction may have been erased.
     """
     found: dict[str, set[int]] = {}
     unread: list[str] = []
