@@ -49,7 +49,8 @@ LENGTH = "length"
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of ``condenser`` over ``view``. All unseen events stay. The texts of unseen
+    """Return the result of a step of ``condenser`` with ``view``. All unseen events stay. The texts
+    of unseen
     events are shortened if nothing else makes the prompt fit. If the View does not fit into the
     agent's model, the condenser condenses it as if a condensation had been requested.
 

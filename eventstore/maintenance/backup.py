@@ -319,7 +319,7 @@ def vacuum(
         space_returned = False
     if objects_left is not None:
         raise mark_unfinished(
-            "the store is vacuumed, but an archived object is not deleted", objects_left
+            "the store was vacuumed, but an archived object could not be deleted", objects_left
         )
     return Vacuumed(
         discarded, bytes_before, _size_on_disk(path), database.bytes_pending, space_returned

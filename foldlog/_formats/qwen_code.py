@@ -16,7 +16,7 @@
 The View is the branch that ends in the last line. If a line does not continue the branch, a
 Retraction comes first. If the parent of a line is missing, the line follows the previous line. A
 line that is not sent to a model, such as a title, is not a part of a branch. A View does not show
-the lines of sub-agents in the file of a session.
+the lines of sub-agents, although the file of a session has them.
 """
 
 from __future__ import annotations

@@ -542,8 +542,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Make each tool with ``foldlog.effect`` run at most once for each call. Use the method as
-        ``ToolNode(tools, wrap_tool_call=…)``, or with the middleware ``wrap_tool_call`` of
+        """Make each tool with ``foldlog.effect`` run at most once for each call. Pass the method to
+        ``ToolNode(tools, wrap_tool_call=…)``, or wrap it with the middleware ``wrap_tool_call`` of
         ``langchain.agents``.
         """
         with self._effect_of(request):

@@ -93,8 +93,8 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 def text_of(digest: Digest, max_length: int) -> str:
     """Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. In
     a second round, every section may have up to twice its share. Last, the sections get the
-    remaining characters in the order of their importance. The section of requests is the last
-    section that gets more than its share. If a section is too small for all its lines, its newest
+    remaining characters in the order of their importance. In this order, the section of requests
+    comes last. If a section is too small for all its lines, its newest
     lines stay in the digest. The first request and the first standing order stay in the digest too,
     if there is room. If the newest request or the agent's last text is too long, only its beginning
     and its end are shown. A standing order is not repeated if it is part of a request in the
