@@ -313,8 +313,8 @@ class LLM(TokenCounter):
             ) from error
         if count <= 0:  # Litellm returns 0 if ``litellm.disable_token_counter`` is set.
             raise TokensUnknown(
-                f"litellm counts {count} tokens for model {name!r}: litellm's token counter is
-                disabled"
+                f"litellm counts {count} tokens for model {name!r}: litellm's token counter"
+                " is disabled"
             )
         return int(count)
 
