@@ -114,7 +114,7 @@ def model_table() -> str:
     return (
         "\n| key | |\n|---|---|\n"
         + "\n".join(rows)
-        + "\n\n`timeout` also means `timeout_s`, and `num_retries` also means `retries`.\n\n"
+        + "\n\n`timeout` is another name of `timeout_s`, and `num_retries` of `retries`.\n\n"
     )
 
 
