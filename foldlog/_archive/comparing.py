@@ -43,7 +43,7 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """``named`` turns the name in the records of a source into the name of its conversation."""
+    """``named`` turns the name in the records into the name of the conversation."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Return None if the log no longer begins with the bytes of its last import. Return None
-        also if the conversation has later records from another place, or was continued in foldlog.
+        """Return None if earlier lines of the log have changed, or if the conversation was
+        continued elsewhere.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:

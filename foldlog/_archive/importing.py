@@ -2,11 +2,10 @@
 If a source differs from its stored records, its first different record begins a fork.
 
 A *place* is the path of a file, the number of a source in this file, and the options of the import.
-An import is a copy, and never removes or repairs stored records. A row of ``places`` names the
-conversation of each place, and a hash identifies each record. So a second import of a place
-recognizes its conversation and its records. An import refuses an erased source. An import also
-refuses a source whose records before a redacted record have changed, because the redacted text
-could come back unrecognized.
+An import is a copy, and never removes or repairs stored records. The table ``places`` names the
+conversation of each place, and each record has a hash. So a second import of a place recognizes its
+conversation and its records. An import refuses an erased source. It also refuses a source that has
+changed before a redacted record, because the redacted text could come back.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """The rows of each place until the import reads its source."""
+        """Caches the rows of a place until its source is read."""
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
@@ -268,7 +267,7 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Return None if the source is long or its place is known."""
+        """Return None for a long source or a known place."""
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(found.path) > _SHORT_BYTES:

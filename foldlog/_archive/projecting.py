@@ -1,5 +1,4 @@
-"""This module makes the events of a source at the first use of its conversation, and later the
-events of its new records.
+"""This module makes events from the records of a source when its conversation is used.
 
 A decoder always begins at the first record. The ids of a record's events are stored with the
 events, so the ids never change.
@@ -38,8 +37,8 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
-"""The field of a source with the secret for the salts of its events, in hexadecimal. With the
-secret, copies of a store make equal events. The field is deleted when all events are made.
+"""The field of a source with a secret in hexadecimal. The salts of the events come from the secret,
+so copies of a store make equal events. The field is deleted when all events are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
@@ -91,9 +90,8 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """``events_of_records`` maps the number of a record to the id of its first stored event and its
-    count of events. The yielded events have the stored ids. From record ``start`` on, the ids count
-    from ``version``.
+    """``events_of_records`` maps the number of a record to its first event id and event count. The
+    yielded events have these ids. Events from record ``start`` on are numbered from ``version``.
     """
     format = format_named(source.format)
     if decoder is None:

@@ -1,8 +1,8 @@
-"""This module stores the records that a runtime appends, in the transaction of their events.
+"""This module stores the records that a runtime appends and their events, in one transaction.
 
 An append writes its records as a small block, in a row beside the events. Later appends join eight
-small blocks into one, and all small blocks when they have 128 kB together. An append reads the
-blocks that it joins from the store, because a redaction may have changed the stored blocks. The
+small blocks into one. When all small blocks have 128 kB, an append joins them all. An append reads
+the blocks that it joins from the store, because a redaction may have changed the stored blocks. The
 decoder of a conversation stays in memory. The first append of a process decodes all earlier
 records.
 """
@@ -62,7 +62,7 @@ class Recording:
         reuse the id of an erased one.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
-        """The histories to which a program has appended a stored record again."""
+        """The histories to which a program has appended a record twice."""
 
     def append(
         self,
@@ -171,9 +171,7 @@ class HistoryRecorder:
         self._stored_then: int | None = None
         self._bodies = list[bytes]()
         self._made = dict[int, tuple[int, int]]()
-        """Maps a record that is not stored yet to the id of its first event and its count of
-        events.
-        """
+        """Maps an unstored record to its first event id and event count."""
         self._new: Block | None = None
         self._head_then = GENESIS
         self._version_then = version
@@ -354,8 +352,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """Join all small blocks when they have 128 kB together. Before that, join the blocks below 16
-    kB at the end when there are more than eight. A record is thus written at most three times.
+    """Return the blocks to join. If all small blocks have 128 kB, join them all. Otherwise join the
+    last blocks below 16 kB, if there are more than eight. A record is thus written at most three
+    times.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

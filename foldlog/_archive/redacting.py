@@ -60,8 +60,8 @@ def redact_records(
     records of the redacted events in all sources of their families.
 
     The returned function also updates the sums of these sources. Later imports refuse the blanked
-    records, also in other histories. Other histories may contain the records of ``common_events``
-    by chance, so an import refuses these records only after the same earlier records.
+    records, also in other histories. The records of ``common_events`` may be in other histories by
+    chance. An import refuses them only if all earlier records are the same too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:

@@ -75,9 +75,7 @@ class Records:
         self._start = 0
         self._stop = 0
         self._near = dict[int, tuple[int, int]]()
-        """Maps the id of a record's first event to the number of the record and its count of
-        events.
-        """
+        """Maps the first event id of a record to the record's number and event count."""
         self._firsts = list[int]()
 
     @cached_property
@@ -111,7 +109,7 @@ class Records:
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """If the record of the event is not stored, the ids end with the id of ``event``."""
+        """Return the ids of the record's events, up to ``event`` if the record is not stored."""
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
         if place:
@@ -314,8 +312,8 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return None if ``format`` is not the source's own format, or if events were retracted. Return
-    None also if foldlog can write the format, and events were appended or redacted.
+    """Return None if ``format`` is another format, or if events were retracted. If foldlog can
+    write the format, also return None after an append or a redaction.
 
     Cost: the function reads the appended events, and makes no events.
     """
@@ -363,9 +361,7 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the name of the source's conversation, and the texts and values of the source that no
-    event has.
-    """
+    """Return the source's conversation, and the texts and values of the source that no event has."""
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
         sources = Sources(store.database, reader)

@@ -49,7 +49,7 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 
 _TRANSACTION_BYTES: Final = 2**19
 _FIRST: Final = 4
-"""A document is recognized by this number of first records."""
+"""The number of first records that identify a document."""
 
 
 class Imported(NamedTuple):

@@ -19,8 +19,8 @@ differently. All blocks together are the whole file.
 
 A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
 the user's lines with two spaces. The first line of aider or of the user in a session shows whether
-the session has these spaces. If so, a line without two spaces after a blank line belongs to the
-model. A line without two spaces after any other line continues a text of aider.
+the session has these spaces. If so, a line without the spaces belongs to the model if the line
+before it is blank. Otherwise it continues a text of aider.
 """
 
 from __future__ import annotations

@@ -88,9 +88,8 @@ def _part_of(block: Any) -> _Block | None:
 
 
 def shown_of(block: Any) -> _Block | None:
-    """Return a block as a part, without losing a field that a reader could need. A text, an image
-    or a file becomes a part. A block of another kind stays unchanged or becomes a text with its
-    JSON. Return None for an empty text.
+    """Return a block as a part. A text, an image or a file becomes a part. A block of another kind
+    stays unchanged or becomes a text with its JSON. Return None for an empty text.
     """
     part = {"type": "text", "text": block} if type(block) is str else part_of(block)
     if part is not None:

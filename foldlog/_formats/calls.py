@@ -35,7 +35,7 @@ class Recent(OrderedDict[K, V]):
 
 
 _CALLS_MAX = 10_000
-"""At least this number of the newest calls can still get a result."""
+"""How many of the newest calls stay open when older calls are dropped."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
@@ -114,10 +114,9 @@ class OpenCalls:
         ``close``. If the result has an id, return the id.
 
         If the result names its tool, return the first open call of this tool in the newest reply.
-        If the result names no tool, return the first open call without an id of its own: its id is
-        the name of its tool. Return None if no call fits. A result whose id is the name of its tool
-        counts as a result without an id. If the history has no reply yet, return the name of the
-        tool.
+        If the result names no tool, return the first open call whose id is the name of its tool.
+        Return None if no call fits. A result whose id is the name of its tool counts as a result
+        without an id. If the history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
             return call_id

@@ -196,8 +196,8 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
 
 
 def _names_of_blobs(root: bytes) -> Iterator[str]:
-    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers. The name of
-    a blob is a field with the number 1 and 32 bytes.
+    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers. Each field 1
+    with 32 bytes is the name of a blob.
     """
     offset = 0
     while offset < len(root):
@@ -253,7 +253,7 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._thoughts: list[_Part] = []
-        """The thinking that no message or call has got yet."""
+        """The thinking for the next message or call."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         if "bubbleId" in record:

@@ -79,9 +79,9 @@ class Encoder:
         self._parts = chosen.parts
         self._writer = chosen.writer()
         self._group: list[Event] = []
-        """The events so far of an incomplete record."""
+        """The events of an incomplete record."""
         self._missing = 0
-        """The number of events that the record of ``_group`` still lacks."""
+        """The number of events that ``_group`` still needs."""
         self._head: Sequence[Any] | None = None
         """The records at the beginning of the history, until they are written."""
         self._notes = notes

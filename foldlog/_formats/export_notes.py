@@ -58,8 +58,7 @@ class ExportNotes:
 
     def end(self) -> list[str]:
         """Return two texts. The first text lists the left-out events that a model never saw. The
-        second text lists the events and fields that the format cannot hold. A text is empty if its
-        list is empty.
+        second text lists the events and fields that the format cannot hold. Each text may be empty.
         """
         counts = (self._hidden, self._lost)
         return [

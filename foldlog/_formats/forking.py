@@ -70,9 +70,8 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     The events of one record, the actions of one response and their observations are one group. The
-    version is after the last event and the events of its group that directly follow, so that no
-    call stays open. If a record has both a result and the model's next text, the version is before
-    this record.
+    version comes after the rest of the event's group, so that no call stays open. If a record has
+    both a result and the model's next text, the version is before this record.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
     reads the events from the last event with this id to the end. For a call or a result, the
@@ -104,8 +103,8 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after ``event`` and the directly following events of its group. The group
-    has the events of one record, the calls of one response, and the results of these calls.
+    """Return the version after ``event`` and the rest of its group. The group has the events of one
+    record, the calls of one response, and the results of these calls.
 
     Only whole records count. Between two records of the group, there may only be bookkeeping.
     """

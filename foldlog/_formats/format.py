@@ -193,9 +193,9 @@ class Format:
                       several fields: see ``detection.py``.
     ``refuses``       whether a JSON value comes from another program with similar records. A
                       history with such a record is imported only if the user names its format.
-    ``looks_like``    the name of a second format whose records this format also contains. These
-                      records count for this format too, unless the history has an ``own`` record of
-                      the second format.
+    ``looks_like``    the name of another format whose records can also be in this format. These
+                      records count for this format, unless the history has an ``own`` record of the
+                      other format.
     ``own``           whether a record proves this format, even if another format ``looks_like``
                       this format.
     ``files``         the reader of the format's files, if these files are not a sequence of JSON
@@ -238,9 +238,9 @@ class Format:
 
     These attributes write records of events. An imported record is exported unchanged:
 
-    ``encoder``       the writer of events that were not imported, or whose record was redacted. An
-                      adapter sends events with this writer. If ``lacks`` is set, an export can
-                      write any history with this writer.
+    ``encoder``       the writer of events that were not imported, or whose record was redacted.
+                      Adapters use this writer too. If ``lacks`` is set, an export can write any
+                      history with this writer.
     ``lacks``         the kinds of events that the format cannot hold, by the nouns of
                       ``export_notes``. If ``lacks`` is None, only a history that was imported from
                       this format can be exported in this format. A note counts the events that were

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 SUFFIX: Final = slice(2, 7)
-"""The set stores these bytes of a hash. With the number of the bucket, the set compares 50 bits. In
-an import of a million records, the probability of one wrong match is 1 in 2,000.
+"""The set stores these bytes of a hash. Together with the number of the bucket, they are 50 bits.
+In an import of a million records, the probability of one wrong match is 1 in 2,000.
 """
 _BUCKETS: Final = 0x3FF
 _PAGE_BYTES: Final = 470
@@ -19,7 +19,7 @@ fragmented. A page and its Python object have the largest size that Python's own
 
 
 class HashSet:
-    """A set of hashes of at least seven bytes. Of each hash, the set stores only ``part``. An empty
+    """A set of hashes of at least seven bytes. The set stores only the ``part`` of a hash. An empty
     set takes 200 kB of memory. A hash takes a little more memory than the bytes of its ``part``.
     """
 

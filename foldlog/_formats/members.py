@@ -33,9 +33,7 @@ class Members(Generic[T]):
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """For each change that ``follow`` applied: the id of its event, and the newest member
-        before it.
-        """
+        """The id of each event that changed the View, and the newest member before the event."""
         self.condensed_at = -1
         """The id of the newest condensation, or -1 if there is no condensation."""
 

@@ -131,7 +131,7 @@ def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
 
 
 COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
-"""The reason in the metadata of a condensation that stands for a provider's compaction."""
+"""The reason of a condensation that stands for a provider's compaction."""
 
 
 def compaction_in(item: Any) -> Message | None:
@@ -195,9 +195,8 @@ class MessageReader:
         return arguments
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return the fields of a message that an event does not have, as ``meta`` with the key
-        ``name``. ``taken`` are the names of the fields that the event has. The content is taken
-        too, unless its texts have further fields.
+        """Return ``fields`` without ``taken``, as ``meta`` with the key ``name``. The content is
+        left out too, unless its texts have further fields.
         """
         return {}
 

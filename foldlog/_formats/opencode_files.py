@@ -66,9 +66,7 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""The number of characters at the beginning of an id that identify a message. The id of a copy by
-OpenCode has only these characters in common.
-"""
+"""The number of first characters of a message's id that stay when OpenCode copies the message."""
 
 
 class Sessions(FileReader):

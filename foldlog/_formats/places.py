@@ -39,12 +39,10 @@ def is_of(event: Event, format: str) -> bool:
 
 
 def is_step_aside(event: Event) -> bool:
-    """Return whether an imported event has no record. Only a retraction, and a condensation that
-    declines the request of an abandoned branch, have no record.
-    """
+    """Return whether an imported event has no record: a retraction, or a declined condensation."""
     return event.redacted is None and (is_declined(event) or isinstance(event, Retraction))
 
 
 def is_declined(event: Event) -> bool:
-    """Return whether an event is a condensation that only records that nothing was condensed."""
+    """Return whether an event is a condensation that was declined."""
     return isinstance(event, CondensationAction) and event.metadata.get("outcome") == "declined"

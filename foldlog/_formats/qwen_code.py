@@ -84,15 +84,11 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._ends: dict[str, int] = {}
-        """Maps the id of a line to the version after the line, not counting events that no View
-        shows.
-        """
+        """Maps the id of a line to the version after the last event that a View shows."""
         self._tip = 0
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """The version before the last line and the text of the line, if the line is a user's
-        message.
-        """
+        """If the last line is a user's message, the version before the line, and its text."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         is_sidechain = record.get("isSidechain") is True

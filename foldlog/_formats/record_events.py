@@ -70,9 +70,7 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record without an id, which ``Repeats`` needs, and None for a record
-    with an id.
-    """
+    """Return the time of a record that has no id, and otherwise None."""
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
 
@@ -91,9 +89,9 @@ class FollowingDecoder(RecordDecoder):
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
     """Which repetitions make no events:
 
-    ``records``  a repeated record with its own id, or a repetition of the whole log.
-    ``logs``     only a repetition of the whole log.
-    ``events``   no repetition; an equal record makes its events again.
+    ``records``  repetitions of a record with an id, and of the whole log.
+    ``logs``     only repetitions of the whole log.
+    ``events``   none; an equal record makes its events again.
     """
 
     has_own_ids: ClassVar[bool] = False

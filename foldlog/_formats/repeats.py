@@ -46,12 +46,12 @@ class Repeats:
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
-        """``at`` is the time of a record without its own id."""
+        """``at`` is the time of a record that has no id."""
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
         """Add a record. Return whether the log so far consists of two equal halves, without ids or
-        times that would prove a repetition.
+        times.
         """
         if is_own:
             self._keys_with_id.add(key)

@@ -24,8 +24,8 @@ def is_replacing(event: Event) -> bool:
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     """Return a function that says whether an event counts in figures up to a version. If the source
-    repeats an event later, only the copy counts. An event that the program took back before it
-    wrote the log again has no copy, so the event counts.
+    repeats an event later, only the copy counts. An event that was taken back before the repetition
+    has no copy, so the event counts.
     """
     retractions = [
         event for event in structural if isinstance(event, Retraction) and event.id < version

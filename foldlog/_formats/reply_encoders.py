@@ -23,7 +23,7 @@ from foldlog.eventstore import (
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
-"""When more than this number of messages follow a call, the call no longer waits for its result."""
+"""A call waits for its result for at most this number of messages."""
 
 
 class RepliesEncoder(RecordEncoder):

@@ -30,7 +30,7 @@ LAST_TOOLS = ("finish",)
 """A call of one of these tools answers the user and ends a run, as in OpenHands."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
-"""The kind of a JSON record that does not fit the record class of its format."""
+"""The kind of a record that does not fit the format's record class."""
 
 _any_json = msgspec.json.Decoder().decode
 

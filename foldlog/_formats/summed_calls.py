@@ -31,14 +31,14 @@ USAGE = (
     "reasoning_tokens",
 )
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The sizes of prompts, in tokens, above which a price in litellm's table changes. The prompts of
-the calls in a sum lie between two neighboring sizes.
+"""The sizes of prompts, in tokens, above which a price in litellm's table changes. All prompts of
+one sum lie between two neighboring sizes.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""The number of the newest replies that may still get further lines. Parallel sub-agents write
-their lines alternately.
+"""How many of the newest replies may still get further lines. Parallel sub-agents write their lines
+alternately.
 """
 
 
@@ -61,7 +61,7 @@ class Calls(NamedTuple):
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
-        """Return calls with negative figures, to subtract this usage from a sum."""
+        """Return these calls with negative figures, to subtract them from a sum."""
         usage = {name: -number for name, number in self.usage.items()}
         cost = None if self.cost is None else -self.cost
         return self._replace(usage=usage, cost=cost, calls=-self.calls)
@@ -124,8 +124,8 @@ def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
 
 
 class Curve(Struct):
-    """A series of numbers in at most 64 points. If the series is longer, a point is the highest of
-    ``stride`` consecutive numbers. The last point covers ``newest`` numbers so far.
+    """A series of numbers in at most 64 points. Each point is the highest of ``stride`` consecutive
+    numbers. The last point has only ``newest`` numbers so far.
     """
 
     points: list[int] = []
@@ -169,8 +169,8 @@ class ReplyCounter:
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
-        """Continue from ``state``. A reply whose hash is in ``left_out`` does not count, and goes
-        into ``others``.
+        """Continue from ``state``. Replies with hashes in ``left_out`` are not counted, but
+        collected in ``others``.
         """
         self.others = dict[int, Calls]()
         self._open = state.open

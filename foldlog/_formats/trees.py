@@ -42,7 +42,7 @@ class Exports(FileReader):
     conversation on each line.
 
     ``begins``  sets of keys: a file begins with the keys of one of these sets.
-    ``named``   keys of a conversation: the first key with a text has the conversation's name.
+    ``named``   keys of a conversation; the first key with a text has the name.
     ``held``    the key of the array with the messages.
     ``id``      the key of a message's id.
     ``title``   the key of the title.
@@ -156,8 +156,8 @@ _NO_PARENT = object()
 
 class TreeDecoder(FollowingDecoder):
     """Makes events of messages. If a message does not continue the branch, a retraction comes
-    first. If the parent of a message is missing, the message follows the last message. But if the
-    first message has the same parent, the message begins a new tree.
+    first. If the parent of a message is missing, the message follows the last message. But a
+    message with the parent of the first message begins a new tree.
     """
 
     keeps_shown = False

@@ -67,8 +67,8 @@ IN_REPLIES = RecordedUsage()
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
-    """Return whether the agent's model was called for ``event``. ``before`` is the model's event
-    before ``event``: see ``begins_reply``. A copy of a reply is not a call, and a reply that the
+    """Return whether the agent's model was called for ``event``. ``before`` is the previous event
+    of the model: see ``begins_reply``. A copy of a reply is not a call, and a reply that the
     program itself wrote is not a call.
     """
     return (
@@ -225,9 +225,9 @@ def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
 class Accumulated:
     """Computes single calls from the tokens and cost that a program adds up.
 
-    If the sum falls a little, a restart of the agent lost a part of it. The tokens of the calls
-    since the restart are unknown. If the sum falls below half, the program counts from 0 again. If
-    a call records its ``own`` usage, the call has at least these tokens.
+    If the sum falls a little, the agent lost a part of the sum in a restart. The tokens of the
+    calls since the restart are unknown. If the sum falls below half, the program counts from 0
+    again. A call has at least the tokens of its ``own`` usage.
     """
 
     def __init__(self) -> None:
@@ -235,8 +235,8 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """Yield a call with the increase of ``counts`` over the highest earlier counts, if they
-        rose. A cost of 0 counts as unknown.
+        """If ``counts`` rose, yield a call with the increase over the highest earlier counts. A
+        cost of 0 counts as unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""In a condensation's metadata, the key of the version to which the condensation returns."""
+"""A condensation's metadata has the version to which it returns under this key."""
 
 UNKNOWN = ""
 """Stands for an unknown last entry of a View. No entry has the empty id."""
@@ -199,8 +199,7 @@ class Moves:
     """Collects events that append entries to a conversation, each entry after its parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    If ``compacts`` is true, old entries that the new entries do not continue are condensed, not
-    retracted.
+    If ``compacts`` is true, abandoned entries are condensed, not retracted.
     """
 
     def __init__(

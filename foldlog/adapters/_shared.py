@@ -323,8 +323,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, both read at one moment. Return 0 and
     None before the first event.
 
-    Raises ``ConversationErased`` if the conversation is erased. An append also raises it if another
-    conversation gets the id after the read.
+    Raises ``ConversationErased`` if the conversation is erased. A later append raises the error if
+    the id then belongs to another conversation.
     """
     try:
         return history._store.query(

@@ -82,8 +82,8 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The event ids of a message. A loaded message has them as its raw representation, which the
-    SDK does not send to a model.
+    """The event ids of a loaded message. They are its raw representation, which the SDK does not
+    send to a model.
     """
 
 
@@ -227,8 +227,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
-        session in ``other`` does not begin with the messages of this session. A condensed session
-        cannot get a copy.
+        session in ``other`` does not begin with the messages of this session, for example after a
+        condensation.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]

@@ -376,8 +376,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        Without a compaction, map the id of each changed record to the record that the model gets,
-        or to None.
+        If no compaction is due, map the id of each changed record to its new form, or to None if
+        the model does not get the record.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]

@@ -119,8 +119,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if
-        ``other`` does not begin with the messages of this session. A condensed session cannot get a
-        copy.
+        ``other`` does not begin with the messages of this session, for example after a
+        condensation.
         """
         new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)

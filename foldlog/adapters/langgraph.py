@@ -600,7 +600,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active namespace first.
 
-        The id with a namespace is above all checkpoint ids of the namespace. Conversations are read
+        Each namespace comes with an id that is above all its checkpoint ids. Conversations are read
         only as far as the caller iterates.
         """
         seen = set[_Names]()
@@ -643,9 +643,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        The text with a namespace is above the ids of its checkpoints and of the checkpoints of all
-        later namespaces. Checkpoints with ids above this text are yielded before the namespace is
-        read.
+        Each namespace comes with a limit. All checkpoint ids in this namespace and in later
+        namespaces are below the limit. Checkpoints above the limit are yielded before the namespace
+        is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 

@@ -193,7 +193,7 @@ class FoldlogSession(OpenHistories):
         added items.
 
         A second copy adds only items that are new in ``other``. Raises ``ValueError`` if ``other``
-        does not begin with the items of this session. A condensed session cannot get a copy.
+        does not begin with the items of this session, for example after a condensation.
         """
         new = not_here_yet(
             self.session_id, await self.get_items(), await other.get_items(), "items"

@@ -55,7 +55,7 @@ events and the new record.
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""In an agent's state, the key of the condensation with the conversation manager's summary."""
+"""In an agent's state, the key of the conversation manager's condensation."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
@@ -267,7 +267,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return the messages of an agent in order, also removed messages. All messages of the
+        """Return the messages of an agent in order, including removed messages. All messages of the
         agent are read. Raises ``SessionException`` if the agent does not exist.
         """
         conversation = self.conversation(session_id, agent_id)
@@ -431,8 +431,8 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
     """Return the condensation that replaces ``events`` by a text in the View.
 
-    Return no event for an empty text, or if the View shows none of ``events``. The text of a tool's
-    result is empty, so the result stays with its call.
+    Return no event for an empty text, or if the View shows none of ``events``. So a tool's result,
+    which has no text, stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

@@ -60,7 +60,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
-        """Maps the id of a response to the thinking that no action has yet."""
+        """Maps the id of a response to the thinking for its next action."""
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}

@@ -108,7 +108,7 @@ class ClaudeCodeSkeleton(Skeleton):
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
         """Checksums of the ids of the last lines. Summaries rarely name an older line."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """Maps the id of a line that has not come yet to the title that a summary gives."""
+        """Maps the id of a line to its title from a summary, until the line comes."""
         self._told: dict[str, Any] | None = None
         """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
         lines of a reply repeat the usage.

@@ -17,9 +17,9 @@ from foldlog.eventstore import EventStoreError
 class Found(NamedTuple):
     """One history at a path.
 
-    ``reader`` reads the records. ``usage`` is the usage of models that the container records: see
-    ``Format.beside``. ``others`` are further files that were read for the history. ``findings`` are
-    problems in these further files. ``title`` is described at ``Contained``.
+    ``reader`` reads the records. ``usage`` is the usage of models from ``Format.beside``.
+    ``others`` are further files that were read for the history. ``findings`` are problems in these
+    further files. ``title`` is described at ``Contained``.
     """
 
     name: str

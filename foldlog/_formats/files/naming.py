@@ -35,8 +35,8 @@ _SAYS_NOTHING = re.compile(
 class Names:
     """Names the histories of one file or folder.
 
-    ``root`` is the path that is imported. ``place`` is the path of the file or folder itself, at
-    the root or below the root.
+    ``root`` is the imported path. ``place`` is the path of the file or folder, at or below
+    ``root``.
     """
 
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:

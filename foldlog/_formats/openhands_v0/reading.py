@@ -52,9 +52,7 @@ _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
 """V0 sends these observations to the model even if they answer no action."""
 
 _CAUSES_MAX = 10_000
-"""A result that comes more than this number of events after an action is not paired with the
-action.
-"""
+"""The largest distance between an action and its result, in events."""
 
 _ENVELOPE = frozenset(
     (

@@ -60,9 +60,7 @@ _OF_NO_RECORD = (
     " too"
 )
 _CAUSES_MAX = 10_000
-"""A result that comes more than this number of events after an action is not paired with the
-action.
-"""
+"""The largest distance between an action and its result, in events."""
 
 
 class ShownEvent(NamedTuple):

@@ -47,8 +47,8 @@ class OpenHandsV1Encoder(RecordEncoder):
     def __init__(self) -> None:
         self._source_ids: dict[int, Any] = {}
         self._new_ids: list[tuple[int, int]] = []
-        """The intervals of the events whose records got a new id. A new id can be computed from the
-        event's id.
+        """Intervals of events whose records got new ids. A new id can be computed from the event's
+        id.
         """
 
     def records(self, event: Event) -> list[Any] | None:
@@ -68,7 +68,7 @@ class OpenHandsV1Encoder(RecordEncoder):
             self._source_ids[event.id] = id_of_source(event)
 
     def _add_new_id(self, event_id: int) -> bool:
-        """Note that an event got a new id. Return False if a later event has an id already."""
+        """Note that an event got a new id. Return False if a later event already has a new id."""
         first, last = self._new_ids[-1] if self._new_ids else (event_id, event_id - 1)
         if event_id <= last:
             return False

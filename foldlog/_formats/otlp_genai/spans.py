@@ -323,8 +323,8 @@ class Trace:
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """Maps an attribute to the conversations that the attribute names. The key of a
-        conversation is the id of its span. The key None has the only conversation of the trace, or
-        an empty text if there are several.
+        conversation is the id of its span. The key None has the trace's only conversation, or an
+        empty text if the trace has several.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
 

@@ -217,8 +217,8 @@ class ThreadBranches:
         """Return the newest checkpoint of the branch that gets a new checkpoint.
 
         A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
-        new checkpoint. If no branch fits, a fork begins at the parent. If the parent is not stored,
-        the thread begins, or an empty branch of a thread that has checkpoints.
+        new checkpoint. If no branch fits, a fork begins at the parent. Without a stored parent, the
+        thread begins, or an empty branch if the thread has checkpoints.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"

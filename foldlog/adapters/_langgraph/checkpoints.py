@@ -84,8 +84,8 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. As far as this process knows, no event between
-    the records and the event id ``alone`` is shown.
+    ``history`` is None if the branch was only read. This process knows no shown event between the
+    records and the event id ``alone``.
     """
 
     checkpoint: Checkpoint
@@ -338,10 +338,9 @@ class Checkpoints:
         """Write a checkpoint after its parent, in one transaction: its document ``body``, its
         changed documents, and its records.
 
-        Both functions get the checkpoint before the new checkpoint, and ``listed`` also gets its
-        records. ``channels`` returns further fields of ``body``, and the changed documents.
-        ``listed`` returns the records of the new checkpoint, or None for a checkpoint without a
-        list.
+        Both functions get the previous checkpoint, and ``listed`` also gets its records.
+        ``channels`` returns further fields of ``body``, and the changed documents. ``listed``
+        returns the records of the new checkpoint, or None for a checkpoint without a list.
 
         The checkpoint is on disk when the method returns.
         """

@@ -64,7 +64,7 @@ class EventFiles:
         self.documents: set[str] = set()
         self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, and the events to which the head moved."""
+        """The ids of the events that moved the head, and the new head after each move."""
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()

@@ -121,8 +121,8 @@ class PartsFormat(Format):
         source     the source of a record
         read       the event that a part becomes; the part is None for a record without parts
         part       the parts of an event that was not imported
-        thought    the part for the text and the signature of thinking, or nothing; a redacted block
-                   has no text, and its data as the signature
+        thought    the part for the text and the signature of thinking, or nothing; the signature of
+                   a redacted block is its data, and its text is empty
         written    the record of an event that was not imported, with the given parts
         response   the id of a record's response, if it differs from ``source_id``
         part_time  the time of a part at an index, if it differs from the record's time
