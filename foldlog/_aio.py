@@ -56,9 +56,7 @@ _EVENTS_MAX: Final = 100
 commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""An append with an argument besides ``expected_version`` and ``idempotency_key`` has a commit of
-its own.
-"""
+"""An append with other arguments has a commit of its own."""
 _faces_lock = Lock()
 
 
@@ -211,8 +209,8 @@ def append_all(
 
 
 def _only_async_for(self: object) -> Any:
-    """Raise ``TypeError``. Without this method, ``for`` would ask histories for the ids 0, 1, 2 and
-    so on, without end.
+    """Raise ``TypeError``. Without this method, ``for`` would read the histories 0, 1, 2 and so on,
+    without end.
     """
     raise TypeError(
         f"a {type(self).__name__} of foldlog.aio cannot be iterated over with 'for' or 'list';"
@@ -225,8 +223,8 @@ class _Pages(Generic[_T]):
     at a time.
 
     The iterator stores a page, or the error of reading the page, until ``__anext__`` returns it. So
-    a cancelled ``__anext__`` loses no item. The iterator is not an async generator: if a loop
-    leaves a generator early, only this loop can close the generator.
+    a cancelled ``__anext__`` loses no item. The iterator is not an async generator, because a
+    generator can be closed only in its own loop.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:

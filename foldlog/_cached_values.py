@@ -181,8 +181,8 @@ def kept_records(
     """Return the conversations from ``first`` to ``last`` that are not erased. The result maps an
     id to the conversation's version and a projection's newest record.
 
-    The record is None if it is damaged or if its key is missing. If the record is None, the caller
-    makes the record again. Cost: the conversations from ``first`` to ``last`` are read.
+    The record is None if it is damaged or if its key is missing. The caller then computes it again.
+    Cost: the conversations from ``first`` to ``last`` are read.
     """
     database = store.database
 

@@ -72,8 +72,8 @@ class Follower(Generic[D]):
     """Updates tables that are derived from a store, in a thread of its own. An audit database, for
     example, has tables that are derived from a store.
 
-    As a context manager, the follower closes the tables at the end, but not the store. Other
-    processes may change the tables too. Cost: the new events are read.
+    A ``with`` block closes the tables at its end, but not the store. Other processes may change the
+    tables too. Cost: the new events are read.
     """
 
     def __init__(self, store: Store, derived: D) -> None:

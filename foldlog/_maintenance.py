@@ -1,4 +1,4 @@
-"""The tasks of an administrator as methods, which call the functions of
+"""The tasks of an administrator. The methods call the functions of
 ``foldlog.eventstore.maintenance``.
 """
 
@@ -128,7 +128,7 @@ class Maintenance:
         on_result: Callable[[Verdict], object] = lambda verdict: None,
     ) -> tuple[Verdict, ...]:
         """Check that every event is unchanged. Return a verdict for each history. If you name no
-        history, a last verdict, with the ``conversation`` None, is about the database. See
+        history, the last verdict is about the database, and its ``conversation`` is None. See
         ``maintenance.verify.verify``.
         """
         verdicts = verify.verify(self._store, conversation, published, start=start)
@@ -147,8 +147,8 @@ class Maintenance:
         events of their companions are rewritten. Return the outcome for each history. See
         ``maintenance.rekey.rekey``.
 
-        If the store has keys, the last result lists the files and tables outside the store with
-        unencrypted texts of the store (``plain``).
+        If the store has keys, ``plain`` of the last result lists the files and tables outside the
+        store that have unencrypted texts.
         """
         names = and_companions(self._store, conversations)
         rekeyed = rekey.rekey(self._store, *names, decrypt=decrypt)
@@ -273,12 +273,12 @@ class Maintenance:
         their attributes, and ``older_than`` selects events that were recorded longer ago. With
         ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
 
-        The result lists the places where the store still contains the text. The result also lists
-        the places that were searched, and the places that were not searched, such as other files
-        and encoded text. ``History.redact`` describes ``with_summaries``, and what else is redacted
-        with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises ``InvalidArgument``
-        for an empty text. Also raises ``InvalidArgument`` if the reason or ``by`` contains the
-        text, because the receipt stores both.
+        The result lists the places where the store still contains the text, the places that were
+        searched, and the places that were not searched, such as other files and encoded text.
+        ``History.redact`` describes ``with_summaries``, and what else is redacted with an event. In
+        a SQLite file, the bytes stay until ``vacuum``. Raises ``InvalidArgument`` for an empty
+        text. Also raises ``InvalidArgument`` if the reason or ``by`` contains the text, because the
+        receipt stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
@@ -313,8 +313,8 @@ class Maintenance:
         ``maintenance.copy.copy_store``.
 
         ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
-        first damaged event. The later readable events of the damaged history become lines of JSON
-        in the file ``damaged``. Only the owner of the file ``damaged`` can read the file.
+        first damaged event. Its later readable events are written to the file ``damaged``, as lines
+        of JSON. Only the owner can read the file.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -419,9 +419,8 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """With ``before``, return only conversations without an event or an imported record after this
-    moment. The companions of a returned conversation also have no event and no record after this
-    moment.
+    """With ``before``, return only conversations that have, with their companions, no event and no
+    imported record after this moment.
 
     A companion may belong to all conversations below a path, such as ``app/user``. A shared
     companion is left out if any conversation below its path is left out. Without ``and_shared``, a

@@ -171,10 +171,9 @@ class _Changes:
     def hold(self, event: DocumentChanges) -> bool:
         """Return whether the next event must be redacted.
 
-        An event must be redacted if it contains a match, or if it changes a value that contains a
-        match: the event may store a part of the value. An event must also be redacted if it stores
-        a difference to a value with a match. After the value is erased, the difference cannot be
-        read.
+        An event must be redacted if it contains a match, if it changes a value that contains one
+        and so may store a part of it, or if it stores a difference to such a value, which cannot be
+        read later.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -205,8 +204,7 @@ def texts_of(
     """Return the texts and numbers of the messages, calls and results in ``redacted_events``, each
     with its name.
 
-    Texts that are also in ``staying_events`` are left out, because ``staying_events`` keep the
-    texts readable.
+    Texts that are also in ``staying_events`` are left out, because they stay readable there.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 

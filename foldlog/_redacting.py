@@ -371,7 +371,7 @@ def redacted(
     for_content: bool = True,
 ) -> RedactionReceipt:
     """Without ``for_content``, events are redacted because of their age. Without ``for_content``,
-    other histories may still import equal records that have neither an id nor a time.
+    other histories may later import equal records without an id and a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
@@ -499,9 +499,7 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return the events in ``events_by_name``, and the events of companions that repeat their
-    content.
-    """
+    """Return the events, and the events of companions that repeat their content."""
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
         row = store.conversation(name)

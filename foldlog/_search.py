@@ -46,9 +46,7 @@ _SNIPPET = 200
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""A function that returns whether stored bytes may contain the words, and must therefore be
-parsed.
-"""
+"""Returns whether stored bytes may contain the words, and so must be parsed."""
 
 
 class Hit(NamedTuple):

@@ -135,8 +135,8 @@ def _rules() -> tuple[Any, ...]:
 
 
 def secret_finder() -> Callable[[bytes], bool]:
-    """Return ``is_secret``. If ``detect-secrets`` is not installed, raise ``InvalidOption`` now,
-    before the caller's work.
+    """Return ``is_secret``. Raise ``InvalidOption`` if ``detect-secrets`` is not installed. Call
+    this before other work.
     """
     kinds_in("")
     return is_secret

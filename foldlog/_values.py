@@ -1,5 +1,5 @@
-"""Read and replace the values inside a JSON value of any depth. A model or a source may nest values
-as deep as a parser can read, so no function here is recursive.
+"""Read and replace the values inside a JSON value of any depth. Models and sources may nest values
+very deep, so no function here is recursive.
 """
 
 from __future__ import annotations

@@ -59,9 +59,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path) -> None:
-    """Raise ``InvalidOption`` if ``path`` is a folder, or if a file at ``path`` would replace a
-    SQLite database or its log.
-    """
+    """Raise ``InvalidOption`` if ``path`` is a folder, a SQLite database or its log."""
     if path.is_dir():
         raise InvalidOption(f"{path} is a folder; name a file")
     if is_database(path):

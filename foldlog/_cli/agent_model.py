@@ -64,8 +64,8 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model whose tokenizer counts the shown tokens. If ``model`` is None, the tokenizer
-    of a common model counts them. Return None if litellm is not installed.
+    """Return the model that counts the shown tokens: ``model``, or a common model if ``model`` is
+    None. Return None if litellm is not installed.
 
     The common model counts only shown tokens. For a limit, ``prepare`` estimates the tokens
     instead.

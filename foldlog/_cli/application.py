@@ -39,16 +39,12 @@ _ABOUT = (
 _ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
-"""The base of typer's errors for a wrong command line. Before typer 0.27, the base of these errors
-is a class of Click.
-"""
+"""The base class of typer's usage errors. Before typer 0.27, it was a class of Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
-"""Commands that end with status 0 when the reader of their output closes the pipe early, for
-example ``head``.
-"""
+"""Commands that succeed even if the reader of their output, such as ``head``, leaves early."""
 
 
 _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
@@ -57,7 +53,7 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""Maps a type to the function that makes a value of the type from a typed text."""
+"""The functions that convert a typed text, by type."""
 
 
 class _ReaderLeft(Exception):

@@ -24,7 +24,7 @@ from foldlog.projections import Views
 
 WORDS_MAX = 200
 _NAMED_MAX = 20
-"""The maximum number of conversations that a question names."""
+"""How many conversations the question names at most."""
 _SUB_AGENT = "sub-agent "
 
 

@@ -92,8 +92,8 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return the time of the event as ``time_words`` formats it. A time without a zone is returned
-    as the source wrote the time. Return an empty text if the event has no time.
+    """Return the time of the event as ``time_words`` formats it. A time without a zone stays as the
+    source wrote it. Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
 

@@ -1,8 +1,5 @@
-"""Commands that a message asks the user to run. A command in a message is complete: it names the
-store of the running command.
-
-Other packages cannot know how the user named the store, so their messages say only ``'foldlog store
-verify'``. ``completed`` adds the store to the commands in messages on stderr.
+"""Commands that a message asks the user to run. Other packages do not know the store, so their
+messages say only ``'foldlog store verify'``. ``completed`` adds the store to such commands.
 """
 
 from __future__ import annotations
@@ -70,7 +67,7 @@ def command(name: str, *arguments: object) -> str:
 
 
 def completed(message: str) -> str:
-    """Return a message in which all commands in single quotes name the store in use."""
+    """Return a message with the store added to all commands in single quotes."""
     return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
 
 

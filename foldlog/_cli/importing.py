@@ -28,8 +28,8 @@ _LOOK_EVERY_S = 1.0
 """The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
 ten milliseconds.
 
-The files are checked again and again, because notifications of the operating system do not work for
-network disks and in containers.
+The files are polled, because notifications of the operating system do not work on network disks and
+in containers.
 """
 
 
@@ -130,9 +130,7 @@ class Importing:
         terminal.say(f"{records} of {conversations} added to {store_name(db)}{end}", wraps=True)
 
     def states(self) -> dict[str, bytes]:
-        """Return the states of the files at and below the imported paths. If a file is changed,
-        removed or added, the states differ.
-        """
+        """Return the states of the files at and below the imported paths, to be compared later."""
         return {
             file: state
             for path in self._paths

@@ -111,7 +111,7 @@ class Aside:
                 yield row
 
     def say_cut(self, rows: Iterator[ConversationRow]) -> None:
-        """If ``rows`` has more rows than the list shows, print the number of conversations."""
+        """Print the number of conversations if the list does not show all ``rows``."""
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
         if left:
             total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"

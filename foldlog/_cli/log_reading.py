@@ -93,8 +93,8 @@ class LogReading:
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
         """Return the selected events that took a model or a tool longest, the slowest event first.
-        The number beside an event is the time in seconds since the event before. Cost: the events
-        between ``start`` and ``stop`` are read.
+        Each event comes with the seconds since the previous event. Cost: the events between
+        ``start`` and ``stop`` are read.
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None

@@ -51,9 +51,7 @@ ConversationId = Annotated[
     ),
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
-"""This setting accepts the id of a summary as an argument. The id of a summary begins with a
-minus.
-"""
+"""Accepts an argument that begins with a minus, for the id of a summary."""
 NoVacuum = Annotated[
     bool,
     typer.Option(
@@ -144,9 +142,7 @@ def _checked_output(
 
 
 def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
-    """Refuse ``-`` as the name of a file or store, because the command cannot write to stdout here.
-    If ``path`` is another name, return ``path``.
-    """
+    """Return ``path``, but refuse ``-``, because the command cannot write to stdout here."""
     if str(path).startswith("-"):
         option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
         raise Refused(
@@ -159,7 +155,7 @@ def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
 
 def check_output(path: Path, *, force: bool) -> None:
     """Raise ``Refused`` if the file ``path`` exists without ``force``, or if its folder does not
-    exist. An existing device or pipe raises no error.
+    exist. A device or a pipe may exist.
 
     Raise ``InvalidOption`` if ``path`` is a folder, a database or the log of a database.
     """

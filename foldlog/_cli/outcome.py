@@ -6,8 +6,8 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""The status if a part of the work had a problem that was reported, and all other work was done. A
-command that has printed a finding ends with this status, whatever the command returns.
+"""The status after a finding. All other work was done. A command that has printed a finding ends
+with this status, whatever the command returns.
 """
 REFUSED: Final = 2
 """The status after bad input or wrong usage: nothing was done, and an error message tells why."""

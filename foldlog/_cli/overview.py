@@ -25,16 +25,16 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
 _NEW = 20
-"""The maximum number of conversations whose figures are counted for the overview. A list counts all
-further conversations.
+"""The maximum number of conversations whose figures are counted for the overview. ``foldlog list``
+counts further conversations.
 """
 _RECENT = 5
 _TITLE = 60
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
-    """Print what is in the store that commands use without ``--db``. If the store does not exist,
-    print ``commands`` with the beginning of their help.
+    """Print what is in the store that commands use without ``--db``. Without a store, print
+    ``commands`` and the first words of their helps.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
     db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)

@@ -87,8 +87,6 @@ def impatient(url: str) -> str:
 
 
 def program_db(db: str) -> str:
-    """Return the store that a program uses: the named store, or by default the user's store outside
-    the folders of projects.
-    """
+    """Return the named store, or by default the user's store, which belongs to no project."""
     named = os.environ.get("FOLDLOG_DB")
     return named or home_db() if db == DEFAULT_DB else db

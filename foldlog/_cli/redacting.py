@@ -57,9 +57,8 @@ def check_asked(
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` if the receipt would contain the text to redact. Raise ``Refused`` also if
-    the user both names events and searches for events. Raise ``Refused`` if the user neither names
-    nor searches for events.
+    """Raise ``Refused`` if the receipt would contain the text to redact. Raise ``Refused`` also
+    unless the user either names events or searches for events.
     """
     check_reason(reason, "receipt")
     matches = search.holds

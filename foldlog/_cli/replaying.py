@@ -29,9 +29,8 @@ _FEW_EVENTS = 80
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by their shown names. The shown name of a condenser is the name of its
-    file. If several files have the same name, the shown name is the path of the file. ``limit`` is
-    the limit of the model that the log names.
+    """Return the condensers by the names of their files, or by the paths if several files have the
+    same name. ``limit`` is the limit of the model that the log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 

@@ -152,8 +152,8 @@ def resolved(store: Store, given: str) -> str:
 class ShortIds:
     """Shortens long ids for a terminal, such as ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``.
 
-    A shortened id has the first 8 characters of the id. If another id begins with these 8
-    characters, the shortened id has more characters.
+    A shortened id has the first 8 characters of the id. It has more characters if another id begins
+    with the same 8.
     """
 
     def __init__(self, store: Store) -> None:
@@ -187,7 +187,7 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Look for the mark of an incomplete conversation without making events from its records."""
+    """Look for the mark of an incomplete conversation, without making its events."""
     from foldlog._archive.stored import unread_in
     from foldlog._formats.forking import lacking
     from foldlog._formats.record import INCOMPLETE
@@ -232,8 +232,8 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     """Yield the ids of the named conversations without repetitions. Without names, yield all
     conversations that are not erased. The beginning of an id is enough as a name.
 
-    Before the first id is yielded, raise ``Refused`` for an unknown name and ``ConversationErased``
-    for an erased conversation.
+    First of all, raise ``Refused`` for an unknown name and ``ConversationErased`` for an erased
+    conversation.
     """
     if conversations:
         named = [resolved(store, name) for name in conversations]

@@ -15,8 +15,8 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together. In rows that are laid out together, the widest
-cell of a column sets the column's width.
+"""The number of rows that are laid out together. The widest cell in them sets the width of a
+column.
 """
 
 

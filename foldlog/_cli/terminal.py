@@ -334,9 +334,7 @@ _ERROR_MAX = 500
 
 
 def complain(message: str) -> None:
-    """Print an error as one line on stderr. If an error is long, for example because it has the
-    text of a file, its middle is left out.
-    """
+    """Print an error as one line on stderr. The middle of a long error is left out."""
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
 
@@ -391,9 +389,7 @@ def about(conversation: str, problem: str) -> str:
 
 
 def unread(problem: str) -> None:
-    """Remember a problem with something that the command cannot read. A problem is printed once, as
-    a finding after the output.
-    """
+    """Remember a problem, and print it once after the output, as a finding."""
     _unread.setdefault(problem)
 
 
@@ -415,9 +411,9 @@ def emit_list(
     """Write the JSON document of a command with one ``streamed`` field. The items of this field are
     written while they are read.
 
-    After the last item, ``tail`` is called for the fields after the items. If the first item cannot
-    be read, nothing is written. With ``exact``, lone surrogates are printed unchanged, so that
-    foldlog can read the document again.
+    After the last item, ``tail`` returns the other fields. If the first item cannot be read,
+    nothing is written. With ``exact``, lone surrogates are printed unchanged, so that foldlog can
+    read the document again.
     """
     from msgspec import UNSET
     from msgspec.structs import asdict, replace

@@ -71,8 +71,8 @@ class Checks:
         self, store: Store, verdict: Verdict, *, repair: bool
     ) -> ViewsDocument | msgspec.UnsetType:
         """Compare the stored revisions of an undamaged conversation with its events. Differences
-        between stored revisions and events become findings. With ``repair``, the revisions are made
-        again first.
+        between stored revisions and events become findings. With ``repair``, first build the
+        revisions again.
         """
         name = verdict.conversation
         has_rows = verdict.erasure is None and verdict.version and not verdict.archived

@@ -1,8 +1,7 @@
 """Run the tool of a call at most once, or repeat it with the same key.
 
 The state of a call is a fold of the log: see ``foldlog.projections.effects``. A tool begins only
-under the lease. The module always records the outcome of a tool, even if another worker has the
-lease when the tool ends.
+under the lease. The outcome is always recorded, even if the lease is lost before the tool ends.
 """
 
 from __future__ import annotations
@@ -138,11 +137,10 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 
 class Attempt:
-    """The caller asks ``ended_before``. If the call ``is_in_doubt`` and its rule has a check, the
-    next call is ``checked``. Last, the caller calls ``begin``. ``ended_before``, ``checked`` and
-    ``begin`` return the recorded outcome if the tool must not run. If ``ended_before``, ``checked``
-    and ``begin`` return None, the caller runs the tool, and calls ``end`` or ``failed``. The
-    constructor of ``Attempt`` raises ``InvalidEvent`` if the call is not open.
+    """Call ``ended_before``, then ``checked`` if the call ``is_in_doubt`` and its rule has a check,
+    and then ``begin``. If one of them returns an outcome, the tool must not run. Otherwise run the
+    tool, and call ``end`` or ``failed``. The constructor raises ``InvalidEvent`` if the call is not
+    open.
     """
 
     def __init__(
@@ -178,8 +176,8 @@ class Attempt:
         return bool(self._trace.marks) or self._is_shared
 
     def ended_before(self) -> Recorded | None:
-        """Return the recorded outcome if the log has an outcome already, or if the tool may have
-        run and must never be repeated.
+        """Return the outcome if the log has one, or if the tool may have run and must not be
+        repeated.
         """
         state = self._trace.state(None)
         # An open call can have an outcome in the log, because a retraction takes the result out of
@@ -194,8 +192,7 @@ class Attempt:
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
-        """If the arguments do not fit the tool, return an observation with the reason why the tool
-        did not begin.
+        """If the arguments do not fit the tool, return an observation that says why.
 
         Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.

@@ -73,9 +73,8 @@ def open(
 
     Close the store when you have finished, or open it in a ``with`` statement. Raises
     ``InvalidCondenser`` if the condenser's description is wrong, and ``InvalidOption`` if another
-    argument is wrong. Nothing is opened before all arguments are checked. Raises
-    ``StoreUnavailable`` if the store cannot be opened now, and ``KeyUnavailable`` if a key is
-    missing or malformed.
+    argument is wrong. All arguments are checked first. Raises ``StoreUnavailable`` if the store
+    cannot be opened now, and ``KeyUnavailable`` if a key is missing or malformed.
     """
     made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
@@ -174,12 +173,11 @@ class Histories:
         texts that the list must contain.
 
         The list may be ``age_max_s`` seconds old, and contains the time at which it was made.
-        Attributes are always up to date. Pass ``after`` of a page to get the next page. Histories
-        of an encrypted store are found with the keys of the store. Raises ``InvalidArgument`` or
-        ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may have the attributes is
-        encrypted under a missing key. Cost: the method reads the rows of the histories that it
-        returns. If the list is older than ``age_max_s`` seconds, the method also reads the
-        histories with newer events. The first list of a store reads every history once.
+        Attributes are always up to date. Pass ``after`` of a page to get the next page. Raises
+        ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may
+        have the attributes is encrypted under a missing key. Cost: the method reads the rows of the
+        histories that it returns. If the list is older than ``age_max_s`` seconds, the method also
+        reads the histories with newer events. The first list of a store reads every history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
@@ -187,7 +185,7 @@ class Histories:
 
     def to_resume(self) -> Iterator[str]:
         """Yield the ids of the histories that a dead worker left. Such a history has open calls, or
-        a lease that was not given back, and no worker drives it now: see ``History.lease``. The ids
+        a lease that was not released, and no worker drives it now: see ``History.lease``. The ids
         come in the order of their UTF-8 bytes.
 
         A history that cannot be read is left out, and a log message names the history. Cost: the
@@ -300,7 +298,7 @@ class Histories:
         Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
         contains no history. Also raises ``ValueError`` if ``conversation`` is set and the path
         contains several histories. If a source cannot be imported, all other sources are imported
-        first, and then the error of this source is raised. ``formats.SourceRefused``, for example,
+        first, and then the error of this source is raised. For example, ``formats.SourceRefused``
         is raised if redacted content would come back. Durability: the sources are on disk when the
         method returns. Cost: the method reads the bytes of the sources.
         """
@@ -340,7 +338,7 @@ class Histories:
         """Return the events with this source id in any history. The method finds only events that
         were appended with ``dedupe="origin"``.
 
-        Cost: the method reads the events that it returns. The size of the store does not matter.
+        Cost: the method reads the events that it returns, whatever the size of the store.
         """
         return find(self.store.database, format, source_id)
 
@@ -357,12 +355,11 @@ class Histories:
         """Erase a conversation with its companions for good. Return the tombstone of the
         conversation.
 
-        From the beginning of this call on, no reader sees the conversation. An append does not use
-        the id of an erased conversation again. ``unconfirmed`` of the tombstone lists the files
-        that may still contain the conversation. A second call finishes an interrupted erasure.
-        ``detach_forks`` first gives the forks of the conversation copies of the shared events.
-        ``with_forks`` erases the forks too. ``expected`` is a row of the conversation. The
-        conversation is erased only if it has no newer event than this row.
+        The conversation cannot be read any more once the call begins, and appends under its id
+        fail. ``unconfirmed`` of the tombstone lists the files that may still contain the
+        conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
+        the shared events into the forks. ``with_forks`` erases the forks too. With ``expected``, a
+        row of the conversation, it is erased only if it has no newer event.
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites both files. Call ``maintenance.vacuum`` once for many erasures. On PostgreSQL,
@@ -375,7 +372,7 @@ class Histories:
         ``ConversationHasForks`` if the conversation has forks and neither argument is set. Raises
         ``VersionConflict`` if the conversation has a newer event than ``expected``. On PostgreSQL,
         raises ``StoreUnavailable`` if an earlier transaction does not end. Cost: the method deletes
-        the events of the conversation, and the sums that lists show.
+        the events of the conversation, and its figures.
         """
         from foldlog._maintenance import erase_conversations
 

@@ -147,11 +147,10 @@ class History:
         """Return the View as it is sent to a model, now or at a version: without the events that a
         condenser hides, and with the texts that a condenser masks or shortens.
 
-        The log records the rules by which a step hid, masked or shortened events. The rules of a
-        condenser of your own cannot be applied again, so the result contains the events that this
-        condenser hides. For such a View, ``why`` says that it is unknown which events were sent to
-        the model. Raises the errors of ``at``. Cost: the method reads the View and the last 100
-        events.
+        The log records the rules by which a step hid, masked or shortened events. The rules of your
+        own condensers cannot be applied again, so the result contains the events that they hide.
+        For such a View, ``why`` says that it is unknown which events were sent to the model. Raises
+        the errors of ``at``. Cost: the method reads the View and the last 100 events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -251,8 +250,8 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append an event or several events: either all events or none. Return the recorded events
-        with their ids.
+        """Append one or several events: either all or none. Return the recorded events with their
+        ids.
 
         A chat message, such as ``{"role": "user", "content": "hi"}``, is appended as its events:
         see ``foldlog.from_openai``. A ``Condensation`` is appended as its action.
@@ -273,8 +272,8 @@ class History:
         broken rule), ``IdempotencyConflict`` (the key belongs to other events),
         ``ConversationErased`` or ``StoreUnavailable``. Raises ``TypeError`` for an argument of a
         wrong type. Durability: the events are on disk when the method returns. Cost: the method
-        writes the appended events, and the length of the history does not matter. For a chat
-        message with calls or results, the method also reads the View.
+        writes the appended events, whatever the length of the history. For a chat message with
+        calls or results, the method also reads the View.
         """
         appended = self._appendable(events, idempotency_key)
         how: dict[str, Any] = {
@@ -533,9 +532,9 @@ class History:
         """Close every open call with an observation that has the ``reason``: either all or none.
         Return the observations in the order of the calls. The tuple is empty if no call is open.
 
-        The observation of a call that ``run`` began says "unknown: this call may have run", with
-        the key of the call. The observation says "not begun" if ``run`` has begun other calls of
-        the tool, but not this call. In all other cases, the observation says "interrupted".
+        For a call that ``run`` began, the observation says "unknown: this call may have run", with
+        the key of the call. It says "not begun" if ``run`` has begun only other calls of the tool,
+        and otherwise "interrupted".
 
         Call this method only when no program works on the calls any more, because a later result
         belongs to no open call. With ``older_than``, younger calls are left out. Other writers may
@@ -777,11 +776,10 @@ class History:
         """Record the outcome that the outside system or a person reported for the effect with this
         key.
 
-        If the call with this key is open, the outcome becomes its observation. The outcome of a
-        closed call becomes a message of a single line, which is shown to the model. This method
-        needs no lease. Raises ``InvalidArgument`` if no call has this key, and the errors of
-        ``append``. Durability: the outcome is on disk when the method returns. Cost: the method
-        reads all events.
+        The outcome becomes the observation of an open call. For a closed call, it becomes a message
+        to the model, on one line. This method needs no lease. Raises ``InvalidArgument`` if no call
+        has this key, and the errors of ``append``. Durability: the outcome is on disk when the
+        method returns. Cost: the method reads all events.
         """
         from foldlog._history import effects
 
@@ -799,10 +797,9 @@ class History:
         the reply of a model, or events to append.
 
         If a durable engine repeats a step, the step gets the recorded events, even if the model
-        would answer differently now. ``work`` may run again after a crash before the append. Two
-        workers may also run ``work`` at once, and then both workers get the result that was
-        recorded first. Raises the errors of ``work``, ``append`` and ``append_reply``. Cost: the
-        call costs as much as ``append``.
+        would answer differently now. ``work`` may run again after a crash before the append. If two
+        workers run ``work`` at once, both get the result that was recorded first. Raises the errors
+        of ``work``, ``append`` and ``append_reply``. Cost: the call costs as much as ``append``.
         """
         from foldlog._history.once import append_once
 

@@ -211,9 +211,8 @@ def set_apart(
     """Give the calls of a reply a unique response id if the previous reply has the same response
     id.
 
-    Stubs and a few servers return a single response id for all replies. Without unique ids, the
-    calls of all replies would be a single message, and no condenser could forget only some of these
-    calls.
+    Stubs and a few servers return a single response id for all replies. Without unique ids, all
+    their calls would be a single message, which condensers can only forget as a whole.
     """
     response_ids = [
         event.response_id

@@ -3,7 +3,7 @@ runs and when a call is stored.
 
 The adapter of the runtime sets ``CURRENT`` to the call whose tool it runs. A tool that
 ``foldlog.effect`` marks asks this module before it runs. If the runtime has not stored the call
-yet, a single append records both the intent and the beginning.
+yet, one append records its intent and its beginning.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ class RuntimeCall:
         """Return the key of the call. If the tool must not run, also return an answer for the
         model.
 
-        The first call of this method in a process also reads which effects other processes left
-        without an outcome. The model is told about effects without an outcome once, before any
-        other tool with effects runs.
+        The first call in a process also reads the effects that other processes left without an
+        outcome. Before any other tool with effects runs, the model is told about them once.
         """
         if rule.repeat == "safe":
             return "", None
@@ -196,8 +195,8 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Call this function before a runtime appends its own results for calls whose outcome is
-    unknown. The model is told about the effects of such calls before the next tool with effects
-    runs in this process.
+    unknown. Before the next tool with effects runs in this process, the model is told about these
+    calls.
     """
     history = histories[conversation]
     with suppress(ConversationErased):

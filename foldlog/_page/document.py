@@ -1,8 +1,8 @@
 """Make the document of a history for the page: columns of its events, its condensations, and the
 places of its summaries.
 
-The server sends the document at ``/api/history``, and ``docs/PAGE.md`` describes the document. One
-pass over the log makes the document, and can continue with later events.
+The server sends it at ``/api/history``, and ``docs/PAGE.md`` describes it. One pass over the log
+makes the document, and can continue with later events.
 """
 
 from __future__ import annotations

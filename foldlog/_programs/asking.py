@@ -23,7 +23,7 @@ from foldlog.eventstore import EventStoreError, Store
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 _CHOICES = 10
 _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
-"""An id that can be a file name, because the id contains no separator of folders and no pattern."""
+"""An id that is safe as a file name: without separators of folders, and without a pattern."""
 
 
 class Unclear(EventStoreError):
@@ -110,9 +110,8 @@ class Asking:
     def _of_session(self) -> str:
         """Import the session of Claude Code that started this server, and return its conversation.
 
-        ``/clear`` and ``/resume`` begin another session in another file of the same folder, and the
-        server gets no notice. So the server knows its session only while the session's file is the
-        newest file.
+        ``/clear`` and ``/resume`` begin another session in another file of the same folder, without
+        notice. So the server knows its session only while its file is the newest.
         """
         session = self._environ.get(_SESSION)
         if not session:

@@ -92,8 +92,8 @@ class _WellFormed(io.RawIOBase):
 
 
 def _tool(method: Callable[..., str]) -> Tool:
-    """Return a method as a tool. Every prompt has the definition of a tool, so the tool's
-    parameters have types but no descriptions.
+    """Return a method as a tool. The definition of a tool is in every prompt, so the parameters
+    have no descriptions.
     """
     tool = Tool.from_function(
         method,

@@ -72,8 +72,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings files that have foldlog's hooks or server, and remove foldlog's parts from
-    their texts. Raises the errors of ``settings_with``.
+    """Yield the settings files that have foldlog's hooks or server, without foldlog's parts. Raises
+    the errors of ``settings_with``.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -176,8 +176,8 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
 def _remove_ours(
     settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
 ) -> bool:
-    """Remove foldlog's values from settings, and return whether values were removed. If setup made
-    a section, and the section is empty without foldlog's values, the section is removed.
+    """Remove foldlog's values from settings, and return whether values were removed. An empty
+    section that setup itself made is removed too.
     """
     removed_any = False
     for section, values in ours.items():

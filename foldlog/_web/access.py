@@ -149,7 +149,7 @@ def _is_of_another_page(headers: Headers) -> bool:
     """Return whether a browser sent this request from a page of another origin.
 
     A page at another port has another origin, although the browser sends the same cookie to all
-    ports of a host.
+    ports.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

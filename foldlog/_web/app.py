@@ -210,10 +210,8 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 
 def _standing(store: Store) -> Callable[[], object]:
-    """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced,
-    for example by a restore.
-
-    Without the check, the server would still read the former file after a restore.
+    """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced.
+    Otherwise the server would still read the former file after a restore.
     """
     first = store.path and identity(store.path)
 

@@ -46,9 +46,7 @@ _TEXT_MAX = 500_000
 """An answer with events ends after this number of characters."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
-"""If a conversation has at least this number of events, the documents of its page are cached beside
-the conversation.
-"""
+"""The page documents of a conversation with this many events are cached in the store."""
 _CODE = 3
 """The version of the cached documents. Documents of other versions are discarded."""
 

@@ -73,9 +73,9 @@ def run(
     every condenser drops.
 
     The replay leaves out the recorded condensations, except in the column "as recorded". A
-    condenser that uses a model calls the model. No history is changed. The cost includes all
-    prompts to the agent's model and to the condenser's model. If a prompt repeats the beginning of
-    the previous prompt, the repeated tokens cost as much as cached tokens. --agent-model names the
+    condenser with a model calls this model. No history is changed. The cost includes all prompts to
+    the agent's model and to the condenser's model. If a prompt repeats the beginning of the
+    previous prompt, the repeated tokens cost as much as cached tokens. --agent-model names the
     model whose price is used, from --prices or litellm's table. By default a new token costs ten
     times as much as a repeated token.
 

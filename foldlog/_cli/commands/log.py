@@ -139,6 +139,6 @@ def run(
 
 
 def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
-    """Return fields for the document of an event that the event itself does not have."""
+    """Return the fields that the document of an event adds to the event."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

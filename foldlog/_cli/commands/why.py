@@ -115,9 +115,8 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
 
 
 def _telling(found: Fact) -> int:
-    """Return the event that explains a fact best. If the model knows the fact, return the first
-    event from which it knows the fact. If the model does not know the fact, return the last event
-    with the fact.
+    """Return the event that explains a fact best. This is the first event that still tells the
+    model the fact, or else the last event with the fact.
     """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 

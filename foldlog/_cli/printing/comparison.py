@@ -144,8 +144,8 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often. Beside a term, the text names the last event
-    that used the term, and the earlier event that contained it.
+    """Return the terms that were missing most often. Each term comes with the last event that used
+    it, and the earlier event that contained it.
     """
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}

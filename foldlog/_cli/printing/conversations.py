@@ -34,7 +34,7 @@ the conversations are being read.
 _OF_PLACE = ("program", "cwd", "branch", "model")
 """The attributes of imports that are left out of a list for people."""
 _Line = tuple["ConversationDocument", int]
-"""A conversation, and the number of its ancestors that the list shows above it."""
+"""A conversation, and its depth in the tree of forks."""
 _Figure = tuple[Column, Callable[["ConversationDocument"], str]]
 
 

@@ -62,8 +62,8 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 
 def show_runs(runs: RunsDocument) -> None:
-    """Print the first difference between two runs, and the figures of both runs side by side. After
-    the figures, print the events that the models were shown at the difference, and the later steps.
+    """Print the first difference between two runs, and the figures of both runs side by side. Then
+    print the events that the models were shown at the difference, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))
@@ -86,9 +86,7 @@ def show_runs(runs: RunsDocument) -> None:
 
 
 def _reply_word(runs: RunsDocument) -> str:
-    """Return the word for steps that are not requests: ``call``, or ``reply`` if a run has no
-    calls.
-    """
+    """Return ``call``, or ``reply`` if a run has no calls, as the word for its steps."""
     return "call" if all(run.calls for run in runs.runs) else "reply"
 
 

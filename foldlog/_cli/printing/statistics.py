@@ -193,8 +193,8 @@ def _show_view(stats: Stats) -> None:
 
 
 def bar(value: float, largest: float, columns: int) -> str:
-    """Return a bar whose length is the value relative to the largest value. The bar of a value
-    above 0 is always visible.
+    """Return a bar that shows a value relative to the largest value. A value above 0 is always
+    visible.
     """
     if value <= 0 or largest <= 0:
         return ""
