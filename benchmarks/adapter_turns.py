@@ -180,7 +180,7 @@ def limits() -> str:
         f" ms. One `history.append` of {PER_TURN} events takes {turns[1]:.2f} ms, and one"
         f" `history.append_records` of {PER_TURN} items takes {turns[2]:.2f} ms. Opening a file and"
         f" selecting {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms. Opening a store and"
-        f" reading as many records takes {openings[1]:.1f} ms."
+        f" reading {ITEMS + PER_TURN * TURNS} records takes {openings[1]:.1f} ms."
     )
 
 

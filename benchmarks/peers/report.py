@@ -129,7 +129,7 @@ def notes(runs: Runs) -> list[str]:
     loads = ", ".join(f"{length:,} events {runs[str(length)]['load']}" for length in lengths(runs))
     sentences = [
         (
-            f"The columns from turn to memory are for {lengths(runs)[-1]:,} events. *Bytes*"
+            f"The columns from *turn* to *memory* are for {lengths(runs)[-1]:,} events. *Bytes*"
             " are for one event. *Memory* is what opening a store takes, in MB."
         ),
         (
