@@ -361,7 +361,7 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the source's conversation, and the texts and values of the source that no event has."""
+    """Return the source's conversation, and its texts and values that no event has."""
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
         sources = Sources(store.database, reader)

@@ -55,7 +55,7 @@ _FIRST: Final = 4
 class Imported(NamedTuple):
     """The outcome of the import of a source.
 
-    ``conversation``  the conversation that the source became
+    ``conversation``  the conversation of the source
     ``added``         how many of the source's ``records`` are new
     ``forked_at``     the first record that differs from the stored records, if the import made a
                       fork

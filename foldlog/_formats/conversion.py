@@ -222,9 +222,7 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return events from which a View makes the prompt of ``view``. The events look like events of
-    a history that was not imported.
-    """
+    """Return events of a history that was not imported and has the prompt of ``view``."""
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
         shown_events: list[Any] = [view.events[position] for position in turn.positions]

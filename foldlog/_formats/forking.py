@@ -26,8 +26,8 @@ from foldlog.projections.units import WaitingCalls
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
     """Fork a conversation at a version: see ``Store.fork``. If records of the source are missing in
-    the fork, an event of the fork says how many. The import may have reported the missing records
-    only after the version ``at``.
+    the fork, an event of the fork says how many. The import's own event about them may come after
+    the version ``at``.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]

@@ -241,15 +241,15 @@ class Format:
     ``encoder``       the writer of events that were not imported, or whose record was redacted.
                       Adapters use this writer too. If ``lacks`` is set, an export can write any
                       history with this writer.
-    ``lacks``         the kinds of events that the format cannot hold, by the nouns of
-                      ``export_notes``. If ``lacks`` is None, only a history that was imported from
-                      this format can be exported in this format. A note counts the events that were
-                      appended after the import.
+    ``lacks``         the nouns of ``export_notes`` for events that the format cannot hold. If
+                      ``lacks`` is None, only a history that was imported from this format can be
+                      exported in this format. A note counts the events that were appended after the
+                      import.
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format.
     ``document``      returns the content of a file with the given records, as a text or a JSON
                       value. If ``document`` is None, the file has a line for each record.
-    ``parts``         the keys that lead to a list in a record of several events. The list has one
-                      part per event. After a redaction, the remaining parts become one record.
+    ``parts``         the keys that lead to a record's list of parts. The list has one part per
+                      event. After a redaction, the remaining parts become one record.
     """
 
     name: str

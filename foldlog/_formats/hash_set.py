@@ -53,9 +53,7 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. A copy that adds the parts in this order yields
-        them in the same order.
-        """
+        """Yield the stored parts of all hashes, in an order that a copy of the set keeps."""
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]
 

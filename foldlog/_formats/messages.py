@@ -1,5 +1,4 @@
-"""Read events from a message of OpenAI's chat or of Anthropic, or from an item of OpenAI's
-Responses.
+"""Read events from messages of OpenAI's chat and Anthropic, and from items of OpenAI's Responses.
 
 ``append`` and imports both use this module, so equal messages always become equal events. If a
 message has text and calls, the text is the thought of the first call. The first call also gets the

@@ -212,9 +212,7 @@ def _records(read: Read, session: str) -> Iterator[Located]:
 
 
 _STABLE = ("id", "projectID", "parentID")
-"""The fields of a session that never change, and that the tables of both versions of
-OpenCode have.
-"""
+"""The fields of a session that never change and that both versions of OpenCode have."""
 
 
 def session_record(info: Any) -> _Part:

@@ -46,7 +46,7 @@ class SourceState(Struct):
     ``said``          the first text of a user, for a source without a request.
     ``first_at``      the earliest time in the records.
     ``last_at``       the latest time in the records.
-    ``longest_wait_s``  the longest time, in seconds, before a record of a model or a tool.
+    ``longest_wait_s``  the longest wait for a model or a tool, in seconds.
     ``reached``       the time of the last record.
     ``kinds``         the number of parts by kind.
     ``days``          the number of records by day.

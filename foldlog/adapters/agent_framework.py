@@ -405,8 +405,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
-    """Return the newest messages with the calls ``waiting``. The log is read back to the first of
-    these messages.
+    """Return the newest messages with the calls ``waiting``. The log is read from its end to the
+    first of these messages.
     """
     called = list[Event]()
     message = list[Event]()

@@ -647,8 +647,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
         """Return ``given`` if the run begins with the last ``given`` stored messages, and otherwise
-        None. For None, the caller compares all messages, and stored messages that the run lacks
-        become a branch.
+        None. For None, the caller compares all messages.
         """
         if given is None:
             return None

@@ -391,7 +391,7 @@ def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
 
 
 def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
-    """Return the condensation that forgets the messages that a conversation manager removed.
+    """Return the condensation for the messages that a conversation manager removed.
 
     The manager removes the first messages that are not pinned. A summary that may contain redacted
     content is not stored.

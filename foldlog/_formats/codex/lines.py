@@ -74,9 +74,9 @@ def place_of(record: Any) -> tuple[str, int]:
 
 
 def base_end(session: Any) -> int | None:
-    """Return the number of records that a session continues from an earlier rollout. The thread
-    does not contain the rest of the earlier rollout. ``session`` is the payload of the session's
-    first line. Return None if the session continues no earlier rollout.
+    """Return the number of records that a session continues from an earlier rollout. The session
+    drops the later records of that rollout. ``session`` is the payload of the session's first line.
+    Return None if the session continues no earlier rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None

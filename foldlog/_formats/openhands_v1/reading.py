@@ -151,8 +151,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """If ``place`` is on another branch, add the retraction to ``place``. If only the old
-        branch requested a condensation, also add a condensation that declines the request.
+        """Return to ``place`` by a retraction, if ``place`` is on another branch. If only the old
+        branch requested a condensation, also decline the request.
         """
         if place is self._newest:
             return

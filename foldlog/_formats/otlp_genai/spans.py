@@ -58,8 +58,8 @@ class TracedSpan:
 
     ``began``    when the span began, in nanoseconds.
     ``ended``    when the span ended, in nanoseconds.
-    ``place``    the time by which spans are sorted: when the span began. The place of an agent's
-                 span is when it ended, so that it comes after the spans below it.
+    ``place``    the time by which spans are sorted: when the span began. An agent's span is sorted
+                 by its end, so that it comes after the spans below.
     ``is_ours``  whether the span has attributes of models.
     ``text``     the line of the record, if the record is a whole line.
     """

@@ -259,7 +259,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return a signature of Anthropic's server. Other signatures do not decode to a text."""
+    """Return a signature of Anthropic's server. Other signatures are not ASCII text."""
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
         return a2b_base64(data).decode("ascii") or None

@@ -73,7 +73,7 @@ class EventFiles:
         read again, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
-        """The number of calls in the last state, by the use of the model. None before the first
+        """The number of calls in the last state, for each use of a model. None before the first
         state.
         """
 
