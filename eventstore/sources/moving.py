@@ -65,21 +65,21 @@ def copy_source(
     reads are enough.
     """
 
-    def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
+    def read(reader: Reader) -> tuple[Source | None, str, list[str], list[tuple[bytes, Place]]]:
         sources = Sources(source, reader)
         original = sources.find_by_key(conversation.key)
         if original is None:
-            return None, "", "", []
+            return None, "", [], []
         parent = "" if original.parent is None else sources.name_of(original.parent)
-        return original, parent, sources.name_of(original.root), sources.places_of(conversation.key)
+        keys = [original.root, *sources.family_keys(original.root)]
+        names = dict.fromkeys(sources.name_of(key) for key in keys)
+        return original, parent, [*names], sources.places_of(conversation.key)
 
-    original, parent, root, places = source.recorder.query(read)
+    original, parent, family, places = source.recorder.query(read)
     if original is None:
         return 0
     existing = target.recorder.query(partial(_source_in_target, target, conversation))
-    parent_key, root_key = (
-        target.recorder.query(partial(_key_of, target, name)) for name in (parent, root)
-    )
+    parent_key = target.recorder.query(partial(_key_of, target, parent))
     shared = _parent_in_target(source, target, original, existing, parent_key)
     is_alone = original.parent is not None and shared is None
     if is_alone:
@@ -96,7 +96,6 @@ def copy_source(
         if first + events <= version
     }
     copied = original._replace(
-        root=root_key or 0,
         parent=shared,
         from_record=0 if shared is None else (existing or original).from_record,
         made=min(original.made, max(made, default=-1) + 1),
@@ -118,6 +117,7 @@ def copy_source(
                     blocks=last,
                     made=made,
                     before=written,
+                    family=family,
                 )
             )
         last = blocks
@@ -125,7 +125,7 @@ def copy_source(
 
     def finish(transaction: Transaction) -> None:
         # The last records, and all data beside the records, are stored together.
-        whole = _write_part(transaction, target, conversation, copied, last, made, written)
+        whole = _write_part(transaction, target, conversation, copied, last, made, written, family)
         writing, sources = _open_in_target(transaction, target, conversation)
         sources.refuse(writing.key, refused)
         if whole.made == copied.made:  # the target made no further events
@@ -194,7 +194,11 @@ def _write_part(
     blocks: list[Block],
     made: Made,
     before: Source | None,
+    family: Iterable[str],
 ) -> Source:
+    # The members of a family may be copied in any order and at the same time. On a server, the
+    # first question for the root's name lets their transactions run one after another.
+    root = None if before is not None else _root_in_target(transaction, target, part, family)
     writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle(writing.key)
     if _end_of(existing) != _end_of(before):  # the target imported records in the meantime
@@ -209,10 +213,11 @@ def _write_part(
     first_new = part.from_record
     part = part._replace(
         conversation=writing.key,
-        root=part.root or writing.key,
+        root=root or writing.key,
         made=min(part.made, part.records),
     )
     if existing is not None:
+        part = part._replace(root=existing.root)
         first_new = max(first_new, existing.made)
         redacted.update(existing.redacted)
         part = part._replace(made=max(part.made, existing.made))
@@ -228,6 +233,19 @@ def _write_part(
     transaction.forget_figures(writing.key)
     writing.end()
     return part
+
+
+def _root_in_target(
+    transaction: Transaction, target: Database, source: Source, family: Iterable[str]
+) -> int | None:
+    sources = Sources(target, transaction)
+    for name in family:
+        key = _key_of(target, name, transaction)
+        member = None if key is None else sources.find_by_key(key, has_texts=False)
+        # Another conversation may have the name in the target.
+        if member is not None and member.fingerprint == source.fingerprint:
+            return member.root
+    return None
 
 
 def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Block]:

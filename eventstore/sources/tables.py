@@ -136,8 +136,11 @@ class Sources:
         return self.find_by_key(state.key) if state.erasure is None else None
 
     def family(self, root: int) -> list[Source]:
-        keys = [key for (key,) in self.reader.ask_sources("family", root)]
+        keys = self.family_keys(root)
         return [source for source in map(self.find_by_key, keys) if source is not None]
+
+    def family_keys(self, root: int) -> list[int]:
+        return [key for (key,) in self.reader.ask_sources("family", root)]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
         return [

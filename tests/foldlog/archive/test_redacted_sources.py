@@ -128,17 +128,20 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
         assert_sound(store)
 
 
-def test_a_redaction_reaches_the_events_that_a_copied_fork_has_of_a_shared_record(
-    tmp_path: Path,
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_order_of_copies(
+    order: tuple[int, ...], tmp_path: Path
 ) -> None:
     with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES))
-        imported(store, write(tmp_path / "other.jsonl", [*LINES[:4], line(4, "or not")]))
-        [*copy_store(store, copy, jobs=1)]  # the parent comes first
+        files = [LINES, *([*LINES[:4], line(4, text)] for text in ("or not", "or so"))]
+        paths = [write(tmp_path / f"{number}.jsonl", file) for number, file in enumerate(files)]
+        names = [imported(store, path).conversation for path in paths]
+        for number in order:
+            [*copy_store(store, copy, names[number])]
         for each in (store, copy):
-            redacted(each, "s1", [2], reason="told", by=None, with_summaries=False)
-            for row in each.conversations():
-                assert SECRET not in str(events_of(each, row.id))
+            redacted(each, names[0], [2], reason="told", by=None, with_summaries=False)
+            assert held(each) == []
+        assert_sound(copy)
 
 
 def chat(path: Path, *texts: str) -> Path:
