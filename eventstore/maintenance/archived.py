@@ -23,6 +23,7 @@ a new URL. An object can be deleted when its row can no longer become ``archived
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -166,6 +167,13 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
         raise StoreUnusable(
             f"cannot {doing} the object {url}: {install_command('archive')}", kind="refused"
         ) from error
+    if _first_process() != os.getpid():
+        raise StoreUnusable(
+            f"cannot {doing} the object {url}: this process was forked after its parent had used an"
+            " object store, whose threads a fork lacks; fork earlier, or start the process with the"
+            " method 'spawn' of multiprocessing",
+            kind="refused",
+        )
     try:
         yield _store(base), name
     except FileNotFoundError:
@@ -179,6 +187,12 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
         raise StoreUnavailable(
             f"{problem}; try again when the object store answers", kind="away"
         ) from error
+
+
+@cache
+def _first_process() -> int:
+    # The threads of obstore begin at its first use, and obstore would wait for them for ever.
+    return os.getpid()
 
 
 @cache

@@ -4,6 +4,8 @@ however an archiving ends, and no object is left that no row names.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -490,3 +492,28 @@ def test_an_object_that_is_not_what_was_made_is_named(
     assert problem in str(found)
     path.write_bytes(whole)
     assert content(store) == expected
+
+
+def test_a_process_that_was_forked_after_a_use_of_an_object_store_is_refused(tmp_path):
+    program = """
+import os, signal, sys
+from foldlog.eventstore import StoreUnusable
+from foldlog.eventstore.maintenance.archived import read_object, write_object
+address = f"digest file://{sys.argv[1]}/object"
+write_object(address, b"data")
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # in place of a wait for ever
+    try:
+        read_object(address)
+    except StoreUnusable as error:
+        print(error, flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(read_object(address).decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=60
+    )
+    assert "this process was forked after its parent had used an object store" in done.stdout
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "data"), done.stderr
