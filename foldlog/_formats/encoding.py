@@ -323,8 +323,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with new values in ``fields``. Unchanged fields are not set, because a
-    condensation accepts its forgotten events in only one form.
+    """Return an event with new values in ``fields``. Only changed fields are set, because a
+    condensation accepts either a list or a range of ids.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}

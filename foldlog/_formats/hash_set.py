@@ -14,7 +14,7 @@ In an import of a million records, the probability of one wrong match is 1 in 2,
 _BUCKETS: Final = 0x3FF
 _PAGE_BYTES: Final = 470
 """The size of a page in bytes. A bucket grows by pages of equal size, so that the memory is not
-fragmented. A page and its Python object have the largest size that Python's own allocator serves.
+fragmented. With this size, a page is the largest object that Python's own allocator serves.
 """
 
 

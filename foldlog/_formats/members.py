@@ -27,7 +27,7 @@ class MemberLink(Generic[T]):
 class Members(Generic[T]):
     """The present content of a View, in order. The memory grows with the size of the View.
 
-    To remember the present members, store ``newest``: later changes never change an existing link.
+    To remember the present members, store ``newest``: a link never changes.
     """
 
     def __init__(self) -> None:

@@ -98,7 +98,7 @@ _OF_ANTHROPIC = (
 
 def is_message_of_anthropic(message: Part) -> bool:
     """Return whether a message of the user or the assistant has blocks of Anthropic's. In a user's
-    message only some types of blocks count, because a user may send any part to any server.
+    message, only some types of blocks count, because a user may send any part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):

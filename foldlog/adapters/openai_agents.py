@@ -303,8 +303,8 @@ def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     """Store a compaction of the SDK as a condensation.
 
     Directly before the compaction, the SDK has cleared the session. The condensation restores the
-    View from before the clearing, and forgets the events that are not among ``items``. If ``items``
-    have no compaction, append nothing and return an empty tuple.
+    View as it was before the clearing, and forgets the events that are not among ``items``. If
+    ``items`` have no compaction, append nothing and return an empty tuple.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
