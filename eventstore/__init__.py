@@ -2,7 +2,7 @@
 
 A conversation is an append-only log of events with ids 0, 1, 2, …. A conversation's version is its
 number of events. No module of ``foldlog.eventstore`` makes a View or calls a model. Records of
-Views hold no content. A redaction keeps these records, and a copy of a conversation includes them.
+Views hold no content, so a redaction keeps them.
 
     store.py opening.py                   append, read, follow; which store a URL names
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append

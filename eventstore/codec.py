@@ -103,9 +103,7 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # every kind begins with the same fields
 _LONG = 1_000
-"""A body with fewer bytes than ``_LONG`` has at most 500 levels of nesting, because each level
-needs two brackets.
-"""
+"""A body of fewer bytes cannot have more than 500 levels, because each level needs two brackets."""
 _DEPTH_MAX = _LONG // 2
 """The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
 so a deeper event could exhaust the Python stack. Half of the default stack remains for the callers
@@ -120,8 +118,8 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     time whose offset from UTC has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has
     a wrong type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent`` for a time
     without a zone or outside of the years 1 to 9999, and for an event of more than 500 levels. If
-    ``finite`` is true, NaN and infinities raise ``InvalidEvent``, unless the event has an
-    ``origin``. If ``ours`` is false, an event that only the store may make raises ``InvalidEvent``.
+    ``finite`` is true, NaN and infinities are refused, except in imported events. If ``ours`` is
+    false, events that only the store may make are refused.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -296,8 +294,8 @@ def decode_all(
 
 
 def _slow_body(event: KnownEvent) -> bytes:
-    """Return the body of an event whose values the fast encoder cannot store, such as bytes, lone
-    surrogates, and extra fields of a newer version.
+    """Return the body of an event that the fast encoder cannot encode, such as an event with bytes,
+    lone surrogates or extra fields.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})

@@ -55,9 +55,8 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
-    """Join each surrogate pair to one character, because JSON cannot tell the pair from the
-    character. If ``alone`` is "replace", replace lone halves and turn infinities into None, so that
-    any tool can read the value.
+    """Join each surrogate pair to one character, as JSON does. If ``alone`` is "replace", replace
+    lone halves and turn infinities into None, so that any tool can read the value.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
@@ -245,9 +244,7 @@ def brackets(text: bytes) -> int:
 
 
 def plain(value: object) -> object:
-    """If the class of a text or number is derived, as in NumPy's ``float64``, return an equal value
-    of the plain class.
-    """
+    """Convert a text or number of a derived class, such as NumPy's ``float64``, to the plain class."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

@@ -1,8 +1,8 @@
 """The rules of an append to a conversation. This module reads no clock and no database.
 
 Ids are dense, so a condensation may forget any id below the version. ``State`` therefore holds
-little more than the version, even for a long conversation. An append needs an earlier condensation
-only if the append forgets the summary of that condensation.
+little more than the version, even for a long conversation. Only an append that forgets a summary
+needs the condensation that made the summary.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and the ids in an imported condensation are not checked.
@@ -42,9 +42,7 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""The expected version of an append that accepts any version of the conversation. Callers have to
-pass ``ANY_VERSION`` explicitly.
-"""
+"""The ``expected_version`` of an append to a conversation of any version."""
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
@@ -54,9 +52,9 @@ _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChan
 class State(Struct, frozen=True):
     """The part of a conversation's state that ``decide`` needs.
 
-    ``summaries`` contains the ids of the summaries that the command names and that exist.
-    ``documents`` maps each document to the id of the event with its newest value. ``documents`` is
-    None if the command changes no documents.
+    ``summaries`` contains the ids of existing summaries that the command names. ``documents`` maps
+    each document to the id of the event with its newest value. ``documents`` is None if the command
+    changes no documents.
     """
 
     conversation: str

@@ -25,8 +25,8 @@
         │                      undamaged events
         └── KeyUnavailable     a conversation is encrypted, and its key is missing: pass the key
 
-Two errors have different classes if a caller reacts to them differently. A caller never gets the
-error of a database driver. The driver's error is the ``__cause__`` of the store's error.
+Errors to which callers react differently have different classes. A caller never gets the error of a
+database driver. The driver's error is the ``__cause__`` of the store's error.
 """
 
 from __future__ import annotations
@@ -238,9 +238,9 @@ class ConversationHasForks(EventStoreError):
 
 
 class EventsNotMade(EventStoreError):
-    """An imported conversation has records without events, or a conversation is archived. Open the
-    store with ``foldlog.open``, because a store opened in another way cannot make or restore
-    events. ``pending`` is the number of records, or minus the number of archived events.
+    """Some events of the conversation are archived, or not made from its source yet. Open the store
+    with ``foldlog.open``, which restores or makes the events. ``pending`` is the number of records
+    without events, or minus the number of archived events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:
@@ -281,8 +281,8 @@ class InvalidOption(InvalidArgument):
 
 
 class UnknownEventType(EventStoreError):
-    """This version of foldlog does not know the type of an event, and the caller cannot do without
-    the event. Upgrade foldlog, or correct the program that appended an object that is not an event.
+    """This version of foldlog does not know the type of an event that the caller needs. Upgrade
+    foldlog, or correct the program that appended an object that is not an event.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:

@@ -50,8 +50,8 @@ Content = str | tuple[dict[str, Any], ...]
 
 def names_source_ids(event: Event) -> bool:
     """Return whether the ids in a condensation or a request are ids of the imported source. Only
-    events that were imported from OpenHands V0 contain ids of their source. foldlog cannot
-    translate such ids, as ``projections/v0_dialect.py`` explains.
+    events imported from OpenHands V0 contain such ids, and foldlog cannot translate them
+    (``projections/v0_dialect.py``).
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
 
@@ -543,9 +543,9 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is no longer a fork. Just before a ``Detached`` entry, followers read the
-    formerly shared events again as the fork's own events. There is one ``Detached`` entry for each
-    conversation with which the fork shared events.
+    """The conversation is no longer a fork. Before a ``Detached`` entry, followers read the shared
+    events again, as the fork's own events. There is one ``Detached`` entry for each conversation
+    with which the fork shared events.
 
     ``parent``   the conversation with which the fork shared events
     ``version``  the version up to which the events were shared
@@ -556,8 +556,8 @@ class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
 
 
 class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
-    """From a ``KeyChanged`` entry on, another key encrypts the conversation. Earlier events of the
-    conversation may still be stored in their former form.
+    """From a ``KeyChanged`` entry on, another key encrypts the conversation. Earlier events may
+    still be stored in their former form.
 
     ``key_id``   the name of the new key; None if the conversation is no longer encrypted
     """
@@ -566,9 +566,9 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
-    """Events were copied without their content, because the source store had redacted them. A
-    ``RedactionCopied`` is the receipt until the receipt of the source store is copied too. The
-    receipt of a fork's event may be in the parent conversation.
+    """Events were copied without their content, because the source store had redacted them. This
+    entry serves as the receipt until the source's receipt is copied too. The receipt of a fork's
+    event may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
     """
@@ -577,9 +577,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or the store is a copy. The store has lost the events
-    at positions between ``after`` and the position of this entry. A follower has to discard what it
-    made from the missing events. The entry belongs to no conversation.
+    """The store was restored from a backup, or the store is a copy. The events between position
+    ``after`` and this entry are lost. A follower has to discard what it made from the missing
+    events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -597,8 +597,8 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot that msgspec encodes, compares and copies for the field ``forgotten_event_ids``. Readers
-use the property ``forgotten_event_ids``.
+"""The slot behind the field ``forgotten_event_ids``, which msgspec encodes, compares and copies.
+Readers use the property ``forgotten_event_ids``.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 

@@ -143,8 +143,7 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history without changes. Of the rules for new events, only the rules about the
-        form of an event apply.
+        """Import a history without changes. Only the form of the events is checked.
 
         The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
         events are compared with the stored events, and only the later events are added. Importing
@@ -179,10 +178,10 @@ class Store:
         events are computed from it, so that another copy of the source gets equal heads. Without
         ``secret``, the salts are random.
 
-        Of the rules for new events, only the rules about the form of an event apply. The
-        conversation may have records without events, and the appended events may belong to these
-        records. Raises ``VersionConflict``, ``ConversationNotFound`` or ``InvalidEvent``.
-        Durability: the events are on disk when the method returns. Cost: writing the events.
+        Only the form of the events is checked. The conversation may have records without events,
+        and the appended events may belong to these records. Raises ``VersionConflict``,
+        ``ConversationNotFound`` or ``InvalidEvent``. Durability: the events are on disk when the
+        method returns. Cost: writing the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(

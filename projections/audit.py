@@ -40,8 +40,8 @@ class Audit:
 def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare the fold with every stored revision.
 
-    Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. The
-    memory grows with the View, and by a few hundred bytes for each structural event.
+    Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. Memory:
+    the View, and a few hundred bytes for each structural event.
     """
     return store.query(conversation, _audit)
 

@@ -3,8 +3,8 @@ forget events.
 
 An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
 between the action and the observation records that the tool began. If a runtime stores the action
-later, the annotation contains the intent. A late outcome is a message of the environment. A late
-outcome comes in addition to the observation.
+later, the annotation contains the intent. A late outcome is a message of the environment, in
+addition to the observation.
 
     intended   the tool has not begun: any worker may run it
     begun      the tool is running: the lease under which it began is still held
@@ -67,7 +67,7 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the model was told, instead of the result, that the call may have run."""
+    """Whether the model was told that the call may have run, in place of the result."""
 
     def state(self, living: str | None) -> EffectState:
         # ``living`` is the lease of the worker that runs the conversation now, or None if no worker
@@ -187,8 +187,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of calls with an unknown outcome, and the ids of their results. A call is left
-    out if a later event of the View tells whether it ran.
+    """Yield the ids of calls with an unknown outcome, and the ids of their results. Calls are left
+    out if a later event of the View tells whether they ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

@@ -102,8 +102,8 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into the state.
 
-    ``older`` replaces the condensations before the fold if a retraction returned to a state before
-    the fold. Otherwise it is None.
+    If a retraction returned to a state before the fold, ``older`` replaces the earlier
+    condensations. Otherwise it is None.
     """
 
     state: ViewState
@@ -117,9 +117,9 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
     Events that no conversation contains yet (id -1) get the next ids. Raises ``InvalidEvent`` if
     the first or the last id is wrong. Raises ``UnknownEventType`` for a structural event of unknown
-    kind, because a View without the event would be wrong. Cost: one pass over the events. Each
-    condensation or retraction also costs one pass over the items of the View at its version. The
-    state keeps the events in memory, because a later event may be a retraction.
+    kind. Cost: one pass over the events. Each condensation or retraction also costs one pass over
+    the items of the View at its version. The state keeps the events in memory, because a later
+    event may be a retraction.
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
@@ -228,9 +228,8 @@ def resume(
     start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
 ) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
-    shown and the structural events, in their order, because all other events change nothing.
-    ``places`` contains the indices of the events that do more than add an item to the end of the
-    View.
+    shown and the structural events, in their order. ``places`` contains the indices of the events
+    that change more than the end of the View.
     """
     if places is None:
         places = _places_of_changes(events)

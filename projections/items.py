@@ -25,8 +25,7 @@ class Items(Sequence[Event]):
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
         """Take over ``events``: the caller must not change the list any more. If ``shown_for`` is
-        passed, a model is shown ``events`` in place of ``shown_for``, and both sequences share
-        caches.
+        passed, a model is sent ``events`` in its place, and both share caches.
         """
         self._events = events
         self._count = len(events)

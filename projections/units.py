@@ -54,9 +54,8 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 
 def is_unseen(event: Event) -> bool:
-    """Return whether an event of a View has no form as a chat message. An event of unknown kind has
-    no form, and neither has an annotation of an imported history: only its own format understands
-    it. An annotation that was not imported has a form.
+    """Return whether an event of a View has no form as a chat message. An event of unknown kind and
+    an imported annotation have no form.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent

@@ -128,8 +128,8 @@ class Views:
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Explain why an event, or the summary with a (negative) id, is in the View or not, now or
-        at the version ``at``.
+        """Explain why an event or a summary (a negative id) is in the View or not, now or at
+        version ``at``.
 
         Raises ``NoSuchEvent``, and the errors of ``at``. Cost: loading the View. For a forgotten
         event, the cost includes reading the later structural events.

@@ -54,7 +54,7 @@ DELETED: Final = Deleted()
 
 
 class Documents:
-    """The documents of all conversations of a store. Thread-safe."""
+    """Sets and reads the documents of a store's conversations. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

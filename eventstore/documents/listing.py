@@ -38,7 +38,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
-"""The name of the store's value with the position and the moment of the newest list."""
+"""The name under which the store keeps the position and the moment of the newest list."""
 _AT_ONCE: Final = 200
 
 # Negative values in place of the version at which a conversation is listed:
@@ -62,8 +62,8 @@ class RecentConversation(NamedTuple):
 class RecentConversations(NamedTuple):
     """A page of conversations, sorted by last activity from the newest to the oldest. ``as_of`` is
     the moment at which the list was made. The attributes may be newer than ``as_of``, but
-    ``version`` and ``updated_at`` are not. Pass ``after`` to get the next page. ``after`` is None
-    on the last page.
+    ``version`` and ``updated_at`` are not. Pass ``after`` to get the next page; it is None on the
+    last page.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -139,7 +139,7 @@ def recent_conversations(
 
 
 class _Newest(NamedTuple):
-    """``attributes`` is None if the attributes cannot be read, or if the list has them already
+    """``attributes`` is None if the attributes are unreadable or already in the list
     (``are_listed``). For an archived conversation, ``attributes`` is a stored record.
     """
 
@@ -153,8 +153,8 @@ def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the moment
-    of the list in microseconds. Return also the entries that this process cannot write now, by the
-    key of the conversation. The store may be read-only, or other writers may be busy.
+    of the list in microseconds. If the store is read-only or other writers are busy, return also
+    the entries that were not written, by the key of the conversation.
     """
     now = database.now()
     recorder = database.recorder

@@ -19,7 +19,7 @@ to read all its differences.
 
 
 class DocumentValue(NamedTuple):
-    """The value that the event ``id`` gave a document. ``value`` is computed from ``whole``, the
+    """The value of a document, set by the event ``id``. ``value`` is computed from ``whole``, the
     last value that was stored as a whole, and from the later ``differences``. ``is_redacted`` is
     true if the whole value was redacted.
     """

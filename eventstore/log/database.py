@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LastConversation(NamedTuple):
-    """The conversation to which a connection appended last: its state, with the decrypted salt, and
+    """The last conversation to which a connection appended: its state, with the decrypted salt, and
     its codec.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
@@ -49,8 +49,8 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        The events of ``earlier`` may have been rolled back. The heads then differ, because each
-        head depends on all events before it.
+        If events of ``earlier`` were rolled back, the heads differ, because each head depends on
+        all events before it.
         """
         present = self.state
         before = self.before
@@ -66,7 +66,7 @@ class LastConversation(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The conversations whose entries in the list of conversations this process could not write.
+    """Conversations that this process could not write to the list of conversations.
 
     ``data_version``  the database's ``data_version`` when the list was made
     ``until``         the position up to which changes were read
@@ -129,9 +129,8 @@ class Database:
 
     @property
     def bytes_pending(self) -> bool:
-        """Whether the store's file may still contain the bytes of erased events, or the plain bytes
-        of events that were encrypted later. ``vacuum`` removes all of these
-        bytes.
+        """Whether the store's file may still contain bytes of erased events, or plain bytes of
+        events that are encrypted now. ``vacuum`` removes all of these bytes.
         """
         return self.recorder.value("bytes_pending") != ""
 

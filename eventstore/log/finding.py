@@ -33,8 +33,7 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Find the conversation ``former`` again in a new transaction. Raises ``ConversationErased`` if
     the conversation was erased, even if a new conversation now has its id. Raises ``EventsNotMade``
-    if the conversation has records without events, unless ``former`` had records without events
-    too.
+    if the conversation has records without events, but ``former`` had none.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -65,14 +64,13 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """One of several conversations that used the same id one after another. A writer always appends
-    to the conversation that its first append found. ``key`` is the key of the writer's
+    """One conversation among several that used the same id, one after another. A writer always
+    appends to the conversation that its first append found. ``key`` is the key of the writer's
     conversation. Before the writer's first append, ``key`` is None.
 
     If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
-    conversation with the same id. ``fence`` is called inside the transaction of each append, before
-    the rules of the append are checked. If ``fence`` raises an error, the append fails with the
-    error of ``fence``.
+    conversation with the same id. ``fence`` runs in the transaction of each append, before the
+    rules are checked. If ``fence`` raises an error, the append fails with this error.
     """
 
     key: int | None = None

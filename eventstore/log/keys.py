@@ -185,7 +185,7 @@ class DataKey:
         ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """To decrypt ``body``, pass the same ``place`` to a key of the same conversation."""
+        """Encrypt ``body`` for ``place``, which decryption needs too."""
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:

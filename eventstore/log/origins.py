@@ -5,8 +5,8 @@ Each source id is stored as an idempotency key of the conversation, for one even
 and encryption therefore need no extra code for the ids of a source. The key contains a digest of
 the source's id, because idempotency keys are not encrypted.
 
-When an append first asks for the index, all events of the conversation are read once. The index
-lacks an event that is later appended without ``dedupe``.
+When an append first asks for the index, all events of the conversation are read once. Events that
+are later appended without ``dedupe`` are not in the index.
 """
 
 from __future__ import annotations

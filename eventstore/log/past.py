@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """The events ``start <= id < stop`` of a fork, which one conversation stores under its key."""
+    """The events ``start <= id < stop`` of a fork, which are stored under one key."""
 
     key: int
     id: str

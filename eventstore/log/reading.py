@@ -75,8 +75,8 @@ class ReadTransaction:
         """The last ``DocumentChanges`` before the version ``_changes_before``, or None."""
         self._changes_before = 0
         self._changes_back: list[Row] = []
-        """The rows of ``_changes`` and of some ``DocumentChanges`` before it, from the oldest to
-        the newest.
+        """The rows of ``_changes`` and of some earlier ``DocumentChanges``, from the oldest to the
+        newest.
         """
 
     @property
@@ -96,7 +96,7 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events. For a fork, only redactions after it began count. While
+        """The number of redacted events. A fork counts only redactions after its beginning. While
         ``redactions`` does not change, no content of the conversation was redacted.
         """
         return self.state.redactions
@@ -220,8 +220,8 @@ class ReadTransaction:
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop`` in the order of their ids.
 
-        Raises ``CorruptEvent`` if a structural event is unreadable, or is missing between two
-        others. Cost: reading the structural events.
+        Raises ``CorruptEvent`` if a structural event is unreadable, or missing between two
+        structural events. Cost: reading the structural events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -451,7 +451,7 @@ class ReadTransaction:
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield each stored source id as its idempotency key, with its events. Raises the errors of
+        """Yield the idempotency keys of source ids, each with its events. Raises the errors of
         ``recall``.
         """
 

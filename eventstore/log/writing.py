@@ -298,8 +298,8 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
-    """Unless the store was opened with ``?plain=allowed``, raise ``KeyUnavailable`` if a new
-    conversation would be plain text in a store with encrypted conversations.
+    """Raise ``KeyUnavailable`` if a new conversation would be plain in a store with encrypted
+    conversations, unless ``?plain=allowed`` permits it.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:

@@ -148,9 +148,9 @@ def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
     """Yield the conversations of ``source`` that ``target`` lacks. Yield also the conversations
-    whose head differs in ``target``, or that have fewer redactions in ``target``. If names are
-    passed, compare only the named conversations. Conversations that only the target has are
-    ignored. Cost: reading one row of each conversation in both stores.
+    with another head or fewer redactions in ``target``. If names are passed, compare only the named
+    conversations. Conversations that only the target has are ignored. Cost: reading one row of each
+    conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -414,8 +414,8 @@ class CopyWriter(StagedWriter):
     again.
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
-    id. The constructor raises ``ConversationErased`` if the target erased the conversation and the
-    tombstone is not the last of ``earlier``.
+    id. The constructor raises ``ConversationErased`` if the target erased the conversation, unless
+    the tombstone is the last of ``earlier``.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ class CopyWriter(StagedWriter):
         """The redacted events that were copied before their receipts."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield decoded rows with the correct counts of shown and structural rows before each row.
+        """Yield the decoded rows, with corrected counts of earlier shown and structural rows.
         Raises ``CorruptEvent`` at a row whose head does not follow from the previous row.
         """
         end = self.end
@@ -466,8 +466,8 @@ class CopyWriter(StagedWriter):
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
         """Add the next rows, a few thousand at most, in one transaction. ``made`` contains the
-        records from which the events were made. ``keys`` contains idempotency keys, grouped by the
-        version at which all events of the key exist.
+        records from which the events were made. ``keys`` maps a version to the idempotency keys
+        whose events all exist at that version.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -556,8 +556,8 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Copy the tombstones of one id that the target lacks, from the oldest to the newest. Copy also
-    the fingerprints that a tombstone refuses in later imports.
+    """Copy the tombstones that the target lacks, from the oldest to the newest. Copy also the
+    fingerprints that a tombstone refuses in later imports.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

@@ -72,9 +72,9 @@ def erase(
     A fork reads the shared events in the conversation from which it was forked. ``with_forks``
     first erases the forks, and the forks of the forks. A fork that another process has detached is
     not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
-    tombstone names the events that the forks keep. Until the erasure, a redaction of an event of
-    the conversation reaches the forks too. ``expected`` is the conversation's row as the caller
-    read it. If the last event has changed since, nothing is erased.
+    tombstone names the events that the forks keep. Before the erasure, a redaction of a shared
+    event reaches the forks too. ``expected`` is the conversation's row as the caller read it. If
+    the last event has changed since, nothing is erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last

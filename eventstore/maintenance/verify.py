@@ -48,9 +48,7 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""If the check of a conversation finds something, but the conversation has changed since, the check
-is repeated, at most ``_ATTEMPTS`` times.
-"""
+"""The maximal number of checks of a conversation that changes during the checks."""
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
 

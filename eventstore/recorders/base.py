@@ -232,9 +232,8 @@ class Reader(ABC):
     def records_of(
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
-        """Return the visible, not erased conversations with ids from ``first`` to ``last``. Return
-        also the version of each conversation, its newest record of a projection, and whether it is
-        encrypted.
+        """For each visible, not erased conversation with an id from ``first`` to ``last``, return
+        the id, whether it is encrypted, the version, and the newest record.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -244,8 +243,8 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the idempotency keys in ``idempotency_keys`` that are stored, each with its
-        conversation but without its position.
+        """Return the stored keys among ``idempotency_keys``, each with its conversation but without
+        its position.
 
         If ``key`` is None, search the keys of all conversations. A search in all conversations
         needs an index of the idempotency keys in the schema.
@@ -771,13 +770,13 @@ class Recorder(ABC):
     store_count = 1
     """The number of stores that this recorder joins."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """Makes the events of an import that a transaction needs. The recorder calls ``on_pending``
-    after the end of the transaction, then runs the work again. If this recorder cannot store the
-    events, ``on_pending`` returns another recorder, and the work runs in the returned recorder.
+    """Makes missing events of an import when a transaction needs them. The recorder calls
+    ``on_pending`` after the end of the transaction, then runs the work again. If this recorder
+    cannot store the events, ``on_pending`` returns another recorder, and the work runs in the
+    returned recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """Called in the first write transaction in a file that is a copy of a store, with the last
-    position in the file.
+    """Called in the first write transaction on a copied file, with the last position in the file.
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:

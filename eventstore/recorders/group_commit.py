@@ -183,8 +183,8 @@ class CommitQueue:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
-        """Lead without a group during the block, while no other thread writes. The block may wait
-        for the write lock until the yielded moment. Raises the errors of ``run``.
+        """Let only this thread write during the block. The block may wait for the write lock until
+        the yielded moment. Raises the errors of ``run``.
         """
         job = self.begin_alone(self._patience_s)
         try:

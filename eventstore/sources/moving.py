@@ -33,8 +33,8 @@ _TOGETHER: Final = 64
 def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether two conversations have equal records. The same records must also be redacted,
-    and the same records must have events.
+    """Return whether two conversations have equal records, equal redactions, and events for the
+    same records.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))
@@ -168,8 +168,8 @@ def _hashes_of(database: Database, key: int, reader: Reader) -> bytes:
 def _first_to_copy(
     source: Database, target: Database, original: Source, existing: Source | None
 ) -> int:
-    """Return a record with which a block begins in both sources, if the bytes before it are equal.
-    Return 0 to copy all blocks.
+    """Return the first record to copy: a block begins with it in both sources, and the bytes before
+    it are equal. Return 0 to copy all blocks.
     """
     if existing is None:
         return 0
@@ -271,8 +271,8 @@ def _is_ahead(
     hashes: bytes,
     conversation: Conversation,
 ) -> bool:
-    """Return whether the target has more records than the source, and all redactions of the source.
-    Raises ``HistoryDiverged`` if the target has other records.
+    """Return whether the target has all redactions of the source, and more records. Raises
+    ``HistoryDiverged`` if the target has other records.
     """
     if existing is None:
         return False

@@ -106,9 +106,7 @@ Made = Mapping[int, tuple[int, int]]
 
 
 class Near(NamedTuple):
-    """The events of some consecutive records. The events with ids from ``start`` to ``stop`` were
-    made from the records of a ``Near``.
-    """
+    """The events of some consecutive records. The events have the ids from ``start`` to ``stop``."""
 
     start: int
     stop: int

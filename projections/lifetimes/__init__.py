@@ -41,9 +41,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     its parallel calls.
 
     For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
-    dialect has no place. Every reading of the View inserts a summary of the V0 dialect at
-    ``index``. ``departure`` is also None if the summary only moves to another place, in the next
-    span.
+    dialect has no place: every reading of the View inserts it at ``index``. ``departure`` is also
+    None if the summary only moves to another place in the next span.
     """
 
     start: int
@@ -68,8 +67,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     negative. ``spans`` is empty if the View never shows the event. ``spans`` has several members if
     retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
     caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0.
-    ``returns`` contains a version and a reason for each retraction that left the event hidden, but
-    for another reason than before.
+    ``returns`` contains a version and a reason for each retraction that changed why the event is
+    hidden.
     """
 
     id: int

@@ -131,13 +131,12 @@ class LifetimesFold:
                 self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
-        """Return the indices of the items that a model is sent from now on because of the newest
-        item. If the newest item is an action, return the indices of the items that a model is no
-        longer sent.
+        """Return the indices of the items that the newest item adds to the prompt. If the newest
+        item is an action, return the indices of the items that it removes from the prompt.
 
         Because of ``_changed_by``, most events need no check of the whole View. Return None if the
-        whole View must be checked, because the View has bonds, or because a tool loop may lose or
-        gain further items.
+        View has bonds, or if a tool loop may lose or gain further items: then the whole View must
+        be checked.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
         the actions of a response only together and with all their observations. If a loop has a

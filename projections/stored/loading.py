@@ -126,10 +126,9 @@ def load_revision(
     """Load the last revision at or before ``version``, and continue the fold towards ``version`` by
     at most one chunk.
 
-    Return the fold, and the missing revisions between the last revision and ``version``. Return
-    None if the conversation has no revision, or if its last revision is unreadable or was made by
-    another version of the code. Cost:
-    one read of the events that the revision shows, and of later events.
+    Return the fold, and the revisions that are missing before ``version``. Return None if the
+    conversation has no revision, or if its last revision is unreadable or was made by another
+    version of the code. Cost: one read of the events that the revision shows, and of later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:

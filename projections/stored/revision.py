@@ -25,7 +25,7 @@ from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):
-    """The state of a View, and what the next revision is made of.
+    """The state of a View, and the basis of its next revision.
 
     ``revision`` is the revision after the last structural event, and ``revised`` is its version.
     """

@@ -7,8 +7,8 @@ integers, without empty lists:
 
     kept         the ids at which the shown intervals begin and end, in turn (``[0, 4, 40]``: 0 to
                  3, and from 40 on). The View shows every *shown* event in these intervals that is
-                 not in the tomb, so events that are never shown cost nothing. After a retraction,
-                 the last interval ends at the version to which the retraction returns
+                 not in the tomb. After a retraction, the last interval ends at the version to which
+                 the retraction returns
     summaries    the condensations whose summaries the View shows, in the order of the View
     after        for each summary, the event before it (-1 at the beginning)
     register     c, offset: the newest summary, in the V0 dialect

@@ -27,9 +27,9 @@ T = TypeVar("T")
 OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds out whether a transaction was committed. The query searches for a row of the
-transaction by a value with a random part: the place of an event, a sealed key, the key of a new
-conversation, or the token of a tracking id.
+"""A query that finds out whether a transaction was committed. The query searches for a random value
+that the transaction wrote: the place of an event, a sealed key, the key of a new conversation, or
+the token of a tracking id.
 """
 
 
@@ -100,10 +100,9 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        A commit makes durable what the transaction has read, even if the transaction wrote nothing.
-        An earlier attempt may have written rows that this transaction only read. After a crash, a
-        primary may show rows that its standby does not have. A commit without writes also waits for
-        the standby.
+        A commit also makes durable what the transaction has only read. An earlier attempt may have
+        written rows that this transaction only read. After a crash, a primary may show rows that
+        its standby does not have. So a commit without writes waits for the standby too.
         """
         self.check_unused()
         if not self._begun:
@@ -203,9 +202,9 @@ class OpenTransaction:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
-        """Check that the transaction's number is not lower than the number of the previous holder
-        of the lock. The check needs no further round trip. With a lower number, the transaction's
-        events would get positions before the previous holder's events.
+        """Check that this transaction's number is not lower than the number of the lock's previous
+        holder. The check needs no further round trip. With a lower number, the transaction's events
+        would get positions before the previous holder's events.
         """
         if self._number_asked is None:
             self._begin()
@@ -230,7 +229,7 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result of the work whose commit got no answer, and the work's transaction."""
+        """The result and the transaction of work whose commit got no answer."""
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
@@ -317,8 +316,8 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether the server may have refused this attempt because an earlier attempt was
-        written late.
+        """Return whether a late write of an earlier attempt may have made the server refuse this
+        attempt.
         """
         met = self._met
         self._met = self._doubt is not None

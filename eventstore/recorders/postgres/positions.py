@@ -32,8 +32,7 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 class Part(NamedTuple):
     """One store as a part of a joined store. ``of`` is the number of stores, a power of two.
-    ``number`` is the number of this store: the remainder when the key of one of its conversations
-    is divided by ``of``.
+    ``number`` is this store's number: the remainder of its conversations' keys divided by ``of``.
     """
 
     number: int
@@ -94,9 +93,9 @@ class Positions:
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield ``count`` ascending positions as ranges: the first position, and the length. If
-        this transaction needs more positions, ``reserve`` returns the number of another
-        transaction, whose positions it may use.
+        """Yield ``count`` ascending positions as ranges: the first position, and the length. If its
+        own positions do not suffice, the transaction takes positions of further transactions, whose
+        numbers ``reserve`` returns.
 
         Until this transaction ends, the horizon does not pass its number, so no follower passes the
         reserved positions.

@@ -80,7 +80,7 @@ class ReadSession:
     would show another moment, so the error ``ConnectionLost`` is raised.
 
     ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
-    connection to the store whose rows ``ask`` reads.
+    connection to the store that ``ask`` reads.
     """
 
     def __init__(

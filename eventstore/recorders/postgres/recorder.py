@@ -44,9 +44,7 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 32
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""The parts of the patience that a call waits for one answer (``_REPLY_SHARE``) or one lock
-(``_LOCK_SHARE``).
-"""
+"""The share of the patience for one answer, and the share for one lock."""
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
@@ -105,9 +103,7 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """If the ``pool`` of another recorder is passed, that recorder checks the servers, and no
-        schema is made.
-        """
+        """If ``pool`` is passed, its recorder checks the servers, and no schema is made."""
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
         self.schema = schema = options.get("schema", "foldlog")

@@ -886,8 +886,8 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Work that runs on a substitute for a transaction raises ``_Named`` at its first call. No work
-    catches ``_Named``.
+    """Stops work that runs on a substitute for a transaction, at its first call. No work catches
+    ``_Named``.
     """
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -34,9 +34,7 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""The first character of an entry in the list of sent statements, if the entry prepares a
-statement.
-"""
+"""Marks an entry of the list of sent statements that prepares a statement."""
 
 
 class ConnectionLost(StoreUnavailable):

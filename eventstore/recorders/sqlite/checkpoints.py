@@ -1,7 +1,7 @@
 """Write the log back into the file in a thread, and not within commits.
 
-By default, SQLite writes the log back within a commit, when the log has become long. With
-batches of 500 events, this took a third of the time. foldlog writes the log back in a short-lived
+By default, SQLite writes the log back within a commit, when the log has become long. With batches
+of 500 events, that took a third of the time, so foldlog writes the log back in a short-lived
 thread. Most of the work needs no lock: SQLite writes committed pages back while other connections
 commit and read (``PASSIVE``). Without the write lock, the log would never be written back
 completely while commits continue. The last pages of the log are written back under the write lock,

@@ -116,8 +116,8 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """Every read enters ``ReadConnection``. ``ReadConnection`` is a class, because a generator
-    would execute four times as many bytecodes.
+    """The context of a read. It is a class, because a generator would execute four times as many
+    bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")

@@ -9,8 +9,8 @@ leads to the opened file: the device, the inode, and the number of names must be
 A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
 locks. If the locks are lost, another process believes that it is the last user of the file, and
 removes the log when it ends. On Linux, each connection to a file with a log therefore holds a
-second lock. The second lock of a connection belongs to one opening of the file, and not to the
-process. No other code of foldlog opens the file.
+second lock. Closing another descriptor does not release the second lock. No other code of foldlog
+opens the file.
 """
 
 from __future__ import annotations
@@ -362,7 +362,7 @@ def check_not_moved(path: str) -> None:
     """Raise ``StoreUnavailable`` if a path has no file or an empty file, but a log with content.
     SQLite would delete the log of a file that was moved away.
 
-    The log is checked first, because a file gets content before its log does.
+    The log is checked first, because a new file gets content before its log does.
     """
     try:
         size = os.stat(f"{path}-wal").st_size

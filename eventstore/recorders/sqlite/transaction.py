@@ -2,7 +2,7 @@
 
 One object serves all transactions of the writing connection. The object remembers the state of the
 conversation after the last append, and the next position. The next append to the same conversation
-reads neither of the two.
+reads neither the state nor the position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOGETHER = 20
 _body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The number of staged conversations whose positions differ. A file holds fewer than 2^31
+"""The maximal number of staged conversations with separate positions. A file holds fewer than 2^31
 conversations.
 """
 
