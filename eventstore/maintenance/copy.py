@@ -197,7 +197,7 @@ def _copy_if_different(
     ):
         return Moved(original.id, 0, version)
     try:
-        return copy_conversation(source, target, original.id, stopped, damaged=damaged)
+        return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
     except ConversationErased as error:
         return Moved(original.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
@@ -207,6 +207,40 @@ def _copy_if_different(
         if error.kind != "archive":
             raise
         return Moved(original.id, 0, version, str(error))
+
+
+def _copy_with_redactions(
+    source: Database,
+    target: Database,
+    conversation: str,
+    stopped: threading.Event,
+    *,
+    damaged: bool,
+) -> Moved:
+    """Copy a conversation, and copy again after each redaction that the source made meanwhile."""
+    redactions = source.recorder.query(partial(_redactions_of, source, conversation))
+    moved = copy_conversation(source, target, conversation, stopped, damaged=damaged)
+    while True:
+        later = source.recorder.query(partial(_redactions_of, source, conversation))
+        if later == redactions:
+            return moved
+        redactions = later
+        again = copy_conversation(source, target, conversation, stopped, damaged=damaged)
+        moved = again._replace(
+            added=moved.added + again.added,
+            tombstones=moved.tombstones + again.tombstones,
+            records=moved.records + again.records,
+        )
+
+
+def _redactions_of(database: Database, conversation: str, reader: Reader) -> object:
+    """Return the number of redactions and the redacted records, or None after an erasure."""
+    state = database.find(reader, conversation, pending=True)
+    if state is None or state.erasure is not None:
+        return None
+    sources = Sources(database, reader)
+    stored = sources.find_by_key(state.key, has_texts=False)
+    return state.redactions, set() if stored is None else sources.all_redacted(stored)
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:

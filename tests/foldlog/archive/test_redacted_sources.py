@@ -22,7 +22,7 @@ from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import SourceRefused
-from tests.between import before_next_call
+from tests.between import before_next_call, meeting
 from tests.foldlog.archive.imports import events_of, imported, new_store, refused
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import assert_sound
@@ -141,6 +141,23 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
         for each in (store, copy):
             redacted(each, names[0], [2], reason="told", by=None, with_summaries=False)
             assert held(each) == []
+        assert_sound(copy)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(
+    number: int, tmp_path: Path
+) -> None:
+    def redact_in_source() -> None:
+        redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
+
+    with new_store() as store, new_store() as copy:
+        imported(store, write(tmp_path / "s1.jsonl", LINES))
+        events_of(store, "s1")
+        copy.database.recorder = meeting(copy.database.recorder, number, redact_in_source)
+        [*copy_store(store, copy)]
+        assert store.conversation("s1").redactions == 1
+        assert held(copy) == []
         assert_sound(copy)
 
 
