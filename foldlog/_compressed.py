@@ -14,8 +14,8 @@ from foldlog.eventstore.errors import install_command
 ZSTD = b"\x28\xb5\x2f\xfd"
 """The first bytes of every file that is compressed with zstd."""
 _PART_BYTES = 4096
-"""The number of compressed bytes that are unpacked at once. With this number, even a file that
-repeats one character needs at most a hundred megabytes of memory.
+"""The number of compressed bytes that are unpacked at once. Even a file that repeats one character
+then needs at most 100 MB of memory.
 """
 
 

@@ -1,7 +1,7 @@
 """The JSON documents that the command prints for ``--json`` and the server sends below ``/api``.
 
-A thing has the same name everywhere: a conversation is ``conversation``, a length ``version``, an
-event ``event``. Times are texts in ISO 8601. A time has no zone if its source names no zone.
+The same thing has the same name in all documents, such as ``conversation``, ``version`` and
+``event``. Times are texts in ISO 8601. A time has no zone if its source names no zone.
 ``scripts/json-schema`` writes ``docs/json-schema.json`` from these classes.
 """
 
@@ -135,8 +135,8 @@ class AttentionDocument(Document, frozen=True, kw_only=True):
 
 class HomeDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog`` without a command. ``db`` is null if this folder has no store.
-    ``recent`` are the conversations that were active last. ``uncounted`` is how many conversations
-    are not in the sums yet.
+    ``recent`` are the conversations that were active last. ``uncounted`` is the number of
+    conversations that the sums do not include yet.
     """
 
     db: str | None
@@ -150,7 +150,7 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
     """The answer of ``/api/conversations``: a page of the list. The conversation that was recorded
-    last comes first. ``counted`` is how many of the ``total`` conversations have figures.
+    last comes first. Of the ``total`` conversations, ``counted`` have figures.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -181,9 +181,9 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """The answer of ``/api/fleet``: the figures of all conversations. ``counted`` is how many
-    conversations have figures up to their last event. ``needs_key`` is how many conversations are
-    in no figure, because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
+    """The answer of ``/api/fleet``: the figures of all conversations. ``counted`` is the number of
+    conversations with up-to-date figures. ``needs_key`` is the number of conversations without
+    figures, because their keys are missing. ``StatsDocument`` describes ``without_usage`` and
     ``without_cost``.
     """
 
@@ -202,8 +202,8 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 class FacetDocument(Document, frozen=True):
     """A value by which the list can be filtered: a state, a program, a tool, a model or an
-    attribute. ``conversations`` is how many chosen conversations have the value, and ``number`` is
-    how often they have it.
+    attribute. ``conversations`` is the number of chosen conversations with the value, and
+    ``number`` counts each time that they have it.
     """
 
     what: str
@@ -222,8 +222,8 @@ class DayDocument(Document, frozen=True):
 
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
-    """The sums over the chosen conversations. ``unmarked`` is how many conversations come from
-    sources that mark no errors. ``models`` are the calls of each model, with an empty ``day``.
+    """The sums over the chosen conversations. ``unmarked`` is the number of conversations whose
+    sources do not mark errors. ``models`` are the calls of each model, with an empty ``day``.
     ``days`` are the calls of each day, with an empty ``model``. ``StatsDocument`` describes
     ``without_usage`` and ``without_cost``.
     """
@@ -242,8 +242,8 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
 
 class OverviewDocument(Document, frozen=True, kw_only=True):
     """The answer of ``/api/overview``: the conversations that the search line ``q`` chooses among
-    all ``conversations``. ``counted`` is how many chosen conversations have figures. ``spent`` is
-    the usage and cost of all model calls in all conversations.
+    all ``conversations``. ``counted`` is the number of chosen conversations with figures. ``spent``
+    is the usage and cost of all model calls in all conversations.
     """
 
     conversations: int
@@ -256,8 +256,8 @@ class OverviewDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """The reason why a request to the server failed. In ``/api/follow``, the document is the reason
-    why the stream ends, with the ``status``.
+    """The reason why a request to the server failed. In ``/api/follow``, it is the reason why the
+    stream ends.
     """
 
     error: str
@@ -302,9 +302,9 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 class HitsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog search`` and the answer of ``/api/search``. ``more`` is true if
-    further events contain the words. ``read`` is how many of all ``conversations`` were read. A
-    search ends early if it has enough hits or no more time. ``unread`` are the problems of
-    conversations that could not be read.
+    further events contain the words. Of all ``conversations``, ``read`` were searched. A search
+    ends early if it has enough hits or no more time. ``unread`` are the problems of conversations
+    that could not be read.
     """
 
     words: str
@@ -447,7 +447,7 @@ class DroppedTermDocument(Document, frozen=True):
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
     """What a condensation took out of the View. ``events`` are ids, ``tokens`` is an estimate, and
-    the terms are the terms that no shown event has after the condensation.
+    ``terms`` are the terms that no shown event has any more.
     """
 
     condensation: int
@@ -556,9 +556,9 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 
 class ProgramDocument(Document, frozen=True, kw_only=True):
     """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts whose present
-    state is not in the store. ``soon`` is how many transcripts the program deletes within a week.
-    ``days_kept`` is null if the program deletes no transcripts. ``problem`` is the reason why the
-    settings of the program cannot be read.
+    state is not in the store. ``soon`` is the number of transcripts that the program deletes within
+    a week. ``days_kept`` is null if the program deletes no transcripts. ``problem`` is the reason
+    why the settings of the program cannot be read.
     """
 
     program: str
@@ -604,7 +604,7 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog diff ID A B``: the events that entered a View and the events that
-    left it. ``dropped`` is the content that the newest 50 condensations in between dropped.
+    left it. ``dropped`` is what the newest 50 condensations between the two versions dropped.
     """
 
     before: int
@@ -704,10 +704,10 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog diff ID OTHER`` and the answer of ``/api/compare``: two conversations
     without a common past. ``system_prompts`` is null if the first system prompts are equal. A step
     is a request or a call. If a run has no calls, the messages of the agents are steps too.
-    ``same_first`` is how many steps at the beginning are equal. ``same`` is how many of all steps
-    are equal, in any order. ``redacted_first`` is how many steps at the beginning are redacted, so
-    that they cannot be compared. ``knew`` is what was shown to the agents at the first different
-    step, or at the end without a difference.
+    ``same_first`` is the number of equal steps at the beginning, and ``same`` the number of equal
+    steps in any order. ``redacted_first`` is the number of steps at the beginning that cannot be
+    compared, because they are redacted. ``knew`` is what the agents were shown at the first
+    different step, or at the end if all steps are equal.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -798,9 +798,9 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model. ``before`` is the event that followed the call.
 
-    ``hidden`` is how many events of the View the condenser left out at this call. ``repeated`` is
-    the number of tokens at the beginning that are the same as in the previous prompt. A provider
-    may have cached them. The numbers of tokens are null if tokens could not be counted.
+    ``hidden`` is the number of events of the View that the condenser left out. ``repeated`` is the
+    number of tokens at the beginning that are the same as in the previous prompt. A provider may
+    have cached them. The numbers of tokens are null if tokens could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -867,8 +867,8 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
     """A point of ``foldlog compare --curve``: a strategy with a size. ``tokens`` is the average
-    number of tokens of its prompts. ``terms`` and ``facts`` are how many percent of the needed
-    terms and facts its prompts show. The recorded condensations have no size.
+    number of tokens of its prompts. ``terms`` and ``facts`` are the shown percentages of the needed
+    terms and facts. The recorded condensations have no size.
     """
 
     strategy: str
@@ -919,10 +919,10 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome for a source of an import. ``added`` is how many of the source's ``records`` are
-    new. If the import made a fork, ``forked_at`` is the first record of the source that differs
-    from the stored records. If the source is ``older``, nothing is added. If the source ``waits``,
-    its last line is incomplete. If the source is ``refused``, a finding contains the reason.
+    """The outcome for a source of an import. Of the source's ``records``, ``added`` are new. If the
+    import made a fork, ``forked_at`` is the first record of the source that differs from the stored
+    records. If the source is ``older``, nothing is added. If the source ``waits``, its last line is
+    incomplete. If the source is ``refused``, a finding contains the reason.
     """
 
     path: str
@@ -1058,8 +1058,8 @@ class ModelsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog show`` and the answer of ``/api/event``: a stored event. For a page,
-    the record of its source is left out.
+    """The output of ``foldlog show`` and the answer of ``/api/event``: a stored event. A page
+    leaves out the source record.
     """
 
     event: dict[str, Any]
@@ -1246,8 +1246,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     ``stay`` are the places that still contain the text, with the reasons.
 
     ``holders`` lists everything known to the store that may still contain the content. ``searched``
-    are the places in which the text was searched, and ``not_searched`` are the places in which it
-    was not searched.
+    are the places that were searched, and ``not_searched`` other places that were not.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1344,8 +1343,8 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):
     """The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
-    how many steps forgot nothing because a model failed. The numbers of forgotten events are null
-    if no condensation has known numbers, for example in imports that were not used yet.
+    the number of steps that forgot nothing because a model failed. The numbers of forgotten events
+    are null if they are unknown for all condensations, as in unused imports.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
     them. ``tokens_saved`` is estimated event by event, and null if no condensation has known
@@ -1364,11 +1363,11 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 class StatsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
     ``events`` are counted by kind, with their ``total``. A total is the sum of the known figures.
-    ``unmarked`` is how many of the ``conversations`` do not mark errors. ``without_usage`` is the
-    number of conversations in which no call states its tokens. ``without_cost`` is how many
-    conversations have calls of the ``unpriced`` models, whose price is unknown. For a single
-    conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
-    ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an import that was not used yet.
+    ``unmarked`` is the number of conversations whose sources do not mark errors, ``without_usage``
+    of conversations in which no call states its tokens, and ``without_cost`` of conversations that
+    call ``unpriced`` models, whose price is unknown. For a single conversation,
+    ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
+    ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an unused import.
     ``max_input_tokens`` is the limit that the source or a condensation recorded, or else the window
     of the model ``window_of``.
     """

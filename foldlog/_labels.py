@@ -29,7 +29,7 @@ all messages.
 """
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
-"""Maps a label to its wider kind, if the label has a wider kind."""
+"""Maps a label to its wider kind, if it has one."""
 
 _STORED = {
     "document_changes": "documents",

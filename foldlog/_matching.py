@@ -89,10 +89,11 @@ def events_with(
     """Return the events that contain a match, from the event ``start`` on. Without ``holds``,
     return all events except system prompts and documents.
 
-    The match may be in the event itself, in its document, or in its source record. Only the first
-    event of a source record is returned for the record. With ``before``, return only events that
-    were recorded before this time. With ``redacted``, redacted events are returned too, and records
-    are not searched. Raises ``CorruptEvent`` for a block of records that cannot be unpacked.
+    The match may be in the event itself, in its document, or in its source record. For a match in a
+    source record, only the first event of the record is returned. With ``before``, return only
+    events that were recorded before this time. With ``redacted``, redacted events are returned too,
+    and records are not searched. Raises ``CorruptEvent`` for a block of records that cannot be
+    unpacked.
 
     Cost: the events are read, and their records are unpacked. An import that is younger than
     ``before`` is not read.
@@ -243,8 +244,8 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """If events to redact store the newest values of documents, append the newest values again.
-    Values that contain a match are not appended. Other writers may append at the same time.
+    """Append the newest values of documents again if the events to redact store them. Values that
+    contain a match are not appended. Other writers may append at the same time.
     """
     while True:
         version = store.version(conversation)

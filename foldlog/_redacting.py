@@ -194,7 +194,7 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """In a conversation in ``asked``, only the events with these ids are redacted. Raises
+        """``asked`` limits the redaction in a conversation to the events with these ids. Raises
         ``CannotRedact`` if the only event in ``chosen`` cannot be redacted.
 
         Events are redacted from the last to the first, because a document may be stored as a

@@ -1,6 +1,4 @@
-"""Read a damaged store. In the place of an event that cannot be read, the problem of the event is
-returned.
-"""
+"""Read a damaged store. An event that cannot be read is replaced by its problem."""
 
 from __future__ import annotations
 

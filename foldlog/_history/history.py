@@ -452,10 +452,10 @@ class History:
         without an id are always appended. Other writers and other processes may append at the same
         time.
 
-        Raises ``formats.UnknownFormat`` for an unknown format, ``InvalidEvent`` for a record of
-        another format, and the errors of ``append``. Durability: the records are on disk when the
-        method returns. Cost: the method decodes and writes the records. The first call of a process
-        also reads all earlier records, about 40 MB a second.
+        Raises ``formats.UnknownFormat`` for an unknown format, ``InvalidEvent`` for a record that
+        is not in the format, and the errors of ``append``. Durability: the records are on disk when
+        the method returns. Cost: the method decodes and writes the records. The first call of a
+        process also reads all earlier records, about 40 MB a second.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
@@ -1029,8 +1029,8 @@ class History:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
         words, the result names an event or summary that contains the words and is sent to the
         model. If the agent does not know the words, the result names the version at which they were
-        forgotten, and the event that forgot them. The result also says whether the summary of the
-        event that forgot them contains the words.
+        forgotten, and the event that forgot them. It also says whether the summary of this event
+        contains the words.
 
         The words are searched as in ``Histories.search``: a single event must contain all the
         words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and
@@ -1099,8 +1099,7 @@ class History:
         ``id`` is the name of the fork. The default is the name of this history with a random
         ending. ``at_source`` is an id of the imported source, such as a ``uuid`` of Claude Code.
         With ``at_source``, the fork begins after the record with this id, even if the source later
-        went back to an earlier record. The fork and this history do not see each other's later
-        events.
+        went back to an earlier record. The fork and this history do not share later events.
 
         Raises ``InvalidArgument`` if this history does not have the version ``at`` or the source id
         ``at_source``. Raises ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if

@@ -96,8 +96,8 @@ class PageFold:
         return self._fold.version
 
     def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
-        """Add the next events. In the place of an event that cannot be read, pass its error. Raises
-        the errors of ``LifetimesFold.take``.
+        """Add the next events. If an event cannot be read, pass its error instead. Raises the
+        errors of ``LifetimesFold.take``.
         """
         self._fold.take(self._noted(found))
 
@@ -245,7 +245,7 @@ _KINDS = (*KINDS, DAMAGED)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
-    """Return the versions whose Views retractions restore. Cost: the structural events are read, or
+    """Return the versions to which retractions go back. Cost: the structural events are read, or
     all events if a structural event is damaged.
     """
     try:

@@ -11,7 +11,7 @@ from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
-"""The number of characters of the shortest long value. A long value without spaces, for example
+"""A value with at least this many characters is long. A long value without spaces, for example
 under the key ``data``, is replaced by its size.
 """
 

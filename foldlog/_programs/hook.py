@@ -16,8 +16,8 @@ from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder in which hooks note that they fired. The file of a program has the name of the last
-event.
+"""The folder in which hooks note that they fired. The file of a program contains the name of its
+last event.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)

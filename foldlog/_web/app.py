@@ -55,9 +55,7 @@ _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The search then reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
-"""The maximum number of bytes of a request with a note. The longest allowed note is shorter as
-JSON.
-"""
+"""The maximum number of bytes of a request with a note. The JSON of the longest note is shorter."""
 
 _STATUS: dict[type[EventStoreError], int] = {
     ConversationNotFound: 404,
@@ -85,16 +83,15 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
 ) -> Starlette:
-    """Return the ASGI application of an open store. The application only reads, and does not close
-    the store.
+    """Return the ASGI application of an open store. It does not close the store.
 
-        token, names, port    see ``Access``
-        limit                 a limit of tokens to draw
-        model                 counts tokens
-        prices                the prices of calls that record no cost
-        completed             adds the store's name to a command in a message
-        is_ending             streams of events end when it returns true
-        tools                 the tools of ``foldlog mcp``, at ``/mcp``
+    token, names, port    see ``Access``
+    limit                 a limit of tokens to draw
+    model                 counts tokens
+    prices                the prices of calls that record no cost
+    completed             adds the store's name to a command in a message
+    is_ending             streams of events end when it returns true
+    tools                 the tools of ``foldlog mcp``, at ``/mcp``
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)

@@ -106,8 +106,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store: id, number of events, time of the last event, format and
-    title. For an import that was not used yet, the list shows the number of records, and the size
-    of the next prompt is unknown.
+    title. For an unused import, the list shows the number of records, and the size of the next
+    prompt is unknown.
 
     Times are in UTC, or have no zone. The column sent+sum. counts the events and summaries of the
     next prompt, and ≈ tokens its tokens. Errors are results that a source marks as errors. The

@@ -51,9 +51,9 @@ def run(
     For one conversation, draw the size of its View. Days are in UTC, or have no time zone. A total
     is the sum of the known figures, and beside it is the number of conversations without this
     figure. A reply that is stored twice with the same ids counts once. A fork's figures count only
-    the fork's own events. For an import that was not used yet, records are counted as events. The
-    savings of the import's condensations are not known. If a model call reported no cost, foldlog
-    shows the price of its tokens, marked with ≈.
+    the fork's own events. For an unused import, records are counted as events, and the savings of
+    its condensations are unknown. If a model call reported no cost, foldlog shows the price of its
+    tokens, marked with ≈.
 
     Example: foldlog stats --by model --since 7d
     """

@@ -46,7 +46,7 @@ def run(
 
     S260 is the summary of condensation 260. Its id in JSON is -(260 + 2) = -262. An event that is
     not sent whole has a mark, and 'foldlog why' explains the mark. --tail shortens only the list of
-    events. A damaged event is reported at its position, and the View is made of the other events.
+    events. A damaged event is reported at its position, and left out of the View.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """

@@ -65,10 +65,10 @@ def run(
     missing.
 
     The command reports the conversation and the id of changed, missing, inserted, swapped and moved
-    events, with exit status 1. A head is a hash of all events up to a version. Heads that you
-    published before (--heads) detect a missing end, or a conversation that was rewritten as a
-    whole. Erased conversations are listed and are not findings. An interrupted check prints where
-    to continue (--from).
+    events, with exit status 1. A head is a hash of all events up to a version. With heads that you
+    published before (--heads), the command also detects a missing end and a conversation that was
+    rewritten as a whole. Erased conversations are listed and are not findings. An interrupted check
+    prints where to continue (--from).
 
     Example: foldlog store verify --heads heads.json
     """
