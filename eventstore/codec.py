@@ -259,9 +259,9 @@ def decode(
 ) -> Event:
     """Return the event with the id ``event_id`` and the stored form in the given columns.
 
-    The decoder uses ``shown`` and ``structural`` only if this version of foldlog does not know the
-    kind or the schema version. An older schema version, an unknown field or a value in the exact
-    form makes decoding several times slower.
+    ``shown`` and ``structural`` are used only for a kind or schema version that this version of
+    foldlog does not know. An older schema version, an unknown field or a value in the exact form
+    makes decoding several times slower.
     """
     try:
         event: KnownEvent = _strict.decode(body)

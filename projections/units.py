@@ -10,10 +10,9 @@ thinking at its beginning. Every condenser must know the units.
                      with its call id in the newest response with such an action. An observation
                      without an action is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a
-                     response id is a response of its own. Servers use ids again, so a response ends
-                     at an action with another response id, or with a call id that was answered in
-                     this response. If all calls of a response are answered, it also ends at a
-                     summary.
+                     response id is a response of its own. Servers reuse ids, so a response ends at
+                     an action with another response id, or with a call id that was answered in this
+                     response. If all calls of a response are answered, it also ends at a summary.
     bond             an event that must stay with the agent's next event, together with that event.
                      Several such events in a row are one bond. If no event of the agent follows,
                      the bond has one event, which is never sent.
@@ -339,8 +338,8 @@ def fit_positions(view_units: Units) -> list[int]:
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Parallel
     calls and bonds that lost a member are dropped too, again and again, until nothing changes. Then
-    a loop is dropped if it lost an event before its last remaining member. A call at the end of a
-    loop that is unanswered, or is not sent for another reason, does not drop the loop.
+    a loop is dropped if it lost an event before its last remaining member. An unsent call at the
+    end of a loop does not drop the loop.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])

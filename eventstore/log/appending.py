@@ -103,7 +103,7 @@ class Appending(Struct, eq=False):
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
     """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
-    ``dedupe`` removed all events. If ``earlier`` is not None, the transaction appends nothing.
+    ``dedupe`` left out all events. If ``earlier`` is not None, the transaction appends nothing.
     """
     decided: Sequence[Event] = ()
     place: Place = unplaced

@@ -121,7 +121,7 @@ class StagedWriter:
         self.added += len(rows)
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible. ``beside`` writes in the same transaction. Discard
+        """Make a staged conversation visible. ``beside`` is called in the same transaction. Discard
         all other staged imports of the conversation. If another staged import of the conversation
         is still running, that import fails.
         """

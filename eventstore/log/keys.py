@@ -31,7 +31,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key. The first byte names the form of the other bytes."""
+"""The first byte of an encrypted data key, which names the form of the other bytes."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"

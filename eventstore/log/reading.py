@@ -103,9 +103,8 @@ class ReadTransaction:
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The ancestors of a fork, sorted from the oldest to the newest, each with the version up
-        to which the fork shares the ancestor's events. The last version is the version at which the
-        fork begins.
+        """The ancestors of a fork, from the oldest to the newest. Each has the version up to which
+        the fork shares its events. The last version is the version at which the fork begins.
 
         The tuple is empty if the conversation is not a fork.
         """

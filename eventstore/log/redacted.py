@@ -74,7 +74,7 @@ def without_content(event: Event, redacted: Redacted) -> Event:
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return the fields of a map that describe model calls: usage, and the View before each call."""
+    """Return the fields that describe model calls: usage, and the View before each call."""
     usage: dict[str, Any] = {}
     for name, value in values.items():
         match value:

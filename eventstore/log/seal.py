@@ -251,8 +251,8 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Encode the row ``plain`` with the settings of this codec. If the encodings stay equal,
-        return ``stored``.
+        """Encode the row ``plain`` with the settings of this codec. Return ``stored`` if its
+        compression and encryption stay the same.
 
         If ``compression`` is None, the compression of the row does not change.
         """

@@ -62,7 +62,7 @@ Placed = tuple[Row, int | None]
 
 class _Object(msgspec.Struct, array_like=True):
     """The content of an object. A row names its attachments by their indices in ``attachments``,
-    because several rows may have the same attachment.
+    because rows may share an attachment.
     """
 
     rows: list[tuple[int, bytes, bytes, int | None, list[int]]]

@@ -60,7 +60,7 @@ AT_ONCE_S: Final = 0.1
 """The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""The bit that the encoding of a row contains if the body has attachments."""
+"""The bit in a row's encoding that says that the body has attachments."""
 # makes a named tuple faster, without a call of the type's own ``__new__``
 _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
@@ -88,8 +88,8 @@ class Reader(ABC):
     last_conversation: Any = None
     """The conversation of the last append, with its new state. The next append to the same
     conversation needs no query. The store sets ``last_conversation`` in a write transaction. In
-    SQLite, the next write transaction of this process gets this value, unless something else was
-    written. Any other change of a conversation sets ``last_conversation`` to None.
+    SQLite, the next write transaction of this process gets the value, unless another connection has
+    committed. Any other change of a conversation sets ``last_conversation`` to None.
     """
 
     def value(self, name: str) -> str:

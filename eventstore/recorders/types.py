@@ -214,9 +214,9 @@ class Erasure(NamedTuple):
 
 
 class Position(int):
-    """A position in several joined stores. As a number, the position is the position of the event
-    in its own store. ``parts`` contains, for each store, the position up to which a follower has
-    read. ``follow`` accepts ``str(position)``, a text of all parts.
+    """A position in several joined stores. As a number, it is the event's position in its own
+    store. ``parts`` contains, for each store, the position up to which a follower has read.
+    ``follow`` accepts ``str(position)``, a text of all parts.
     """
 
     parts: tuple[int, ...]

@@ -106,7 +106,7 @@ Made = Mapping[int, tuple[int, int]]
 
 
 class Near(NamedTuple):
-    """The events of some consecutive records. The events have the ids from ``start`` to ``stop``."""
+    """The events of some consecutive records, with ids from ``start`` to ``stop``."""
 
     start: int
     stop: int

@@ -67,7 +67,7 @@ all partitions, would take longer than most answers.
 
 
 def pauses(total_s: float) -> Iterator[bool]:
-    """Wait for an unreachable server, a little longer after each failure, for ``total_s`` in all.
+    """Wait for an unreachable server for at most ``total_s``, a little longer after each failure.
     Yield True after each wait.
     """
     ends = time.monotonic() + total_s

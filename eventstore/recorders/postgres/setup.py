@@ -32,9 +32,9 @@ def prepare(
     create: bool,
     writable: bool,
 ) -> Part:
-    """Make the store if it does not exist, or migrate it to the newest schema. One process does
-    this, and other processes wait. Return the part of a joined store that the schema contains. The
-    schema must be the part ``part`` of a joined store, unless ``part`` is None.
+    """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
+    migrates the store, and the others wait. Return the part of a joined store that the schema
+    contains. The schema must be the part ``part`` of a joined store, unless ``part`` is None.
 
     Raises ``StoreUnusable`` if the schema is not a store, is newer or has other partitions, or if
     this role may not make it.

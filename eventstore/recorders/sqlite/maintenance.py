@@ -48,8 +48,8 @@ def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int]
 
 def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
     """If the file contains the inode of another file, begin an epoch and return the last position
-    before the epoch. For any other file, return None. Call ``begin_epoch_where_copied`` within a
-    write transaction.
+    before the epoch. Otherwise, return None. Call ``begin_epoch_where_copied`` within a write
+    transaction.
     """
     execute = connection.execute
     recorded = execute(SQL["file"]).fetchone()

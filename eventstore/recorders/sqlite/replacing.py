@@ -2,11 +2,11 @@
 
 A process that has the former file open notices that the file lost its name, and writes nothing
 more. The order of the steps matters, because the process may be killed between two steps. The
-former log must never be beside the new file. While the former file has the name, its log must stay
-beside it. The former file and its log first get a second name, and no store opens a file with two
-names. The former log is removed next. The new file gets the name of the former file last. If the
-process is killed between two steps, the next process that opens the store finds the second name,
-and takes the remaining steps.
+former log must never be beside the new file. While the former file has the store's name, its log
+must stay beside it. The former file and its log first get a second name, and no store opens a file
+with two names. The former log is removed next. The new file gets the name of the former file last.
+If the process is killed between two steps, the next process that opens the store finds the second
+name, and takes the remaining steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The suffix of the new file's temporary name, after the second name of the former file."""
+"""The temporary name of the new file is the second name of the former file, with this suffix."""
 
 
 def check_replaceable(path: str) -> None:
