@@ -106,6 +106,8 @@ def copy_source(
     written = existing
     last = list[Block]()
     for blocks in _pages_of_blocks(source, original, start):
+        # A block of the source may begin before the records that only the target's source has.
+        blocks[0] = blocks[0].since(max(start, blocks[0].first))
         if last:
             part = copied._replace(records=last[-1].stop, head=head, sums=b"")
             written = target.recorder.transact(

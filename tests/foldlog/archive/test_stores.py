@@ -251,6 +251,27 @@ def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(tm
         assert_sound(target)
 
 
+def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(tmp_path: Path):
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    with new_store() as first, new_store() as store, new_store() as target:
+        imported(first, path)
+        path.write_bytes(b"".join([*lines[:8], *lines[9:-3]]))
+        fork = imported(first, path).conversation
+        copied(first, store, fork)
+        [*copy_store(first, target, jobs=1)]
+        path.write_bytes(b"".join([*lines[:8], *lines[9:]]))
+        imported(store, path)
+        source = source_of(store, fork)
+        store.database.recorder.transact(
+            lambda transaction: SourcesToWrite(store.database, transaction).join_last(source, 0)
+        )
+        assert (source.parent, source_of(target, fork).from_record) == (None, 8)
+        copied(store, target, fork)
+        assert bytes_of(target, fork) == path.read_bytes()
+        assert_sound(target)
+
+
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
 def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(
     number: int, tmp_path: Path
