@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,6 +16,7 @@ import foldlog
 from foldlog._reports.replays import replay
 from foldlog.condensers import ESTIMATE
 from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of, layout
+from foldlog.condensers.strategies.digest.commands import changes_by
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.user_words import orders_in
 from foldlog.condensers.unseen import step
@@ -488,6 +490,18 @@ def test_arguments_nested_without_end_are_a_call_like_any_other():
         odd = Action(tool="odd", arguments=arguments, call_id="c")
         view = viewed(message(), odd, answer(call_id="c"), messages(10))
         assert "odd " in plan(DigestCondenser(max_size=10).condense(view)).summary
+
+
+def test_large_documents_in_commands_do_not_stay_in_memory():
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            text = f"{number} " * 100_000
+            assert [*changes_by(f"cat > {number}.txt <<'END'\n{text}\nEND")]
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2_000_000
 
 
 if __name__ == "__main__":

@@ -240,16 +240,18 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
         yield from (FileChange(path, deed) for path in files)
 
 
-@lru_cache(_COMMANDS_MAX)
 def _parsed(text: str) -> Sequence[_Simple]:
     if _EDIT.match(text):
         text = ""
     without_documents = _DOCUMENT.sub(
         lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text
     )
-    quoted = _QUOTED.sub(
-        lambda found: found[0].translate(_QUOTED_SIGNS), without_documents[:_READ_MAX]
-    )
+    return _parsed_words(without_documents[:_READ_MAX])
+
+
+@lru_cache(_COMMANDS_MAX)  # the documents in a command may be large, so they are not kept
+def _parsed_words(text: str) -> Sequence[_Simple]:
+    quoted = _QUOTED.sub(lambda found: found[0].translate(_QUOTED_SIGNS), text)
     lexer = shlex.shlex(quoted, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
