@@ -238,6 +238,7 @@ def chained(
 
 
 def _salts(secret: bytes, first: int, count: int) -> bytes:
+    # The salts are not random: all copies of a source make equal events, and so have equal heads.
     ids = (b"%d" % event_id for event_id in range(first, first + count))
     return b"".join(
         [blake2b(event_id, digest_size=SALT_BYTES, key=secret).digest() for event_id in ids]

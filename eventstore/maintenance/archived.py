@@ -283,6 +283,8 @@ def _put_back(
 
 
 def discard(recorder: Recorder, interrupted: Unfinished) -> None:
+    # The operation is replaced first, so no other process can complete the archiving after its
+    # object is deleted.
     begun = interrupted._replace(operation=DISCARD)
     if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
         delete_object(interrupted.state)

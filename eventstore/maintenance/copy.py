@@ -539,6 +539,7 @@ class CopyWriter(StagedWriter):
             copied_views = [record for record in views if record.version <= version]
             self.transact(partial(beside, redactions=redactions, views=copied_views))
 
+        # A new conversation becomes visible only now, when it is complete.
         def enter_all(writing: WriteTransaction) -> None:
             writing.enter_origins(origins)
             _enter_redactions(writing, self._without_receipt)

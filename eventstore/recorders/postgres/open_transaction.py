@@ -119,6 +119,7 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
+        # Only a write of the key lets the server check that the key is new.
         if self._taken_for_new:
             raise StoreUnavailable(
                 "the transaction assumed that an idempotency key is new, and did not write it",

@@ -597,6 +597,7 @@ class StoresTransaction:
                 f"the conversations of this write are on two servers, {server._server!r} and"
                 f" {self._server._server!r}: write to each server separately"
             )
+        # Statements that another store's transaction has queued are sent first.
         if self._home is not None and self._wire.has_queued:
             self._members[self._home].settle()
         store.bind(self._wire)

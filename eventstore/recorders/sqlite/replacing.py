@@ -84,6 +84,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def finish_replacing(path: str) -> None:
+    # A killed ``replace`` may leave the store's file with a second name, the name for the former
+    # file. Only then are the remaining steps taken: otherwise another file is at ``path``.
     for kept in names_of_former(path):
         if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
             replace(path, f"{kept}{NEW}", kept)

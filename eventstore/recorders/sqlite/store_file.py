@@ -85,7 +85,8 @@ class Connection(sqlite3.Connection):
 
 @functools.cache
 def _has_lasting_locks() -> bool:
-    # Some systems that run Linux programs lack such locks.
+    # A lasting lock belongs to one opening of a file. Other locks of a process end as soon as the
+    # process closes any of its openings. Some systems that run Linux programs lack lasting locks.
     with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
         return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
     return False
@@ -281,7 +282,8 @@ class StoreFile:
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        # Root can write in spite of permissions.
+        # A process that has the file open may have a log beside it. Root can write in spite of
+        # permissions.
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
         folder = os.path.dirname(self.path)
