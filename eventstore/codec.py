@@ -74,8 +74,8 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 class Encoded(NamedTuple):
     """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
-    ``decoded`` is the event that a reader of ``body`` gets, but with the id that the caller passed.
-    If another process encoded the event, ``decoded`` is None.
+    ``decoded`` is the event that a reader of ``body`` gets, with the caller's id. If another
+    process encoded the event, ``decoded`` is None.
     """
 
     kind: str

@@ -345,7 +345,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     Pass either ``forgotten_event_ids`` in any order, or the inclusive bounds
     ``forgotten_events_start_id`` and ``forgotten_events_end_id``. An id below -1 names a summary.
     The store keeps the condensation in the form that the writer passed. Readers always get the ids
-    as ``forgotten_event_ids``, also if the writer passed bounds. ``forgotten_event_ids`` is a
+    as ``forgotten_event_ids``, even if the writer passed bounds. ``forgotten_event_ids`` is a
     tuple, or a ``range`` for bounds with more than 10,000 ids. Pass ``summary`` together with
     ``summary_offset``, the index of the summary in the View after forgetting. ``metadata``
     describes the condensation: its reason, model, tokens, cost and latency.

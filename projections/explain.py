@@ -98,7 +98,7 @@ Structural = Callable[[int], Iterable[Event]]
 
 
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
-    """``event`` is an event of the conversation of ``view``, or the summary of a condensation."""
+    """``event`` is an event in the conversation of ``view``, or the summary of a condensation."""
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
         return _explain_shown(event, view, position)

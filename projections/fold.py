@@ -61,8 +61,8 @@ class PastLog(Protocol):
         """Return the state at ``version``, with all condensations that made the state."""
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
-        """Return the events of the log with ids from ``start`` to before ``stop``, shown or not.
-        Cost: reading the returned events.
+        """Return the log's events with ``start <= id < stop``, shown or not. Cost: reading the
+        returned events.
         """
 
 

@@ -44,8 +44,8 @@ a migration.
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 """The block that replaces thinking. Thinking marks the beginning of a tool loop, so a redacted
-event must still contain a block of thinking. No model is sent the block ``_THINKING``, because it
-has no signature.
+event must still contain a block of thinking. The block ``_THINKING`` is never sent to a model,
+because it has no signature.
 """
 _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 

@@ -70,8 +70,8 @@ class BackedUp(NamedTuple):
 
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file. If only
-    its log existed, ``kept`` is the path of the log. ``erased_since`` contains the conversations
-    that were erased after the backup, and are back now.
+    a log existed, ``kept`` is the path of the log. ``erased_since`` contains the conversations that
+    were erased after the backup, and are back now.
     """
 
     path: str
