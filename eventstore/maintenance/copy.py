@@ -217,7 +217,7 @@ def _copy_with_redactions(
     *,
     damaged: bool,
 ) -> Moved:
-    """Copy a conversation, and copy again after each redaction that the source made meanwhile."""
+    """Copy a conversation, and copy it again after each redaction during the copy."""
     redactions = source.recorder.query(partial(_redactions_of, source, conversation))
     moved = copy_conversation(source, target, conversation, stopped, damaged=damaged)
     while True:
