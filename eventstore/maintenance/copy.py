@@ -60,6 +60,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.sources.moving import (
     RedactedRecords,
+    check_not_redacted,
     copy_source,
     find_redacted_records,
     is_same_source,
@@ -297,9 +298,10 @@ def copy_conversation(
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
     erased the conversation. Raises ``CannotRedact`` if the target's conversation shares an event
-    that the source redacted. If ``copy_conversation`` raises an error, the target's conversation is
-    unchanged. A new conversation appears completely or not at all. Cost: copying the new events in
-    small transactions. If events were redacted after the last copy, all events are read.
+    that the source redacted, or if the target redacted a new record in another conversation. If
+    ``copy_conversation`` raises an error, the target's conversation is unchanged. A new
+    conversation appears completely or not at all. Cost: copying the new events in small
+    transactions. If events were redacted after the last copy, all events are read.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -307,6 +309,7 @@ def copy_conversation(
     )
     if original.erasure is not None:
         return Moved(original.id, 0, original.end[0], tombstones=tombstones)
+    check_not_redacted(source, target, original)
     if not original.version:  # the source of the conversation has records without events
         records = copy_source(source, target, original, 0)
         return Moved(original.id, 0, 0, tombstones=tombstones, records=records)

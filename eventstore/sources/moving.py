@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from foldlog.eventstore.errors import (
+    CannotRedact,
     ConversationErased,
     CorruptEvent,
     HistoryDiverged,
@@ -22,7 +23,15 @@ from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row
-from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, changed_records
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    HASH_BYTES,
+    Block,
+    chained,
+    changed_records,
+    each_hash,
+    fingerprint_of,
+)
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Made, Place, Source, Sources, SourcesToWrite
 
@@ -48,6 +57,53 @@ def _content_of(database: Database, key: int, reader: Reader) -> object:
     return None if stored is None else (stored.head, stored.redacted, stored.made)
 
 
+def check_not_redacted(source: Database, target: Database, conversation: Conversation) -> None:
+    """Raise ``CannotRedact`` if a copy would add a record that the target redacted in another
+    conversation of the family. An import would refuse the record, too. Cost: one small read, if the
+    target refuses no record.
+    """
+    if not target.recorder.query(lambda reader: Sources(target, reader).refuse_any()):
+        return
+
+    def read(reader: Reader) -> tuple[Source, bytes, set[int], list[str]] | None:
+        sources = Sources(source, reader)
+        original = sources.find_by_key(conversation.key)
+        if original is None:
+            return None
+        hashes = sources.hashes(original)
+        return original, hashes, sources.all_redacted(original), _family_names(sources, original)
+
+    content = source.recorder.query(read)
+    if content is None:
+        return
+    original, hashes, redacted, family = content
+
+    def find_refused(reader: Reader) -> list[int]:
+        sources = Sources(target, reader)
+        state = target.find(reader, conversation.id, pending=True)
+        existing = None if state is None else sources.find_by_key(state.key)
+        start = 0 if existing is None else existing.records
+        root = _root_in_target(reader, target, original, [conversation.id, *family])
+        if root is None:
+            return []
+        redacted_hashes = sources.redacted_hashes(root)
+        numbers = dict[bytes, int]()
+        head = chained(GENESIS, hashes[: start * HASH_BYTES])
+        for number, record_hash in enumerate(each_hash(hashes[start * HASH_BYTES :]), start):
+            head = chained(head, record_hash)
+            if record_hash in redacted_hashes and number not in redacted:
+                numbers |= {record_hash: number, fingerprint_of(head): number}
+        return [numbers[fingerprint] for fingerprint in sources.refused_among(numbers)]
+
+    refused = target.recorder.query(find_refused)
+    if refused:
+        raise CannotRedact(
+            f"conversation {conversation.id!r}: the target redacted record {min(refused)} of its"
+            " source in another conversation, and a copy would bring the record back; redact the"
+            " record in the source too, then copy again"
+        )
+
+
 def copy_source(
     source: Database, target: Database, conversation: Conversation, version: int
 ) -> int:
@@ -71,9 +127,8 @@ def copy_source(
         if original is None:
             return None, "", [], []
         parent = "" if original.parent is None else sources.name_of(original.parent)
-        keys = [original.root, *sources.family_keys(original.root)]
-        names = dict.fromkeys(sources.name_of(key) for key in keys)
-        return original, parent, [*names], sources.places_of(conversation.key)
+        names = _family_names(sources, original)
+        return original, parent, names, sources.places_of(conversation.key)
 
     original, parent, family, places = source.recorder.query(read)
     if original is None:
@@ -237,12 +292,18 @@ def _write_part(
     return part
 
 
+def _family_names(sources: Sources, source: Source) -> list[str]:
+    """Return the names of the family's conversations. The root comes first."""
+    keys = [source.root, *sources.family_keys(source.root)]
+    return [*dict.fromkeys(sources.name_of(key) for key in keys)]
+
+
 def _root_in_target(
-    transaction: Transaction, target: Database, source: Source, family: Iterable[str]
+    reader: Reader, target: Database, source: Source, family: Iterable[str]
 ) -> int | None:
-    sources = Sources(target, transaction)
+    sources = Sources(target, reader)
     for name in family:
-        key = _key_of(target, name, transaction)
+        key = _key_of(target, name, reader)
         member = None if key is None else sources.find_by_key(key, has_texts=False)
         # Another conversation may have the name in the target.
         if member is not None and member.fingerprint == source.fingerprint:

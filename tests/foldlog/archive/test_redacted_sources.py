@@ -161,6 +161,29 @@ def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(
         assert_sound(copy)
 
 
+def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversation(
+    tmp_path: Path,
+) -> None:
+    with new_store() as store, new_store() as copy:
+        imported(store, write(tmp_path / "s1.jsonl", LINES))
+        fork = imported(store, write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")]))
+        again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
+        other = imported(store, write(tmp_path / "other.jsonl", again[:2]))
+        [*copy_store(store, copy, "s1", other.conversation)]
+        redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+        imported(store, write(tmp_path / "other.jsonl", again))
+        problems = {moved.conversation: moved.problem for moved in copy_store(store, copy)}
+        assert problems["s1"] is None
+        for conversation in (fork.conversation, other.conversation):
+            assert "the target redacted record 2" in str(problems[conversation])
+        assert held(copy) == []
+        redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
+        problems = {moved.conversation: moved.problem for moved in copy_store(store, copy)}
+        assert problems[fork.conversation] is problems[other.conversation] is None
+        assert held(copy) == []
+        assert_sound(copy)
+
+
 def chat(path: Path, *texts: str) -> Path:
     """A chat whose messages have no ids and no times."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
