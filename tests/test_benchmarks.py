@@ -1,10 +1,7 @@
 """What ``python -m benchmarks`` prints."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +11,7 @@ from typer import Exit
 import benchmarks.__main__
 from benchmarks import speed_page
 from benchmarks.__main__ import main, missed, questions
-from benchmarks.frame import SCALES, Question, Round, Scale, ask
+from benchmarks.frame import SCALES, Question, Round, ask
 
 
 def test_a_missed_target_names_the_section_that_explains_it():
@@ -40,10 +37,8 @@ def test_a_missed_target_names_the_section_that_explains_it():
     ]
 
 
-def test_a_question_that_fails_loses_no_other_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def fails(scale: Scale, folder: Path) -> Iterator[Round]:
+def test_a_question_that_fails_loses_no_other_answer(tmp_path, monkeypatch):
+    def fails(scale, folder):
         raise TimeoutError("it was not drawn\nin time")
 
     held = Question("holds", "ms", 2, "at most", lambda *_: iter([Round(1.0, 1.0)]))

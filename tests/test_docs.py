@@ -47,7 +47,7 @@ start begins again.
 """
 
 
-def _blocks(page: Path) -> list[str]:
+def _blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 

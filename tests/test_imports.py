@@ -13,11 +13,12 @@ import pytest
 
 import foldlog
 from foldlog._cli.catalog import COMMANDS, module_of
+from tests.golden.rows import rows
 
 HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography", "psycopg"]
 
 
-def _modules_after(code: str) -> set[str]:
+def _modules_after(code):
     script = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -56,14 +57,7 @@ def test_importing_foldlog_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "arguments, commands",
-    [
-        (["--help"], set()),
-        (["view", "--help"], {"view"}),
-        (["log", "c1", "--db", "no.db"], {"log"}),
-        (["compare", "nobody", "--db", "memory:"], {"compare"}),
-        (["report", "nobody", "--agent-model", "gpt-4o", "--db", "memory:"], {"report"}),
-    ],
+    "arguments, commands", rows("settings.json", "commands and the commands that they import")
 )
 def test_a_command_imports_nothing_heavy_and_no_other_command(arguments, commands):
     code = f"""
@@ -77,7 +71,7 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     assert modules & set(HEAVY) == set()
     assert {
         name for names in COMMANDS.values() for name in names if module_of(name) in modules
-    } == commands
+    } == {*commands}
 
 
 def test_the_help_of_a_command_imports_no_condenser():

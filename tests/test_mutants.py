@@ -1,11 +1,6 @@
 """The seeded mutants that run each week: see ``tests.mutants``."""
 
-from __future__ import annotations
-
 import ast
-from pathlib import Path
-
-import pytest
 
 from tests import mutants
 from tests.mutants import drawn, failing_test, mutants_of
@@ -20,13 +15,13 @@ def positive(number, seen):
 QUERY = "SELECT id FROM events\n WHERE conversation = :key\n   AND id >= :first\n ORDER BY id;\n"
 
 
-def codes(folder: Path, name: str, text: str) -> list[str]:
+def codes(folder, name, text):
     path = folder / name
     path.write_text(text)
     return [mutant.code for mutant in mutants_of(path)]
 
 
-def test_each_change_is_of_one_place(tmp_path: Path):
+def test_each_change_is_of_one_place(tmp_path):
     assert sorted(codes(tmp_path, "numbers.py", SOURCE)) == [
         "(not (number > 0 and seen is not None))",
         "(number > 0 or seen is not None)",
@@ -37,7 +32,7 @@ def test_each_change_is_of_one_place(tmp_path: Path):
     ]
 
 
-def test_a_condition_of_a_query_is_left_out(tmp_path: Path):
+def test_a_condition_of_a_query_is_left_out(tmp_path):
     assert codes(tmp_path, "queries.sql", QUERY) == ["\n"]
     (mutant,) = mutants_of(tmp_path / "queries.sql")
     assert mutant.text() == QUERY.replace("   AND id >= :first\n", "\n")
@@ -53,7 +48,7 @@ def test_a_seed_draws_the_same_mutants_and_each_is_python():
             ast.parse(changed)
 
 
-def test_a_mutant_that_no_test_notices_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_mutant_that_no_test_notices_survives(tmp_path, monkeypatch):
     """A project of one module and one test, which looks at positive numbers alone."""
     (tmp_path / "numbers.py").write_text(SOURCE)
     (tmp_path / "test_it.py").write_text(

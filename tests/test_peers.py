@@ -2,8 +2,6 @@
 that are not copied.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3
@@ -23,7 +21,7 @@ EVENTS = 300
 
 
 class Quiet(Sayer):
-    def __call__(self, text: str) -> None: ...
+    def __call__(self, text): ...
 
 
 @pytest.mark.long
@@ -108,7 +106,7 @@ def test_the_page_the_readme_and_the_picture_show_the_published_figures():
 
 
 def test_rounds_of_two_runs_are_put_together():
-    def figures(*opened: float) -> dict[str, object]:
+    def figures(*opened):
         rounds = {
             "open_ms": list(opened),
             "append_ms": [1.0],

@@ -19,7 +19,7 @@ from tests.adapters_list import ADAPTERS
 PACKAGES = ["foldlog.eventstore", "foldlog.projections", "foldlog.condensers", "foldlog"]
 
 
-def _promised(module: types.ModuleType) -> list[str]:
+def _promised(module):
     return list(module.__all__)
 
 
@@ -130,7 +130,7 @@ def test_dir_shows_what_is_public():
     assert set(dir(foldlog)) == {*foldlog.__all__, *packages, "open", "__version__"}
 
 
-def _public() -> set[str]:
+def _public():
     """Return the names of foldlog and of the modules where errors, results and types live."""
     modules = (foldlog.errors, foldlog.maintenance, foldlog.types)
     return {
@@ -139,7 +139,7 @@ def _public() -> set[str]:
     }
 
 
-def _raised(docstring: str) -> list[str]:
+def _raised(docstring):
     """Return the names that the paragraphs with "Raises" quote."""
     return [
         name

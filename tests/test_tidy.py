@@ -30,16 +30,16 @@ MARKDOWN = [path for path in FILES if path.suffix == ".md"]
 
 
 @cache
-def _text_of(path: Path) -> str:
+def _text_of(path):
     return path.read_text("utf-8", errors="replace")
 
 
 @cache
-def _nodes(path: Path) -> list[ast.AST]:
+def _nodes(path):
     return list(ast.walk(ast.parse(_text_of(path))))
 
 
-def _named(path: Path) -> str:
+def _named(path):
     return str(path.relative_to(ROOT))
 
 
@@ -189,7 +189,7 @@ UNEXPLAINED = (
 """Words of the code that the page says in plain English, because it does not explain them."""
 
 
-def _architecture_names() -> set[str]:
+def _architecture_names():
     """Return the paths that the page names: with a folder, or by name in the row of their
     folder.
     """
@@ -250,7 +250,7 @@ def test_each_cell_of_the_ledger_names_something_that_is_there():
     assert {cell for cell in cells if cell not in there} == set()
 
 
-def _defined(path: Path) -> list[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+def _defined(path):
     """Return the functions and classes of a file, each with the class that it is in."""
     kinds = (ast.FunctionDef, ast.ClassDef)
     outer = [("", node) for node in ast.parse(_text_of(path)).body if isinstance(node, kinds)]

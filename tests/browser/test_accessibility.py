@@ -110,7 +110,7 @@ def test_the_keyboard_goes_through_the_page_and_is_always_seen(tidewatch):
 
 
 def test_everything_can_be_done_with_the_keyboard(page, report):
-    def tab_to(name: str, *, back: bool = False) -> None:
+    def tab_to(name, *, back=False):
         for _ in range(120):
             page.press("Tab", shift=back)
             if focused(page)[1] == name:

@@ -35,7 +35,7 @@ GONE = ("summarized", "forgotten", "taken back")
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
 
-def nothing_happened(page, home: str) -> None:
+def nothing_happened(page, home: str):
     """Nothing ran, and nothing but the page's own address was asked for."""
     assert page.ask("window.attacked") is None
     assert [url for url in page.requests if not url.startswith((home, "data:,"))] == []
@@ -52,7 +52,7 @@ def nothing_happened(page, home: str) -> None:
     assert [link for link in links if not link.startswith("./")] == []
 
 
-def click_through(page) -> None:
+def click_through(page):
     """Open every event and every condensation at several versions, each way on from there, and
     search for attacks.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +16,7 @@ from foldlog.eventstore import (
     Observation,
     Retraction,
 )
-from tests.browser.chromium import Chromium, Page
+from tests.browser.chromium import Page
 from tests.browser.states import V, sample
 from tests.page_samples import hostile_history
 from tests.said import said
@@ -29,7 +28,7 @@ NOTE = "look <img src=x onerror='window.attacked = 1'><script>window.attacked = 
 
 
 @pytest.fixture
-def page(chromium: Chromium, serve: object) -> Iterator[Page]:
+def page(chromium, serve):
     with chromium.new_page(tab="transcript") as opened:
         yield opened
 
@@ -74,7 +73,7 @@ def failing() -> list[Event]:
     ]
 
 
-def opened(page: Page, url: str) -> None:
+def opened(page: Page, url: str):
     page.open(url)
     page.wait(READY)
     page.settle()
@@ -311,7 +310,7 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
 
 
 def test_the_largest_prompt_its_limit_and_its_version_are_in_the_header(page, report):
-    def replies(model: str) -> Iterator[Event]:
+    def replies(model):
         yield said("go")
         for tokens in (20_000, 120_000, 30_000):
             meta = {"model": model, "usage": {"prompt_tokens": tokens}}

@@ -15,7 +15,6 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from tests.browser.chromium import Page
 from tests.browser.states import V, home
 from tests.browser.tree import tree
 from tests.said import said
@@ -41,14 +40,14 @@ def run(
 
 
 @pytest.fixture
-def runs(stored, serve) -> str:
+def runs(stored, serve):
     stored("one", run("fix the importer", 0, errors=2))
     stored("two", run("write the docs", 1, "Edit", errors=1, seconds=3_600))
     return serve(stored("three", run("review the change", 4)))
 
 
 @pytest.fixture
-def listed(page, runs) -> Page:
+def listed(page, runs):
     """A page that shows the list of these runs."""
     home(page, runs, 3)
     return page

@@ -1,7 +1,5 @@
 """The agent's side: the tool, and the error after which a request is made."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog.condensers import ModelCallFailed, is_context_window_error

@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from tests.condensers.openai_server import OpenAIServer, Request, Text, ToolCall, up_to
+from tests.condensers.openai_server import OpenAIServer, Text, ToolCall, up_to
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 LIMIT = 1_800
@@ -42,7 +42,7 @@ def started(agent_loop, tmp_path):
     """
     stores = []
 
-    def start(model: LLM, condenser: object = DIGEST) -> foldlog.History:
+    def start(model, condenser=DIGEST):
         stores.append(
             foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model)
         )
@@ -66,7 +66,7 @@ def run(agent_loop, started, tmp_path):
     and what it wrote meanwhile.
     """
 
-    def run(server: OpenAIServer, **how) -> tuple[foldlog.History, str, list[str]]:
+    def run(server, **how):
         model = model_at(server)
         history = started(model)
         written: list[str] = []
@@ -76,7 +76,7 @@ def run(agent_loop, started, tmp_path):
     return run
 
 
-def model_at(server: OpenAIServer, **settings) -> LLM:
+def model_at(server, **settings):
     return LLM(
         LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings)
     )
@@ -87,10 +87,10 @@ class Counting:
     and then is done.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls = 0
 
-    def __call__(self, request: Request):
+    def __call__(self, request):
         assert_fit_for_a_model(request.body["messages"])
         self.calls += 1
         if self.calls > STEPS:
@@ -98,7 +98,7 @@ class Counting:
         return ToolCall("run", {"command": f"echo step {self.calls}: $(seq -s ' ' 1 120)"})
 
 
-def assert_fit_for_a_model(messages: list[dict]) -> None:
+def assert_fit_for_a_model(messages):
     """Every call is answered right behind it, and nothing else is."""
     waiting: list[str] = []
     for message in messages:
@@ -206,7 +206,7 @@ def test_a_command_that_ran_when_the_agent_died_is_not_run_again(agent_loop, sta
     class Died(BaseException):
         """The end of the process."""
 
-    def die(command: str) -> str:
+    def die(command):
         raise Died
 
     with OpenAIServer(Text("I looked, and it was done")) as server:

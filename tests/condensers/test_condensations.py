@@ -7,8 +7,6 @@ model was asked last. ``python -m tests.condensers.test_condensations`` makes th
 ``foldlog.condensers.strategies.clearing`` and ``foldlog.condensers.strategies.summarizing``.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -28,7 +26,7 @@ from foldlog.condensers import (
 )
 from foldlog.projections import View
 from tests.condensers.scripted import Characters, Scripted, Weights, called, failed, said
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 
 CASES = [case for cases in cases_in("condensations").values() for case in cases]
 ASKING = {
@@ -40,7 +38,7 @@ ASKING = {
 class Run:
     """The step of a case, with the models that it may ask."""
 
-    def __init__(self, case: Case):
+    def __init__(self, case):
         settings = case.settings()
         self.models = []
         self.view = View.from_events(case.events())
@@ -107,7 +105,7 @@ def forgotten(action):
     yield f"metadata {json.dumps(metadata)}"
 
 
-def made(case: Case, output: str) -> str:
+def made(case, output):
     run = Run(case)
     result = "\n".join(run.result())
     if output == "result":

@@ -51,12 +51,13 @@ from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import AskableAgent, Scripted
 from tests.condensers.strategies import strategy_of
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
+from tests.golden.rows import rows
 
 CASES = [case for cases in cases_in("configurations").values() for case in cases]
 
 
-def made(case: Case, output: str) -> str:
+def made(case, output):
     """Return what is loaded of a file, or of a group of it: ``loaded as GROUP``."""
     group = output.removeprefix("loaded").removeprefix(" as ")
     try:
@@ -84,7 +85,7 @@ def test_extra_sets_no_argument_that_foldlog_sets(name):
 
 @pytest.fixture
 def toml(tmp_path):
-    def write(text: str | bytes) -> Path:
+    def write(text):
         path = tmp_path / "config.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
@@ -125,27 +126,9 @@ def test_a_name_of_a_type_is_understood_where_a_store_is_opened():
         assert histories.condenser.type == "recent_events"
 
 
-KEYED = {"model": "m", "function_calling": True, "response_schema": True, "api_key": "sk-secret"}
-
-
 @pytest.mark.parametrize(
     "table",
-    [
-        {"type": "noop"},
-        {"type": "recent_events", "max_events": 7, "keep_first": 2},
-        {"type": "amortized_forgetting", "max_size": 40},
-        {"type": "observation_masking", "attention_window": 3},
-        {"type": "browser_output"},
-        {"type": "conversation_window"},
-        {"type": "digest", "max_size": 50, "max_length": 900},
-        {"type": "llm", "llm_config": KEYED, "max_size": 90},
-        {"type": "structured_summary", "llm_config": KEYED},
-        {"type": "llm_attention", "llm_config": KEYED},
-        {"type": "llm"},
-        {"type": "clear_tool_uses", "keep": 2},
-        {"type": "clear_thinking"},
-        {"type": "pipeline", "condensers": [{"type": "noop"}, {"kind": "llm", "llm": KEYED}]},
-    ],
+    rows("settings.json", "a table of each condenser"),
     ids=lambda table: table["type"],
 )
 def test_a_condenser_is_made_again_from_its_configuration(table):
@@ -196,26 +179,7 @@ def test_an_annotation_with_the_base_takes_any_configuration():
 
 
 @pytest.mark.parametrize(
-    "type, setting, value, says",
-    [
-        *(
-            (masks, "attention_window", -1, "at least 0")
-            for masks in ("observation_masking", "browser_output")
-        ),
-        *(("recent_events", setting, -1, "at least 0") for setting in ("max_events", "keep_first")),
-        ("clear_tool_uses", "trigger", 0, "at least 1"),
-        ("clear_tool_uses", "keep", -1, "at least 0"),
-        ("clear_thinking", "keep", 0, "at least 1"),
-        ("digest", "max_length", 499, "at least 500"),
-        ("digest", "minimum_progress", 0.0, "more than 0"),
-        ("digest", "minimum_progress", 1.0, "less than 1"),
-        ("digest", "hard_context_reset_max_retries", 0, "at least 1"),
-        ("digest", "hard_context_reset_context_scaling", 1.0, "less than 1"),
-        ("digest", "max_size", 10.5, "a whole number"),
-        ("digest", "keep_first", None, "a number"),
-        ("recent_events", "max_events", "10", "a number"),
-        ("amortized_forgetting", "max_size", [3], "a number"),
-    ],
+    "type, setting, value, says", rows("settings.json", "settings out of their bounds")
 )
 def test_a_constructor_holds_its_settings_to_their_bounds(type, setting, value, says):
     condenser = CONDENSER_REGISTRY[config_type_of(type)]

@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter
@@ -20,7 +18,7 @@ from tests.condensers.strategies import strategy_of
 PAGE = Path(__file__).parents[2] / "docs" / "CONFIGURATION.md"
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -44,7 +42,7 @@ def test_the_tables_on_the_page_are_those_of_the_code():
     assert renewed(text) == text, "run: python -m tests.condensers.test_configuration_page"
 
 
-def renewed(text: str) -> str:
+def renewed(text):
     for name, table in (("strategies", strategy_tables()), ("models", model_table())):
         pattern = rf"(<!-- {name}.*?-->\n).*?(<!-- /{name} -->)"
         text = re.sub(
@@ -56,7 +54,7 @@ def renewed(text: str) -> str:
 HEAD = "| parameter | | default | |\n|---|---|---|---|\n"
 
 
-def strategy_tables() -> str:
+def strategy_tables():
     """Parameters that are the same in several strategies in one table, then each strategy with the
     others.
     """
@@ -80,7 +78,7 @@ def strategy_tables() -> str:
     )
 
 
-def described(strategy, shared) -> str:
+def described(strategy, shared):
     also = (
         f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})"
         if strategy.aliases
@@ -99,17 +97,17 @@ def described(strategy, shared) -> str:
     return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
 
 
-def shared_names(shared) -> list[str]:
+def shared_names(shared):
     return [line.split("`")[1] for line in shared]
 
 
-def row(parameter) -> str:
+def row(parameter):
     kind = parameter.type.replace("|", "\\|")
     default = "" if parameter.required else repr(parameter.default)
     return f"| `{parameter.name}` | {kind} | {default} | {parameter.description} |"
 
 
-def model_table() -> str:
+def model_table():
     rows = [f"| `{name}` | {field.description} |" for name, field in LLMConfig.model_fields.items()]
     return (
         "\n| key | |\n|---|---|\n"

@@ -2,8 +2,6 @@
 accepts.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import foldlog
@@ -11,8 +9,8 @@ import foldlog.condensers.models.client
 from foldlog.condensers import LLM, LLMConfig
 from foldlog.condensers.models.client import dialect_of_model
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
-from foldlog.projections import View
 from tests.condensers.openai_server import OpenAIServer
+from tests.golden.rows import rows
 from tests.projections.chat_rules import anthropic_problems, openai_problems
 from tests.projections.parts import SIGNED, image, text
 
@@ -47,7 +45,7 @@ EVENTS = [
 ]
 
 
-def body_at(model: str, **settings) -> tuple[View, dict]:
+def body_at(model, **settings):
     """The View whose messages were sent, and what arrived."""
     with OpenAIServer() as server:
         base_url = server.url if model.startswith("openai/") else server.url.removesuffix("/v1")
@@ -79,21 +77,7 @@ def test_anthropics_server_gets_what_it_accepts_through_litellm():
     assert SIGNED in body["messages"][1]["content"]
 
 
-@pytest.mark.parametrize(
-    "model, dialect",
-    [
-        ("gpt-4o", "openai"),
-        ("openai/claude-sonnet-4-5", "openai"),
-        ("azure/gpt-4o", "openai"),
-        ("deepseek/deepseek-chat", "openai"),
-        ("a-private-model", "openai"),
-        ("claude-sonnet-4-5", "litellm"),
-        ("anthropic/claude-sonnet-4-5", "litellm"),
-        ("bedrock/anthropic.claude-sonnet-4-5", "litellm"),
-        ("vertex_ai/gemini-2.5-pro", "litellm"),
-        ("litellm_proxy/claude", "litellm"),
-    ],
-)
+@pytest.mark.parametrize("model, dialect", rows("settings.json", "dialects of models"))
 def test_the_dialect_follows_from_the_name_and_the_configuration_has_the_last_word(model, dialect):
     assert dialect_of_model(model) == LLM(LLMConfig(model=model)).dialect == dialect
     assert LLM(LLMConfig(model=model, dialect="openai")).dialect == "openai"

@@ -37,7 +37,7 @@ from tests.condensers.made import (
     viewed,
 )
 from tests.condensers.scripted import Characters
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.imported import SHIPPED, imported
 from tests.properties.histories import histories
@@ -87,7 +87,7 @@ def files_known(text):
     return len(lines) + (int(left_out[1]) - 1 if left_out else 0)
 
 
-def made(case: Case, output: str) -> str:
+def made(case, output):
     events = case.events()
     if output == "orders":
         return "\n".join(orders_in(events[0].content)) or "(none)"

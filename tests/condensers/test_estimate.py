@@ -2,8 +2,6 @@
 place.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import random
@@ -22,7 +20,7 @@ from foldlog.condensers import (
     Reason,
 )
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated, of_thinking
-from foldlog.eventstore import Event, SystemMessage
+from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
 from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import answer, call, message, messages, parts_with, plan, viewed
@@ -55,7 +53,7 @@ TEXTS = {
 }
 
 
-def counted(model: str, said: str) -> int:
+def counted(model, said):
     """Return the tokens of a text without the message around it."""
     llm = LLM(LLMConfig(model=model))
     whole, empty = (llm.count_tokens([{"role": "user", "content": each}]) for each in (said, ""))
@@ -73,7 +71,7 @@ def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
         assert estimated(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
 
 
-def without_thinking(event: Event) -> Event:
+def without_thinking(event):
     """litellm counts no thinking."""
     return change(event, thinking=()) if getattr(event, "thinking", ()) else event
 

@@ -2,8 +2,6 @@
 nobody.
 """
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Condensers of one's own, and what they may leave out: arguments, rules, reasons, results."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldlog

@@ -1,7 +1,5 @@
 """The list of the references' faults: complete, and every test that it names exists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

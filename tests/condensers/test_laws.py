@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
@@ -15,7 +12,6 @@ from foldlog.condensers import (
     ClearThinkingCondenser,
     ClearToolUsesCondenser,
     Condensation,
-    Condenser,
     ConversationWindowCondenser,
     DigestCondenser,
     InvalidCondenser,
@@ -26,7 +22,6 @@ from foldlog.condensers import (
     ObservationMaskingCondenser,
     PipelineCondenser,
     RecentEventsCondenser,
-    RollingCondenser,
     StructuredSummaryCondenser,
 )
 from foldlog.condensers.reports import is_standing, reports_of
@@ -36,7 +31,6 @@ from foldlog.eventstore.events import (
     Annotation,
     CondensationAction,
     CondensationRequest,
-    Event,
     Message,
     Observation,
     SystemMessage,
@@ -54,8 +48,8 @@ progress = st.sampled_from([0.01, 0.1, 0.5])
 windows = st.integers(0, 8)
 
 
-def _or_none(build: Callable[..., Condenser]) -> Callable[..., Condenser | None]:
-    def built(*args: Any) -> Condenser | None:
+def _or_none(build):
+    def built(*args):
         try:
             return build(*args)
         except InvalidCondenser:
@@ -64,13 +58,11 @@ def _or_none(build: Callable[..., Condenser]) -> Callable[..., Condenser | None]
     return built
 
 
-def _built(
-    build: Callable[..., Condenser], *parameters: st.SearchStrategy[Any]
-) -> st.SearchStrategy[Any]:
+def _built(build, *parameters):
     return st.builds(_or_none(build), *parameters).filter(bool)
 
 
-def _summarizing(build: Callable[..., Condenser]) -> st.SearchStrategy[Any]:
+def _summarizing(build):
     return _built(
         lambda size, minimum, limit: build(
             max_size=size[0],
@@ -128,7 +120,7 @@ agents = st.sampled_from(
 )
 
 
-def stepped(condenser: Condenser, view: View, agent: Any) -> View | CondensationAction | None:
+def stepped(condenser, view, agent):
     """What the condenser answers; None where it must condense and cannot."""
     try:
         result = condenser.condense(view, agent)
@@ -137,11 +129,11 @@ def stepped(condenser: Condenser, view: View, agent: Any) -> View | Condensation
     return result.action if isinstance(result, Condensation) else result
 
 
-def viewed(events: list[Event], requested: bool) -> View:
+def viewed(events, requested):
     return View.from_events([*events, CondensationRequest(id=len(events))] if requested else events)
 
 
-def _worked(event_id: int, thinking: bool, answered: bool) -> list[Event]:
+def _worked(event_id, thinking, answered):
     call = Action(tool="run", call_id=f"c{event_id}", thinking=THINKING if thinking else ())
     return [call, Observation(content="done", call_id=f"c{event_id}")] if answered else [call]
 
@@ -173,8 +165,8 @@ loops = st.builds(
 @examples(900)
 @given(st.one_of(histories, loops), st.booleans(), condensers, agents)
 def test_each_step_keeps_the_laws_and_condensing_comes_to_an_end(
-    events: list[Event], requested: bool, condenser: Condenser, agent: Any
-) -> None:
+    events, requested, condenser, agent
+):
     log = [*events, CondensationRequest(id=len(events))] if requested else events
     for _ in range(len(log) + 1):
         view = View.from_events(log)
@@ -197,14 +189,14 @@ def test_each_step_keeps_the_laws_and_condensing_comes_to_an_end(
     pytest.fail("condensations of condensations, without end")
 
 
-def assert_shows_less(view: View, result: View) -> None:
+def assert_shows_less(view, result):
     assert result.version == view.version
     assert result.unhandled_condensation_request == view.unhandled_condensation_request
     left = iter(ids(view))
     assert all(event_id in left for event_id in ids(result)), "each once, in their order"
 
 
-def assert_forgets_whole_units(view: View, action: CondensationAction) -> None:
+def assert_forgets_whole_units(view, action):
     intervals, summaries = action.forgotten
     named = {*summaries, *(i for first, last in intervals for i in range(first, last + 1))}
     assert named <= set(ids(view)), (
@@ -221,9 +213,7 @@ def assert_forgets_whole_units(view: View, action: CondensationAction) -> None:
 
 @many
 @given(histories, st.booleans(), rolling)
-def test_the_head_stays_and_nothing_due_gives_the_very_same_view(
-    events: list[Event], requested: bool, condenser: RollingCondenser
-) -> None:
+def test_the_head_stays_and_nothing_due_gives_the_very_same_view(events, requested, condenser):
     view = viewed(events, requested)
     due = condenser.condensation_requirement(view) is not None
     result = stepped(condenser, view, None)
@@ -234,7 +224,7 @@ def test_the_head_stays_and_nothing_due_gives_the_very_same_view(
         assert ids(view.then([result]))[:head] == ids(view)[:head]
 
 
-def head_that_stays(condenser: RollingCondenser, view: View) -> int:
+def head_that_stays(condenser, view):
     """Return how many events stay at the beginning. The next digest replaces a digest there."""
     head = getattr(condenser, "keep_first", 0)
     if isinstance(condenser, DigestCondenser) and any(map(stands_for_forgotten, view[:head])):
@@ -244,9 +234,7 @@ def head_that_stays(condenser: RollingCondenser, view: View) -> int:
 
 @many
 @given(histories, summarizing)
-def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(
-    events: list[Event], condenser: Any
-) -> None:
+def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events, condenser):
     view = viewed(events, requested=True)
     try:
         reset = condenser.hard_context_reset(view)
@@ -298,9 +286,7 @@ asking = st.one_of(
 
 @examples(400)
 @given(st.one_of(histories, loops), st.booleans(), st.lists(asking, min_size=1, max_size=2), agents)
-def test_every_reply_is_reported_whatever_came_of_it(
-    events: list[Event], requested: bool, parts: list[Any], agent: Any
-) -> None:
+def test_every_reply_is_reported_whatever_came_of_it(events, requested, parts, agent):
     condenser = parts[0] if len(parts) == 1 else PipelineCondenser(parts)
     try:
         result, reports = condenser.step(viewed(events, requested), agent)

@@ -37,6 +37,7 @@ from tests.condensers.openai_server import (
     Trickling,
     context_length_exceeded,
 )
+from tests.golden.rows import rows
 
 KEY = "sk-a-secret-that-no-one-may-see"
 QUESTION = [
@@ -64,11 +65,11 @@ def server():
 class Waits(list):
     """Stands for time.sleep, and remembers how long."""
 
-    def __call__(self, seconds: float) -> None:
+    def __call__(self, seconds):
         self.append(seconds)
 
 
-def model_at(server: OpenAIServer, waits: Waits | None = None, **settings) -> LLM:
+def model_at(server, waits=None, **settings):
     config = {
         "model": "openai/gpt-4o-mini",
         "base_url": server.url,
@@ -78,17 +79,17 @@ def model_at(server: OpenAIServer, waits: Waits | None = None, **settings) -> LL
     return LLM(LLMConfig(**config), sleep=Waits() if waits is None else waits)
 
 
-def fallback_at(server: OpenAIServer) -> dict[str, str]:
+def fallback_at(server):
     return {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
 
 
-def failure_of(llm: LLM, messages=QUESTION) -> ModelCallFailed:
+def failure_of(llm, messages=QUESTION):
     with pytest.raises(ModelCallFailed) as caught:
         llm.complete(messages)
     return caught.value
 
 
-def all_of(error: ModelCallFailed) -> str:
+def all_of(error):
     """Return every text in which a secret could be shown."""
     return "".join(traceback.format_exception(error)) + str(error.report)
 
@@ -357,15 +358,7 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
     assert not [text for text in shown if KEY in text]
 
 
-@pytest.mark.parametrize(
-    "secret, how",
-    [
-        ("sk-of-its-own-123", {"api_key": "sk-of-its-own-123"}),
-        ("sk-found-by-litellm", {"api_key": None}),
-        ("tok-in-a-header-1", {"extra": {"extra_headers": {"X-Token": "tok-in-a-header-1"}}}),
-        ("tok-in-a-list-1", {"extra": {"extra_body": {"tokens": ["tok-in-a-list-1"]}}}),
-    ],
-)
+@pytest.mark.parametrize("secret, how", rows("settings.json", "secrets that a server repeats"))
 def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_traceback(
     server, monkeypatch, secret, how
 ):
@@ -379,17 +372,7 @@ def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_trace
     assert secret not in all_of(error)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "AWS_BEARER_TOKEN_BEDROCK",
-        "WATSONX_APIKEY",
-        "VERTEX_CREDENTIALS",
-        "PROXY_AUTH",
-        "DB_PASSWD",
-        "KEY_ID",
-    ],
-)
+@pytest.mark.parametrize("name", rows("settings.json", "variables that may hold a key"))
 def test_no_variable_that_may_be_a_key_gets_into_an_error(server, monkeypatch, name):
     monkeypatch.setenv(name, "its-secret")
     server.script(Failure(401, "who is its-secret?"))
@@ -458,33 +441,17 @@ def test_without_litellm_a_model_says_what_to_install_before_anything_is_begun(m
         condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o"}})
 
 
-@pytest.mark.parametrize(
-    "settings, known",
-    [
-        ({}, (True, True, 128_000, 16_384)),
-        ({"model": "openai/a-private-model"}, (False, False, None, None)),
-        (
-            {
-                "model": "openai/a-private-model",
-                "function_calling": True,
-                "response_schema": True,
-                "max_input_tokens": 9,
-                "max_output_tokens": 3,
-            },
-            (True, True, 9, 3),
-        ),
-    ],
-)
+@pytest.mark.parametrize("settings, known", rows("settings.json", "what is known of a model"))
 def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litellm(
     server, settings, known
 ):
     llm = model_at(server, **settings)
-    assert known == (
+    assert known == [
         llm.supports_function_calling,
         llm.supports_response_schema,
         llm.max_input_tokens,
         llm.max_output_tokens,
-    )
+    ]
 
 
 # litellm drops clients that its threads raced for, unclosed
@@ -494,7 +461,7 @@ def test_many_threads_may_ask_one_model_at_once(server):
     llm = model_at(server)
     replies: dict[int, Reply] = {}
 
-    def ask(n: int) -> None:
+    def ask(n):
         replies[n] = llm.complete([{"role": "user", "content": f"number {n}"}])
 
     at_once(ask, range(16))

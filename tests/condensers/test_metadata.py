@@ -2,8 +2,6 @@
 writes.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

@@ -2,8 +2,6 @@
 parts.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import foldlog

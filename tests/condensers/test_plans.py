@@ -3,24 +3,21 @@ everything. ``tests/golden/plans`` has a rule for each kind of what others do;
 ``python -m tests.condensers.test_plans`` makes the answers again.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given
 from msgspec import convert
 from msgspec.structs import replace
 
-from foldlog.condensers import Condenser, NoCondensationAvailable
+from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
 from foldlog.eventstore.events import (
     CondensationAction,
-    Event,
     Retraction,
 )
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
 from tests.condensers.test_laws import condensers, loops, stepped, viewed as viewed_if_asked
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import histories
 from tests.said import ids
@@ -28,7 +25,7 @@ from tests.said import ids
 CASES = [case for cases in cases_in("plans").values() for case in cases]
 
 
-def outdated(plan: tuple[CondensationAction, View], meanwhile: list[Event]) -> str | None:
+def outdated(plan, meanwhile):
     try:
         planned_before(*plan, meanwhile)
     except NoCondensationAvailable as error:
@@ -36,7 +33,7 @@ def outdated(plan: tuple[CondensationAction, View], meanwhile: list[Event]) -> s
     return None
 
 
-def following(view: View, events: list[Event]) -> list[Event]:
+def following(view, events):
     """``events`` as they would come behind the View, but for condensations."""
     others = (event for event in events if not isinstance(event, CondensationAction))
     return [replace(event, id=view.version + place) for place, event in enumerate(others)]
@@ -45,8 +42,8 @@ def following(view: View, events: list[Event]) -> list[Event]:
 @examples(150, HealthCheck.filter_too_much)
 @given(loops | histories, loops | histories, condensers)
 def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stays(
-    events: list[Event], later: list[Event], condenser: Condenser
-) -> None:
+    events, later, condenser
+):
     view = viewed_if_asked(events, requested=True)
     action = stepped(condenser, view, None)
     if not isinstance(action, CondensationAction):
@@ -69,7 +66,7 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
         assert outdated(plan, came[:n]) or not (lost or parted or returned or is_silent)
 
 
-def made(case: Case, output: str) -> str:
+def made(case, output):
     """Return why the plan of a case is outdated by the events after its version."""
     settings = case.settings()
     events = case.events()
@@ -79,7 +76,7 @@ def made(case: Case, output: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_plan_holds_or_is_outdated_as_its_golden_case_says(case: Case) -> None:
+def test_a_plan_holds_or_is_outdated_as_its_golden_case_says(case):
     assert made(case, "plan") == case.outputs["plan"], "python -m tests.condensers.test_plans"
 
 

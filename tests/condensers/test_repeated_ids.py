@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any
 
 import pytest
 
 import foldlog
 from foldlog.projections import View
+from tests.golden.rows import rows
 from tests.projections.chat_rules import anthropic_problems, openai_problems
 
-CONDENSERS: tuple[dict[str, Any], ...] = (
-    {"type": "digest", "max_size": 8},
-    {"type": "digest", "max_tokens": 900},
-    {"type": "amortized_forgetting", "max_size": 8, "keep_first": 1},
-    {"type": "recent_events", "max_events": 8, "keep_first": 1},
-    {"type": "conversation_window"},
-)
+CONDENSERS = rows("settings.json", "condensers that forget calls")
 STEPS = 14
 
 OWN = "{step}-{nth}"
 
 
-def spelled(pattern: str | None, step: int, nth: int) -> str | None:
+def spelled(pattern, step, nth):
     """Return the id of the nth call of a step; of its reply, where n is 0."""
     if pattern is None:
         return None
@@ -33,35 +27,24 @@ def spelled(pattern: str | None, step: int, nth: int) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "calls, call_id, reply_id",
-    [
-        (1, "call_{third}", None),
-        (1, "call_{third}", "r{half}"),
-        (1, "{tool}", None),
-        (1, "call", "stub"),
-        (2, "call_{nth}", None),
-        (2, "call_{half}", OWN),
-        (2, OWN, "r{third}"),
-    ],
+    "calls, call_id, reply_id", rows("settings.json", "ids that servers repeat")
 )
-def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(
-    calls: int, call_id: str, reply_id: str | None
-) -> None:
+def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(calls, call_id, reply_id):
     for place, condenser in enumerate(CONDENSERS):
         expected = lengths_with_ids_of_their_own(place, calls)
         assert expected[-1] <= (STEPS + 1) * calls, "it forgets"
         assert lengths(condenser, calls, call_id, reply_id) == expected, condenser
 
 
-def called(call_id: str | None, tool: str = "run", arguments: str = "{}") -> dict[str, Any]:
+def called(call_id, tool="run", arguments="{}"):
     return {"id": call_id, "function": {"name": tool, "arguments": arguments}}
 
 
-def reply(*calls: dict[str, Any]) -> dict[str, Any]:
+def reply(*calls):
     return {"role": "assistant", "tool_calls": list(calls)}
 
 
-def calls_and_results(messages: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+def calls_and_results(messages):
     """Return the functions that messages call, and the results, by the ids of the calls."""
     functions = {
         call["id"]: call["function"] for each in messages for call in each.get("tool_calls", ())
@@ -73,11 +56,11 @@ def calls_and_results(messages: list[dict[str, Any]]) -> tuple[dict[str, Any], d
 
 
 @cache
-def lengths_with_ids_of_their_own(place: int, calls: int) -> list[int]:
+def lengths_with_ids_of_their_own(place, calls):
     return lengths(CONDENSERS[place], calls, OWN, OWN)
 
 
-def lengths(condenser: dict[str, Any], calls: int, call_id: str, reply_id: str | None) -> list[int]:
+def lengths(condenser, calls, call_id, reply_id):
     """Return how many events each step shows, in an agent's loop that goes on in a fork, and answers the
     last call first.
     """
@@ -112,7 +95,7 @@ def lengths(condenser: dict[str, Any], calls: int, call_id: str, reply_id: str |
 
 
 @pytest.mark.parametrize("given_up", [0, 1])
-def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up: int) -> None:
+def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up):
     with foldlog.open(
         "memory:", condenser={"type": "recent_events", "max_events": 6, "keep_first": 0}
     ) as histories:
@@ -129,7 +112,7 @@ def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_u
         assert len(results) == 2 - given_up
 
 
-def test_results_by_a_repeated_id_are_those_of_the_calls_in_order() -> None:
+def test_results_by_a_repeated_id_are_those_of_the_calls_in_order():
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "go"})

@@ -2,8 +2,6 @@
 must be, beside the golden cases of ``test_condensations.py``.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -48,6 +46,7 @@ from tests.condensers.scripted import (
     failed,
     said,
 )
+from tests.golden.rows import rows
 from tests.said import ids
 
 
@@ -80,13 +79,7 @@ def test_why_and_how_much_a_condensation_is_needed(events, agent, reasons, requi
 
 
 @pytest.mark.parametrize(
-    "parameters, problem",
-    [
-        ({"max_size": 0}, r"max_size \(0\)"),
-        ({"keep_first": -1}, r"keep_first \(-1\) cannot be negative"),
-        ({"max_size": 10, "keep_first": 8}, r"keep_first \(8\) must be less than half of max_size"),
-        ({"max_size": 10, "keep_first": 4}, r"keep_first \(4\) must .* half .* \(10\).*summary"),
-    ],
+    "parameters, problem", rows("settings.json", "sizes that contradict each other")
 )
 def test_parameters_that_make_no_sense_are_refused(parameters, problem):
     with pytest.raises(InvalidCondenser, match=problem):

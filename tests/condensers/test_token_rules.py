@@ -1,7 +1,5 @@
 """Tokens in the place of the default number of events, and how much of the tail stays."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldlog
@@ -16,14 +14,13 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.eventstore import SystemMessage
-from foldlog.projections import View
 from tests.condensers.made import message, messages, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, said
 
 WINDOW = 1_000_000
 
 
-def many(count: int) -> View:
+def many(count):
     """Return a View of ``count`` messages of 800 characters."""
     return viewed(message("x" * 800) for _ in range(count))
 

@@ -55,11 +55,11 @@ def litellm():
     return foldlog.condensers.models.client._litellm()
 
 
-def model(name: str, **settings) -> LLM:
+def model(name, **settings):
     return LLM(LLMConfig(model=name, **settings))
 
 
-def user(*contents) -> list[dict]:
+def user(*contents):
     return [{"role": "user", "content": content} for content in contents]
 
 
@@ -72,7 +72,7 @@ real = pytest.mark.parametrize(
 )
 
 
-def views(path) -> list[View]:
+def views(path):
     """Return the Views of real histories with tools that litellm can count: a quarter of each, a
     half, and all.
     """
@@ -322,7 +322,7 @@ def test_the_same_view_is_not_looked_at_twice(monkeypatch):
 class Agent:
     model = "an agent's"
 
-    def __init__(self, max_input_tokens: int | None, max_output_tokens: int | None = None) -> None:
+    def __init__(self, max_input_tokens, max_output_tokens=None):
         self.max_input_tokens = max_input_tokens
         self.max_output_tokens = max_output_tokens
 
@@ -369,7 +369,7 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
     head = data.draw(st.integers(0, len(costs)))
     start = len(costs) - Overrun(sums, room + 1, Agent(room)).tail(head, 1)
 
-    def prompt(start: int) -> int:
+    def prompt(start):
         return frame + sum(costs[:head]) + sum(costs[start:])
 
     fitting = [start for start in range(head, len(costs) + 1) if prompt(start) <= room]

@@ -1,7 +1,5 @@
 """No event is forgotten, hidden or masked before a model was shown it."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -52,6 +50,7 @@ from tests.condensers.made import (
     viewed,
 )
 from tests.condensers.scripted import Characters, Scripted
+from tests.golden.rows import rows
 from tests.how_many import examples
 from tests.properties.histories import histories
 
@@ -303,17 +302,7 @@ ROOM = Characters(10_000)
 @pytest.mark.parametrize(
     "condenser, condensed",
     [
-        ({"type": "noop"}, 0),
-        ({"type": "recent_events", "max_events": 5}, 0),
-        ({"type": "recent_events", "max_events": 50}, 0),
-        ({"type": "observation_masking", "attention_window": 2}, 0),
-        ({"type": "observation_masking", "attention_window": 50}, 0),
-        ({"type": "conversation_window"}, 4),
-        ({"type": "amortized_forgetting", "max_size": 20}, 4),
-        (
-            {"type": "pipeline", "condensers": [{"type": "noop"}, {"type": "conversation_window"}]},
-            4,
-        ),
+        *rows("settings.json", "condensers in the room of a model"),
         (LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=20), 4),
     ],
     ids=lambda each: str(getattr(each, "type", each)),

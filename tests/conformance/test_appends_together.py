@@ -1,12 +1,8 @@
 """Several appends at once: each has the outcome that it would have alone."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -17,13 +13,10 @@ from foldlog.eventstore import (
     Documents,
     IdempotencyConflict,
     InvalidEvent,
-    Recorded,
-    Store,
     VersionConflict,
 )
 from foldlog.eventstore.log.appending import Besides, append_all, can_append_all
 from foldlog.eventstore.log.finding import Generation
-from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.store import prepare_append
 from tests.privacy import erased
 from tests.said import said, say, texts
@@ -32,11 +25,11 @@ together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indire
 """On a server each writer has a connection of its own."""
 
 
-def appended(store: Store, *appends: tuple[Any, ...]) -> list[Outcome[tuple[Recorded, ...]]]:
+def appended(store, *appends):
     return append_all(store.database, [prepare_append(store, *append) for append in appends])
 
 
-def ids(outcomes: Sequence[Outcome[tuple[Recorded, ...]]]) -> list[list[int]]:
+def ids(outcomes):
     return [[one.id for one in outcome.unwrap()] for outcome in outcomes]
 
 

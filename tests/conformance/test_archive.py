@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -23,7 +22,6 @@ from foldlog.eventstore import (
     EventsNotMade,
     InvalidArgument,
     KeyRing,
-    Message,
     Store,
     StoreUnavailable,
     StoreUnusable,
@@ -38,8 +36,6 @@ from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.types import Unfinished
 from tests.between import Killed, killing, meeting
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased, redacted
@@ -49,19 +45,19 @@ CONTENT = "what the user wrote, in words that compress well " * 4
 EVENTS = 12
 
 
-def message(number: int) -> Message:
+def message(number):
     return said(f"{number}: {CONTENT}")
 
 
 @pytest.fixture
-def store(recorder) -> Store:
+def store(recorder):
     """A store that restores archived conversations, with one conversation, ``c1``."""
     store = makes_events(Store(recorder))
     with_events(store, "c1")
     return store
 
 
-def with_events(store: Store, name: str) -> None:
+def with_events(store, name):
     picture = {"type": "raw", "data": b"bytes beside the body" * 50}
     for number in range(0, EVENTS, 3):
         first = said(({"type": "text", "text": "look"}, picture))
@@ -70,27 +66,27 @@ def with_events(store: Store, name: str) -> None:
 
 
 @pytest.fixture
-def to(tmp_path) -> str:
+def to(tmp_path):
     return f"file://{tmp_path}/objects"
 
 
 @pytest.fixture
-def expected(store, to) -> list[Any]:
+def expected(store, to):
     """What ``c1`` had when it was archived."""
     events = content(store)
     archive(store, "c1", to)
     return events
 
 
-def objects(to: str) -> list[str]:
+def objects(to):
     folder = Path(to.removeprefix("file://"))
     return sorted(each.name for each in folder.glob("*"))
 
 
-def named(store: Store, *operations: str) -> list[str]:
+def named(store, *operations):
     """The objects that rows of the store name, with these operations."""
 
-    def read(reader: Any) -> list[Unfinished]:
+    def read(reader):
         rows = reader.conversations("", 100)
         return [left for row in rows for left in reader.unfinished(row.key)]
 
@@ -98,20 +94,20 @@ def named(store: Store, *operations: str) -> list[str]:
     return sorted(each.state.rpartition("/")[2] for each in left if each.operation in operations)
 
 
-def content(store: Store, name: str = "c1") -> list[Any]:
+def content(store, name="c1"):
     return [*store.log(name)]
 
 
-def positions(store: Store) -> list[Any]:
+def positions(store):
     return [(each.position, each.conversation, each.event.id) for each in store.follow()]
 
 
-def assert_sound(store: Store) -> None:
+def assert_sound(store):
     findings = [checked(store, verdict).findings for verdict in verify(store)]
     assert not any(findings), findings
 
 
-def as_on(store: Store, recorder: Any) -> Store:
+def as_on(store, recorder):
     """The same store, as a process whose recorder this is has it open."""
     return makes_events(Store(recorder, store.database.settings))
 
@@ -161,13 +157,13 @@ def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
 class _ReadOnly:
     """A recorder through which a list cannot be written."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder):
         self._recorder = recorder
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._recorder, name)
 
-    def offer(self, work: object) -> bool:
+    def offer(self, work):
         return False
 
 
@@ -337,19 +333,19 @@ def test_what_a_killed_writer_left_of_a_file_goes(store, to, monkeypatch):
     assert objects(to) == named(store, "archive") == []
 
 
-def _append(store: Store) -> None:
+def _append(store):
     say(store, "c1", "late")
 
 
-def _erase(store: Store) -> None:
+def _erase(store):
     erased(store, "c1")
 
 
-def _fork(store: Store) -> None:
+def _fork(store):
     store.fork("c1", 3, "fork")
 
 
-def _redact(store: Store) -> None:
+def _redact(store):
     redacted(store, "c1", 1)
 
 
@@ -457,13 +453,13 @@ def test_a_copy_restores_on_both_sides(store, open_recorder, to):
 # -- objects that are not there --------------------------------------------------------------------
 
 
-def _altered(path: Path) -> None:
+def _altered(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def _of_another(path: Path) -> None:
+def _of_another(path):
     path.write_bytes(archived.packed([]))
 
 

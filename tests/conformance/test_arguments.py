@@ -1,8 +1,5 @@
 """Numbers and moments that no database keeps are refused by name, and nothing is written."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
@@ -13,7 +10,6 @@ from foldlog.eventstore import (
     CondensationAction,
     EventStoreError,
     InvalidArgument,
-    ReadTransaction,
     Store,
 )
 from foldlog.eventstore.log import row as rows_module, writing
@@ -25,7 +21,7 @@ HI = said("hi")
 TOO_LARGE = (2**63, -(2**63) - 1, 10**30, -(10**30))
 
 
-def on_snapshot(read: Callable[[ReadTransaction, int], object]) -> Callable[[Store, int], object]:
+def on_snapshot(read):
     return lambda store, number: store.query("c", lambda snapshot: read(snapshot, number))
 
 
@@ -53,7 +49,7 @@ NONE_IS_ALL = ("stop", "limit", "record_at")
 
 
 @pytest.fixture
-def filled(store) -> Store:
+def filled(store):
     say(store, "c", *["hi"] * 3)
     return store
 

@@ -1,9 +1,6 @@
 """Conversations by attribute and by last activity, on every recorder."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -34,20 +31,20 @@ U1 = {"user": "u1"}
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = datetime(2026, 11, 20, tzinfo=UTC)
 
-    def __call__(self) -> datetime:
+    def __call__(self):
         self.now += timedelta(seconds=1)
         return self.now
 
 
 @pytest.fixture
-def histories(recorder) -> Histories:
+def histories(recorder):
     return Histories(Store(recorder, clock=Clock()))
 
 
-def names(found: object) -> list[str]:
+def names(found):
     return [one.id for one in found.conversations]
 
 
@@ -125,10 +122,10 @@ def test_a_long_list_comes_page_by_page(histories):
 
 
 @contextmanager
-def others_writing(histories: Histories) -> Iterator[pytest.MonkeyPatch]:
+def others_writing(histories):
     """Meanwhile no transaction of these histories gets the write lock."""
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise StoreUnavailable("database is locked", kind="busy")
 
     with pytest.MonkeyPatch.context() as patch:

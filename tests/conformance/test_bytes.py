@@ -2,14 +2,10 @@
 go with what held them.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from copy import deepcopy
 from hashlib import sha256
-from typing import Any
 
 import psycopg
 import pytest
@@ -57,7 +53,7 @@ SETTINGS = {
 }
 
 
-def picture(image: bytes) -> Any:
+def picture(image):
     """The content of a message that shows an image."""
     return ({"type": "image_url", "image_url": {"url": image}},)
 
@@ -87,18 +83,18 @@ TARGETS = [*SETTINGS.values(), WriteSettings(keys=OTHER_KEYS)]
 
 
 @pytest.fixture(params=SETTINGS)
-def settings(request) -> WriteSettings:
+def settings(request):
     return SETTINGS[request.param]
 
 
 @pytest.fixture
-def store(settings, open_recorder) -> Store:
+def store(settings, open_recorder):
     store = Store(open_recorder(), settings)
     store.register(Views(store))
     return store
 
 
-def values(events: Any) -> list[Any]:
+def values(events):
     found = []
     for event in events:
         match event:
@@ -115,7 +111,7 @@ READ = deepcopy(values(TURN))
 """What is read of them."""
 
 
-def kept(store: Store) -> int:
+def kept(store):
     """How many values the database keeps beside events."""
     recorder = store.database.recorder
     count = "SELECT count(*) FROM {}attachments"
@@ -131,7 +127,7 @@ def kept(store: Store) -> int:
     return sum(counted for (counted,) in counts)
 
 
-def fresh(store: Store) -> Store:
+def fresh(store):
     """Another store on the same recorder, which has seen nothing yet."""
     return Store(store.database.recorder, store.database.settings)
 
@@ -252,9 +248,7 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasu
     assert kept(store) == 0
 
 
-def target_of(
-    settings: WriteSettings, shift: int, among: Sequence[WriteSettings] = TARGETS
-) -> WriteSettings:
+def target_of(settings, shift, among=TARGETS):
     """Each target of one form or another: with two shifts, all of them on each recorder."""
     return among[(list(SETTINGS.values()).index(settings) + shift) % len(among)]
 
@@ -294,7 +288,7 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
     assert kept(store) == before
 
 
-def stored_bytes(store: Store) -> Iterator[bytes]:
+def stored_bytes(store):
     with store.database.recorder.read() as reader:
         found = store.database.find(reader, "c")
         for row in reader.rows(found.key, 0, 100, 100):
@@ -329,7 +323,7 @@ LONGER = "zeroblob(length(body) + 1)"
 
 
 @pytest.fixture
-def on_file(settings, tmp_path) -> Iterator[Store]:
+def on_file(settings, tmp_path):
     """A store whose tables a test changes."""
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         yield Store(recorder, settings)
@@ -394,13 +388,11 @@ STATE = {
 }
 
 
-def put(store: Store, **values: Any) -> None:
+def put(store, **values):
     Documents(store).append("c", (), values)
 
 
-def read(
-    store: Store, name: str = "state", conversation: str = "c", version: int | None = None
-) -> Any:
+def read(store, name="state", conversation="c", version=None):
     return Documents(fresh(store)).get(conversation, name, version=version)
 
 

@@ -9,26 +9,21 @@ explains it: the README beside this file has all labels.
 writes our answers into the cases again. A difference without a label gets the label "?".
 """
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.eventstore.events import CondensationAction, Event, Origin
+from foldlog.eventstore.events import CondensationAction, Origin
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.conformance.condenser_answers import (
     CharacterAgent,
-    Script,
     answered,
     condenser_of,
     script_of,
@@ -50,7 +45,7 @@ Comparison = tuple[str, Any, Any]
 # --- V0 ---
 
 
-def v0_compared(case: Json) -> Iterator[Comparison]:
+def v0_compared(case):
     match case.get("op", "view"):
         case "action":
             return v0_action(case)
@@ -59,24 +54,24 @@ def v0_compared(case: Json) -> Iterator[Comparison]:
     return v0_answer(case)
 
 
-def v0_history(records: list[Json]) -> list[Event]:
+def v0_history(records):
     return list(decode(records, format="openhands-v0", as_history=True))
 
 
-def v0_condenser(case: Json, script: Script) -> Condenser:
+def v0_condenser(case, script):
     if "config" in case:
         return condenser_from_config(case["config"])
     return condenser_of(case["condenser"], script)
 
 
-def v0_answer(case: Json) -> Iterator[Comparison]:
+def v0_answer(case):
     expected = case["expected"]
     events = v0_history(case["events"])
     view = View.from_events(events)
     script = script_of(case, {source_id(event): event.id for event in events})
     answer = answered(v0_condenser(case, script), view, source_id, v0_view)
 
-    def name(event_id: int) -> Any:
+    def name(event_id):
         return source_id(events[event_id]) if 0 <= event_id < len(events) else None
 
     yield "result", v0_reduced(answer.result), v0_reduced(expected["condenser"], view)
@@ -89,7 +84,7 @@ def v0_answer(case: Json) -> Iterator[Comparison]:
     )
 
 
-def v0_reduced(result: Json, view: View | None = None) -> Json:
+def v0_reduced(result, view=None):
     """Return what both sides say: no message, and no choice between a range and a list of ids. Of
     a recorded condensation the events that ``view`` shows.
     """
@@ -114,7 +109,7 @@ SAID = (
 )
 
 
-def prompt(call: Json) -> Json:
+def prompt(call):
     """Return the events that a prompt shows, and the previous summary."""
     summary = call["previous_summary"]
     if summary is not None and summary.startswith(NO_SUMMARIES):
@@ -129,7 +124,7 @@ NO_SUMMARIES = "(none: this is the first)", "No ev"
 """What we write if there is no previous summary, and what V0 writes, which it may cut."""
 
 
-def v0_action(case: Json) -> Iterator[Comparison]:
+def v0_action(case):
     """Build a condensation from its fields: it is refused, or names the ids that it forgets."""
     record = {"id": 0, "action": "condensation", "source": "agent", "args": case["fields"]}
     (event,) = v0_history([record])
@@ -141,7 +136,7 @@ def v0_action(case: Json) -> Iterator[Comparison]:
     yield "action", ours, forgotten
 
 
-def v0_simulation(case: Json) -> Iterator[Comparison]:
+def v0_simulation(case):
     """Let events arrive one at a time, with the next id each, and ask the condenser after each one
     until it returns a View.
     """
@@ -174,7 +169,7 @@ REENTRY_MAX = 10
 # --- V1 ---
 
 
-def v1_compared(case: Json) -> Iterator[Comparison]:
+def v1_compared(case):
     expected = case["expected"]
     events = list(decode(case["events"], format="openhands-v1"))
     naming = v1_names(events)
@@ -184,7 +179,7 @@ def v1_compared(case: Json) -> Iterator[Comparison]:
     agent = CharacterAgent(**case["agent_llm"]) if "agent_llm" in case else None
     condenser = condenser_of(case["condenser"], script)
 
-    def after_reloading(plan: CondensationAction) -> Json:
+    def after_reloading(plan):
         after = folded.then([plan])
         loaded = loaded_by_reference(after, [*events, *after.condensations[-1:]])
         return v1_view(loaded, naming)
@@ -204,7 +199,7 @@ def v1_compared(case: Json) -> Iterator[Comparison]:
     yield "calls", len(script.calls), len(expected.get("llm_calls", []))
 
 
-def v1_recorded(result: Json) -> Json:
+def v1_recorded(result):
     if "forgotten_event_ids" in result:
         result = {**result, "forgotten": result["forgotten_event_ids"]}
     return v0_reduced(result)
@@ -215,12 +210,12 @@ def v1_recorded(result: Json) -> Json:
 COMPARED = {"v0": v0_compared, "v1": v1_compared}
 
 
-def cases(version: str) -> list[Json]:
+def cases(version):
     lines = (HERE / "condensers" / f"{version}.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
-def differences(version: str, case: Json) -> Json:
+def differences(version, case):
     """Return the fields of our answer that differ from the recorded answer."""
     try:
         compared = list(COMPARED[version](case))

@@ -2,10 +2,6 @@
 conversation while the other stores its rows in another form.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import pytest
 from pydantic import SecretStr
 
@@ -17,8 +13,7 @@ from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.base import Recorder, Transaction
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, as_rows
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, as_rows
 from tests.between import meeting
 from tests.privacy import erased
 from tests.said import said, say
@@ -28,17 +23,17 @@ from tests.stored_rows import execute
 OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
 
 
-def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
+def stage(store, transaction, key, rows):
     writing = staged_in(transaction, store.database, key)
     writing.insert(rows)
     writing.end()
 
 
-def store_on(recorder: Recorder, *secrets: SecretStr) -> Store:
+def store_on(recorder, *secrets):
     return Store(recorder, WriteSettings("zlib", KeyRing(secrets) if secrets else None))
 
 
-def key_of(recorder: Recorder, conversation: str) -> int:
+def key_of(recorder, conversation):
     found = recorder.query(lambda reader: reader.conversation(conversation))
     return found.key
 

@@ -2,10 +2,7 @@
 transaction with events.
 """
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,6 @@ from foldlog.eventstore import (
     IdempotencyConflict,
     InvalidEvent,
     Message,
-    Recorded,
     Store,
     VersionConflict,
 )
@@ -37,11 +33,11 @@ from tests.sound import assert_sound
 
 
 @pytest.fixture
-def documents(store) -> Documents:
+def documents(store):
     return Documents(store)
 
 
-def put(documents: Documents, **values: Any) -> tuple[Recorded, ...]:
+def put(documents, **values):
     return documents.append("c1", (), values)
 
 
@@ -212,7 +208,7 @@ def test_a_retried_append_adds_nothing(store, documents):
         documents.append("c1", said("other"), {"n": 1}, idempotency_key="turn")
 
 
-def changes(values: dict[str, Any]) -> dict[str, Any]:
+def changes(values):
     return {name: DELETED if value == "DELETED" else value for name, value in values.items()}
 
 

@@ -8,16 +8,15 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 import foldlog
-from foldlog import Action, Event, Histories, History, LeaseTaken, Message, Store
+from foldlog import Histories, LeaseTaken, Message, Store
 from foldlog._history import runtimes
 from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
@@ -25,7 +24,6 @@ from foldlog._history.runtimes import RuntimeCall, note_left_behind
 from foldlog.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import View
 from foldlog.projections.effects import MARK
 from tests.between import Between, Killed
@@ -42,25 +40,25 @@ class Bank:
     payment.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.paid = []
         self.reached: Callable[[str], object] = lambda point: None
 
-    def pay(self, to: str) -> str:
+    def pay(self, to):
         return self._book(to, None)
 
-    def pay_once(self, to: str, key: str) -> str:
+    def pay_once(self, to, key):
         """A system that knows the keys of its payments."""
         return self._book(to, key, knows_keys=True)
 
-    def pay_noting(self, to: str, key: str) -> str:
+    def pay_noting(self, to, key):
         """A system that stores a reference, and pays again when it is asked again."""
         return self._book(to, key)
 
-    def look_up(self, key: str, call: Action) -> str | None:
+    def look_up(self, key, call):
         return next((f"paid {to}" for to, known in self.paid if known == key), None)
 
-    def _book(self, to: str, key: str | None, *, knows_keys: bool = False) -> str:
+    def _book(self, to, key, *, knows_keys=False):
         self.reached("before the payment")
         if not (knows_keys and (to, key) in self.paid):
             self.paid.append((to, key))
@@ -76,7 +74,7 @@ MODES = {
 
 
 @contextmanager
-def brief_lease(history: History) -> Iterator[foldlog.Lease]:
+def brief_lease(history):
     """A lease that no thread renews: the statements are the same each time, and it is over soon
     after a kill.
     """
@@ -87,7 +85,7 @@ def brief_lease(history: History) -> Iterator[foldlog.Lease]:
         yield lease
 
 
-def reply(*calls: tuple[str, str, dict[str, str]]) -> dict[str, Any]:
+def reply(*calls):
     """The reply of a model that calls tools: an id, a tool and its arguments each."""
     tool_calls = [
         {
@@ -100,12 +98,12 @@ def reply(*calls: tuple[str, str, dict[str, str]]) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 
-def asked(history: History, to: str) -> dict[str, Any]:
+def asked(history, to):
     """The reply of a model that pays somebody."""
     return reply((f"call-{len(history)}", "pay", {"to": to}))
 
 
-def work(history: History, bank: Bank, mode: str) -> None:
+def work(history, bank, mode):
     """Pay everybody, from wherever an earlier worker stopped, as docs/RESUMING.md says."""
     tool, how = MODES[mode](bank)
     with brief_lease(history):
@@ -121,13 +119,13 @@ def work(history: History, bank: Bank, mode: str) -> None:
             history.append_reply(asked(history, missing[0]))
 
 
-def killed_at(recorder: Recorder, bank: Bank, mode: str, point: int) -> bool:
+def killed_at(recorder, bank, mode, point):
     """Have a worker pay that is killed at a point: before a transaction, or in the tool. Return
     whether it was.
     """
     reached = -1
 
-    def reach(_: object) -> None:
+    def reach(_):
         nonlocal reached
         reached += 1
         if reached >= point:
@@ -173,44 +171,44 @@ class Died(BaseException):
     """The end of a process in its tool."""
 
 
-def die(to: str) -> str:
+def die(to):
     raise Died
 
 
 @pytest.fixture
-def history(recorder) -> History:
+def history(recorder):
     return Histories(
         Store(recorder), condenser={"type": "amortized", "max_size": 10, "keep_first": 1}
     )["pay"]
 
 
-def called(history: History, to: str = "ann") -> Action:
+def called(history, to="ann"):
     """The open call of a new reply."""
     history.append_reply(asked(history, to))
     return history.open_calls()[-1]
 
 
-def killed_in_its_tool(history: History, to: str = "ann") -> Action:
+def killed_in_its_tool(history, to="ann"):
     call = called(history, to)
     with suppress(Died):
         run(history, call, die)
     return call
 
 
-def run(history: History, call: Action, tool: Callable[..., Any], **how: Any) -> Event:
+def run(history, call, tool, **how):
     """Run a call under a lease of its own, and return the event of its outcome."""
     with history.lease():
         return history.run(call, tool, **how).event
 
 
-def talk(history: History) -> None:
+def talk(history):
     """Let the condenser come to 40 messages."""
     for n in range(20):
         history.append([said(f"{n}"), Message(source="agent", content=f"{n}")])
         history.prepare()
 
 
-def states(history: History) -> list[str]:
+def states(history):
     return [effect.state for effect in history.effects()]
 
 
@@ -294,18 +292,18 @@ def test_closing_open_calls_says_which_had_begun(history):
 
 
 class Unsayable(Exception):
-    def __str__(self) -> str:
+    def __str__(self):
         raise ValueError("it has no text")
 
 
-def raising(error: Exception) -> Callable[..., str]:
-    def tool(to: str) -> str:
+def raising(error):
+    def tool(to):
         raise error
 
     return tool
 
 
-async def coroutine(to: str) -> str:
+async def coroutine(to):
     raise AssertionError("it does not run")
 
 
@@ -431,7 +429,7 @@ def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
 # ----------------------------------------------------------------------------------
 
 
-def ledger(history: History) -> list[tuple[str, str, int]]:
+def ledger(history):
     return [(effect.key, effect.state, effect.attempts) for effect in history.effects()]
 
 

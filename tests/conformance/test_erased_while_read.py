@@ -1,7 +1,5 @@
 """A conversation that is erased while others read it is said to be erased, never to be damaged."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog import Histories
@@ -19,7 +17,7 @@ HISTORY = [said(str(n)) for n in range(EVENTS)]
 
 
 @pytest.fixture
-def filled(store) -> Store:
+def filled(store):
     store.ingest("c", HISTORY)
     return store
 

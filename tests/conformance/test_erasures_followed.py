@@ -2,11 +2,9 @@
 are behind it.
 """
 
-from __future__ import annotations
-
 import pytest
 
-from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
+from foldlog.eventstore import Erased, InvalidEvent, Message
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Erasure
@@ -14,7 +12,7 @@ from tests.privacy import erased
 from tests.said import said, say
 
 
-def entries(store: Store, after: int = 0) -> list[tuple[str, int, type[Event]]]:
+def entries(store, after=0):
     return [(one.conversation, one.event.id, type(one.event)) for one in store.follow(after)]
 
 

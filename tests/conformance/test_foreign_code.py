@@ -2,8 +2,6 @@
 finalizers.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -33,11 +31,11 @@ class Inner:
 
     name = "inner"
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store):
         self.store = store
         self.error = None
 
-    def write(self, *_: object) -> None:
+    def write(self, *_):
         try:
             say(self.store, "inner", "hi")
         except EventStoreError as error:
@@ -45,30 +43,30 @@ class Inner:
 
     project = write
 
-    def clock(self) -> datetime:
+    def clock(self):
         self.write()
         return datetime.now(UTC)
 
 
-def from_a_guard(inner: Inner) -> None:
+def from_a_guard(inner):
     inner.store.append("c", HI, expected_version=1, guard=inner.write)
 
 
-def from_an_inline_projection(inner: Inner) -> None:
+def from_an_inline_projection(inner):
     inner.store.register(inner)
     inner.store.append("c", CondensationRequest(), expected_version=1)
 
 
-def from_a_clock(inner: Inner) -> None:
+def from_a_clock(inner):
     say(Store(inner.store.database.recorder, clock=inner.clock), "c", "hi")
 
 
-def from_a_finalizer(inner: Inner) -> None:
+def from_a_finalizer(inner):
     class Garbage:
-        def __del__(self) -> None:
+        def __del__(self):
             inner.write()
 
-    def leave_garbage(_: object) -> None:
+    def leave_garbage(_):
         garbage = Garbage()
         garbage.itself = garbage
         del garbage
@@ -77,10 +75,10 @@ def from_a_finalizer(inner: Inner) -> None:
     inner.store.append("c", HI, expected_version=1, guard=leave_garbage)
 
 
-def from_a_signal_handler(inner: Inner) -> None:
+def from_a_signal_handler(inner):
     """It interrupts its own thread inside of an append."""
 
-    def interrupt(_: object) -> None:
+    def interrupt(_):
         os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, inner.write)
@@ -150,12 +148,12 @@ def test_a_guard_sees_its_conversation_as_it_is_now_and_may_read_others(store):
 # ----------------------------------------------------------------------------------------------
 
 
-def of_another_database(_: object) -> None:
+def of_another_database(_):
     with closing(sqlite3.connect(":memory:")) as other:
         other.execute("SELECT * FROM rules")
 
 
-def of_its_time(_: object) -> None:
+def of_its_time(_):
     raise TimeoutError("the time is over")
 
 

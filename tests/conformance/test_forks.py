@@ -2,8 +2,6 @@
 themselves.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -33,7 +31,7 @@ from tests.sound import assert_sound
 
 
 @pytest.fixture
-def store(settings, open_recorder) -> Store:
+def store(settings, open_recorder):
     """A store with one conversation of ten events."""
     store = Store(open_recorder(), settings)
     say(store, "c", *"0123456789")
@@ -41,7 +39,7 @@ def store(settings, open_recorder) -> Store:
 
 
 @pytest.fixture
-def family(store) -> Store:
+def family(store):
     """The same with a fork at event 6, ``f``, and a fork of that one, ``g``."""
     store.fork("c", 6, "f")
     say(store, "f", "own")
@@ -49,7 +47,7 @@ def family(store) -> Store:
     return store
 
 
-def followed(store: Store, position: int = 0) -> list[tuple[str, int]]:
+def followed(store, position=0):
     """Return the events that a follower reads after a position, without entries of the ledger."""
     return [
         (each.conversation, each.id)
@@ -138,7 +136,7 @@ def test_a_fork_keeps_its_documents_while_it_is_detached(store, monkeypatch):
     assert documents.all("f") == {"early": 1, "late": 2, "own": 3}
 
 
-def origins(store: Store, conversation: str) -> list[tuple[str, int]]:
+def origins(store, conversation):
     with reading(store, conversation) as read:
         return [*map(tuple, read.origins())]
 

@@ -2,13 +2,11 @@
 receipt stays.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
 
-from foldlog import Histories, History
+from foldlog import Histories
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -29,11 +27,11 @@ from tests.sound import assert_sound
 
 
 @pytest.fixture
-def histories(recorder) -> Histories:
+def histories(recorder):
     return Histories(Store(recorder))
 
 
-def begin_again(histories: Histories) -> History:
+def begin_again(histories):
     """Erase the conversation, and begin another one under its id."""
     erased(histories.store, "c1")
     return histories.create("c1", replace_erased=True)

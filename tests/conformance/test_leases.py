@@ -2,16 +2,12 @@
 appends nothing.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from operator import methodcaller
-from typing import Any
 
 import pytest
 
@@ -41,27 +37,27 @@ CALL = Action(tool="deploy", call_id="k", response_id="r")
 
 
 @pytest.fixture
-def workers(recorder) -> Callable[[], History]:
+def workers(recorder):
     """Makes the history "c" of a worker, as processes of their own have it."""
     return lambda: Histories(Store(recorder), condenser="digest")["c"]
 
 
 @pytest.fixture
-def one(workers) -> History:
+def one(workers):
     return workers()
 
 
 @pytest.fixture
-def other(workers) -> History:
+def other(workers):
     return workers()
 
 
-def to_resume(history: History) -> list[str]:
+def to_resume(history):
     return list(history._histories.to_resume())
 
 
 @contextmanager
-def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
+def standing_still(history, **more):
     """A worker that takes the lease for a moment and then stands still, so that nothing renews
     it.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import unittest
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -18,7 +18,6 @@ from eventsourcing.persistence import (
     IntegrityError,
     PersistenceError,
     StoredEvent,
-    Tracking,
 )
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.tests import persistence as shipped
@@ -41,7 +40,6 @@ from foldlog.eventstore.integrations.eventsourcing import (
     TrackingView,
     errors_of_the_library,
 )
-from foldlog.eventstore.recorders.base import Transaction
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
@@ -58,29 +56,29 @@ class _OnOurs:
     url: ClassVar[str]
     made = itertools.count()
 
-    def setUp(self) -> None:
+    def setUp(self):
         self.opened = []
 
-    def tearDown(self) -> None:
+    def tearDown(self):
         for factory in self.opened:
             factory.close()
 
-    def factory(self) -> Factory:
+    def factory(self):
         url = self.url.format(number=next(self.made))
         self.opened.append(Factory({"FOLDLOG_URL": url}))
         return self.opened[-1]
 
-    def new_originator_id(self) -> str:
+    def new_originator_id(self):
         return str(uuid4())
 
 
 class _Aggregate(_OnOurs, shipped.AggregateRecorderTestCase):
-    def create_recorder(self) -> Any:
+    def create_recorder(self):
         return self.factory().aggregate_recorder()
 
 
 class _Application(_OnOurs, shipped.ApplicationRecorderTestCase):
-    def create_recorder(self) -> Any:
+    def create_recorder(self):
         return self.factory().application_recorder()
 
     def test_insert_subscribe(self):
@@ -88,31 +86,31 @@ class _Application(_OnOurs, shipped.ApplicationRecorderTestCase):
 
 
 class _Tracking(_OnOurs, shipped.TrackingRecorderTestCase):
-    def create_recorder(self) -> Any:
+    def create_recorder(self):
         return self.factory().tracking_recorder()
 
 
 class _Process(_OnOurs, shipped.ProcessRecorderTestCase):
-    def create_recorder(self) -> Any:
+    def create_recorder(self):
         return self.factory().process_recorder()
 
 
 class _NonInterleaving(_OnOurs, shipped.NonInterleavingNotificationIDsBaseCase):
     insert_num = 200
 
-    def create_recorder(self) -> Any:
+    def create_recorder(self):
         return self.factory().application_recorder()
 
 
 CASES = (_Aggregate, _Application, _Tracking, _Process, _NonInterleaving)
 
 
-def _names(case: type[unittest.TestCase]) -> list[str]:
+def _names(case):
     return unittest.defaultTestLoader.getTestCaseNames(case)
 
 
 @pytest.fixture
-def url(request, tmp_path) -> str:
+def url(request, tmp_path):
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_front").url(schema="library_{number}"))
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/{{number}}.db"
@@ -142,7 +140,7 @@ def test_shipped(case, name, url):
 class Conversations(Application[str]):
     """A library application whose events are ours."""
 
-    def say(self, conversation: str, version: int, text: str) -> None:
+    def say(self, conversation, version, text):
         message = said(text)
         self.events.put([ConversationEvent(conversation, version, message)])
 
@@ -150,8 +148,8 @@ class Conversations(Application[str]):
 class Heard(TrackingView):
     """Keeps the number of characters heard, with how far it has come, in one transaction."""
 
-    def hear(self, characters: int, tracking: Tracking) -> None:
-        def work(transaction: Transaction) -> None:
+    def hear(self, characters, tracking):
+        def work(transaction):
             self.track(transaction, tracking)
             record = self.record_at(transaction, "heard", 1)
             total = int(record.body) if record else 0
@@ -159,7 +157,7 @@ class Heard(TrackingView):
 
         self.recorder.transact(work)
 
-    def total(self) -> int:
+    def total(self):
         with self.recorder.read() as reader:
             record = self.record_at(reader, "heard", 1)
         return int(record.body) if record else 0
@@ -168,12 +166,12 @@ class Heard(TrackingView):
 class HearEverything(Projection[Heard]):
     name = "hear"
 
-    def process_event(self, domain_event: Any, tracking: Tracking) -> None:
+    def process_event(self, domain_event, tracking):
         self.view.hear(len(domain_event.event.content), tracking)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def env(request, tmp_path) -> dict[str, str]:
+def env(request, tmp_path):
     """The library's environment, on a store that several may open."""
     url = f"sqlite:///{tmp_path}/library.db"
     if request.param == "postgresql":
@@ -263,11 +261,11 @@ def test_no_event_is_taken_that_nobody_could_read(env):
 class Dog(domain.Aggregate):
     """An aggregate of somebody else."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.tricks = []
 
     @domain.event("TrickAdded")
-    def add(self, trick: str) -> None:
+    def add(self, trick):
         self.tricks.append(trick)
 
 

@@ -2,11 +2,8 @@
 since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
 
@@ -50,7 +47,7 @@ BY_NAME = {
 """The arguments of the methods that need some."""
 
 
-def methods(face: type) -> list[str]:
+def methods(face):
     return [
         name for name in dir(face) if not name.startswith("_") and callable(getattr(face, name))
     ]
@@ -59,7 +56,7 @@ def methods(face: type) -> list[str]:
 METHODS = ["__len__", *methods(History)]
 
 
-def call(history: History, name: str) -> Any:
+def call(history, name):
     """Return what a method returns once it has done all of its work."""
     made = getattr(history, name)(*POSITIONAL.get(name, []), **BY_NAME.get(name, {}))
     if isinstance(made, RecallTool):
@@ -71,7 +68,7 @@ def call(history: History, name: str) -> Any:
 
 
 @pytest.fixture(params=["one object", "two objects"])
-def histories(request, recorder) -> tuple[Histories, Histories]:
+def histories(request, recorder):
     """The histories that hold the old object, and those that erase its conversation and begin
     another.
     """
@@ -79,7 +76,7 @@ def histories(request, recorder) -> tuple[Histories, Histories]:
     return first, first if request.param == "one object" else Histories(Store(recorder))
 
 
-def old_ones(histories: Histories) -> dict[str, History]:
+def old_ones(histories):
     """Return objects of conversation c1 by the way in which each met it."""
     wrote, read, looked = (histories["c1"] for _ in range(3))
     created = histories.create("c1", {"user": "old"})
@@ -97,7 +94,7 @@ def old_ones(histories: Histories) -> dict[str, History]:
     }
 
 
-def begun_again(histories: Histories) -> History:
+def begun_again(histories):
     histories.erase("c1", reason="asked for")
     new = histories.create("c1", {"user": "new"}, replace_erased=True)
     new.append([said("second"), Action(tool="t", call_id="a")], documents={"state": 2})

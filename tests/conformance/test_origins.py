@@ -2,15 +2,12 @@
 store.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     Documents,
-    Event,
     InvalidArgument,
     Message,
     Origin,
@@ -25,20 +22,18 @@ from tests.privacy import erased
 from tests.sound import assert_sound
 
 
-def said(source_id: object, text: str = "x", format: str = "f", rest: object = None) -> Event:
+def said(source_id, text="x", format="f", rest=None):
     return Message(
         source="user", content=text, origin=Origin(format=format, id=source_id, rest=rest)
     )
 
 
-def add(
-    store: Store, *events: Event, conversation: str = "c1", expected: object = ANY_VERSION
-) -> list[int]:
+def add(store, *events, conversation="c1", expected=ANY_VERSION):
     recorded = store.append(conversation, events, expected_version=expected, dedupe="origin")
     return [one.id for one in recorded]
 
 
-def found(store: Store, source_id: object, format: str = "f") -> tuple[tuple[str, int], ...]:
+def found(store, source_id, format="f"):
     return origins.find(store.database, format, source_id)
 
 
@@ -96,7 +91,7 @@ def test_an_event_is_found_over_the_store_until_it_is_erased(store):
 class Refuses:
     name = "refuses"
 
-    def project(self, snapshot: object, events: object) -> None:
+    def project(self, snapshot, events):
         raise RuntimeError("refused")
 
 

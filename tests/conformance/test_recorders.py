@@ -2,10 +2,7 @@
 bytes.
 """
 
-from __future__ import annotations
-
 import uuid
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,14 +10,11 @@ import pytest
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.maintenance.backup import _stale
-from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.types import (
     Conversation,
     Erasure,
-    PlacedRow,
     RecalledKey,
     Record,
-    Row,
     as_rows,
     row_of,
 )
@@ -29,13 +23,13 @@ from tests.stored_rows import with_fields
 SALT = bytes(16)
 
 
-def row(event_id: int, *, structural: bool = False) -> Row:
+def row(event_id, *, structural=False):
     head = bytes([event_id]) * 32
     return row_of(event_id, "message", 1, True, structural, 1_000 + event_id, 0, b"{}", head)
 
 
-def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> int:
-    def work(transaction: Transaction) -> int:
+def begin(recorder, conversation, rows=()):
+    def work(transaction):
         key = transaction.begin(Conversation(0, conversation, 5, SALT)).key
         if rows:
             transaction.insert(key, rows)
@@ -44,7 +38,7 @@ def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> in
     return recorder.transact(work)
 
 
-def placed(recorder: Recorder, after: int = 0, limit: int = 100) -> list[PlacedRow]:
+def placed(recorder, after=0, limit=100):
     with recorder.read() as reader:
         found = reader.placed_rows(after, limit)
     return [each._replace(row=as_rows([each.row])[0]) for each in found]
@@ -130,7 +124,7 @@ def test_the_next_id_is_that_of_the_next_published_conversation(recorder):
         assert reader.id_from("\U0010ffff") is None
 
 
-def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]) -> int:
+def stage(recorder, conversation, chunks):
     key = recorder.transact(
         lambda transaction: transaction.begin(Conversation(0, conversation, 5, SALT, visible=False))
     ).key

@@ -2,10 +2,7 @@
 readers learn of it.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -30,8 +27,7 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.redact import Quote, RedactionReceipt, redact
-from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.maintenance.redact import Quote, redact
 from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
 from tests.between import meeting
@@ -60,26 +56,24 @@ TURN_OF_A_SOURCE = [
 
 
 @pytest.fixture
-def store(settings, open_recorder) -> Store:
+def store(settings, open_recorder):
     store = Store(open_recorder(), settings)
     store.register(Views(store))
     store.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
     return store
 
 
-def redacted(
-    store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False
-) -> RedactionReceipt:
+def redacted(store, event_id, conversation="c", *, with_summaries=False):
     given = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
     return redacting.redacted(store, conversation, [event_id], **given)
 
 
-def stored(store: Store) -> bytes:
+def stored(store):
     """Everything that the tables hold of all conversations, as they hold it and as the key shows
     it.
     """
 
-    def read(reader: Reader) -> list[object]:
+    def read(reader):
         found = list[object]()
         for row in reader.conversations("", 100):
             opened = ReadTransaction(reader, row, store.database)
@@ -92,7 +86,7 @@ def stored(store: Store) -> bytes:
     return repr(store.database.recorder.query(read)).encode()
 
 
-def are_redacted(store: Store, conversation: str, count: int = 4) -> list[bool]:
+def are_redacted(store, conversation, count=4):
     return [event.redacted is not None for event in store.events(conversation, 0, count)]
 
 
@@ -203,7 +197,7 @@ def test_a_redaction_during_a_copy_has_its_receipt(store, open_recorder):
     assert b"harmless" not in stored(there)
 
 
-def condensation(summary: str, *forgotten: int) -> CondensationAction:
+def condensation(summary, *forgotten):
     return CondensationAction(forgotten_event_ids=forgotten, summary=summary, summary_offset=1)
 
 
@@ -308,7 +302,7 @@ def test_only_a_redaction_writes_redacted_events_and_receipts(store):
     assert receipt.hashes == (next(iter(store.events("c"))).redacted.hash,)
 
 
-def imported(place: int, text: str, **fields: Any) -> Message:
+def imported(place, text, **fields):
     return said(text, origin=Origin(format="f", id=f"u{place}"), **fields)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from pydantic import SecretStr
@@ -17,7 +17,6 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     CorruptEvent,
-    Event,
     KeyChanged,
     KeyRing,
     KeyUnavailable,
@@ -28,8 +27,7 @@ from foldlog.eventstore.log.row import PLAIN, checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
 from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
-from foldlog.eventstore.recorders.base import Recorder
-from foldlog.eventstore.recorders.types import Conversation, Row, as_rows
+from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
 from tests.between import Between, meeting
 from tests.how_many import some
@@ -57,15 +55,15 @@ FORMS = [
 ]
 
 
-def ring(*names: str | None) -> KeyRing | None:
+def ring(*names):
     return KeyRing([SECRETS[name] for name in names if name]) if any(names) else None
 
 
-def store_on(recorder: Recorder, compression: Compression | None, *keys: str | None) -> Store:
+def store_on(recorder, compression, *keys):
     return Store(recorder, WriteSettings(compression, ring(*keys)))
 
 
-def event(n: int) -> Event:
+def event(n):
     noise = random.Random(n).randbytes(200)
     match n % 7:
         case 1:
@@ -85,7 +83,7 @@ def event(n: int) -> Event:
             return said(f"message {n} " + "the same words " * 40)
 
 
-def fill(store: Store) -> None:
+def fill(store):
     store.register(Views(store))
     for name in NAMES:
         for n in range(LENGTH - 1):
@@ -93,7 +91,7 @@ def fill(store: Store) -> None:
         redacted(store, name, REDACTED)
 
 
-def state(store: Store) -> dict[str, Any]:
+def state(store):
     """All that a change of the encryption must leave as it is."""
     views = Views(store)
     return {
@@ -116,7 +114,7 @@ def state(store: Store) -> dict[str, Any]:
     }
 
 
-def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:
+def stored(recorder):
     with recorder.read() as reader:
         found = [reader.conversation(name) for name in NAMES]
         return {
@@ -126,7 +124,7 @@ def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:
         }
 
 
-def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None:
+def assert_is_in(recorder, form, wanted):
     """The rows are in this form, and whoever has its key alone reads in them what was written."""
     store = store_on(recorder, None, form.key)
     assert_sound(store)
@@ -140,7 +138,7 @@ def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None
             assert row.encoding == encoding + (ENCRYPTED if form.key else PLAIN)
 
 
-def refuse_without_key(recorder: Recorder, target: Form) -> None:
+def refuse_without_key(recorder, target):
     before = stored(recorder)
     with pytest.raises(KeyUnavailable, match="set FOLDLOG_KEY or FOLDLOG_KEY_FILE"):
         list(rekey(store_on(recorder, target.compression)))

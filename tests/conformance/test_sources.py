@@ -2,9 +2,6 @@
 each recorder.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,20 +24,20 @@ NAMES = "abc", "\x00é", "名"
 
 
 @pytest.fixture
-def store(recorder, settings) -> Store:
+def store(recorder, settings):
     return Store(recorder, settings)
 
 
 @contextmanager
-def sources_of(store: Store) -> Iterator[Sources]:
+def sources_of(store):
     with store.database.recorder.read() as reader:
         yield Sources(store.database, reader)
 
 
-def begun(store: Store, name: str, **fields: Any) -> Source:
+def begun(store, name, **fields):
     """Begin a conversation with the records as its source, in three blocks."""
 
-    def work(transaction: Transaction) -> Source:
+    def work(transaction):
         beginning = Conversation(0, name, store.database.now(), bytes(16))
         writing = WriteTransaction(
             transaction, begin_new(transaction, store.database, beginning), store.database
@@ -62,32 +59,32 @@ def begun(store: Store, name: str, **fields: Any) -> Source:
     return store.database.recorder.transact(work)
 
 
-def written(store: Store, method: Callable[..., Any], *arguments: Any) -> Any:
+def written(store, method, *arguments):
     """Call a method of the sources in a transaction, and return what it returns."""
 
-    def work(transaction: Transaction) -> Any:
+    def work(transaction):
         return method(SourcesToWrite(store.database, transaction), *arguments)
 
     return store.database.recorder.transact(work)
 
 
-def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
+def records_of(store, source, start=0):
     with sources_of(store) as sources:
         return [each for block in sources.blocks(source, start) for each in block.records()]
 
 
-def firsts_of(store: Store, source: Source) -> list[int]:
+def firsts_of(store, source):
     with sources_of(store) as sources:
         return [block.first for block in sources.own_blocks(source)]
 
 
-def source_of(store: Store, name: str) -> Source:
+def source_of(store, name):
     with sources_of(store) as sources:
         found = sources.of(name)
     return found
 
 
-def check_made(store: Store, source: Source, made: dict[int, tuple[int, int]]) -> None:
+def check_made(store, source, made):
     """The events of each record are stored, and of each event the record is found in a few rows."""
     end = max(first + count for first, count in made.values())
     with sources_of(store) as sources:
@@ -216,7 +213,7 @@ Question = tuple[str, tuple[Any, ...], list[Any]]
 
 
 @pytest.fixture
-def questions(monkeypatch) -> list[Question]:
+def questions(monkeypatch):
     """What is asked of the tables of sources, and written to them, from now on."""
     noted = []
     asked_of, written_to = Reader.ask_sources, Transaction.write_sources
@@ -235,7 +232,7 @@ def questions(monkeypatch) -> list[Question]:
     return noted
 
 
-def record_of(text: str) -> dict[str, str]:
+def record_of(text):
     return {"role": "user", "content": text}
 
 

@@ -1,7 +1,5 @@
 """The store's promises, on every recorder."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -28,7 +26,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import KINDS
-from foldlog.eventstore.inside import Record, WriteTransaction, query_all
+from foldlog.eventstore.inside import Record, query_all
 from foldlog.eventstore.log.importing import staged_keys
 from tests.at_once import at_once
 from tests.golden.rows import rows
@@ -340,10 +338,10 @@ class CountsCondensations:
 
     name = "counts"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.fail = False
 
-    def project(self, snapshot: WriteTransaction, events: object) -> None:
+    def project(self, snapshot, events):
         count = sum(1 for _ in snapshot.structural_events())
         snapshot.put_records("counts", [Record(snapshot.version, 1, b"%d" % count)])
         if self.fail:

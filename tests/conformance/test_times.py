@@ -29,13 +29,13 @@ OTHER = datetime(2020, 2, 2, tzinfo=UTC)
 
 
 @pytest.fixture
-def timed(recorder) -> Store:
+def timed(recorder):
     """A store whose clock goes on by a second at each transaction."""
     seconds = count()
     return Store(recorder, clock=lambda: BEGIN + timedelta(seconds=next(seconds)))
 
 
-def bodies(store: Store) -> list[bytes]:
+def bodies(store):
     return store.query(
         "c1", lambda read: [row.body for row in read.rows(0, read.version, read.version)]
     )

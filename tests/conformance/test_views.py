@@ -1,9 +1,6 @@
 """Views against the recorded answers of the two references, case by case: OpenHands V0 and V1."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +50,7 @@ Comparison = tuple[str, object, object]
 """What is compared, ours, and the recorded answer."""
 
 
-def v0_compared(case: Json) -> Iterator[Comparison]:
+def v0_compared(case):
     if "view" not in case:  # the reference refused the history
         return
     view = View.from_events(decode(case["events"], format="openhands-v0", as_history=True))
@@ -69,7 +66,7 @@ def v0_compared(case: Json) -> Iterator[Comparison]:
         yield "view after the condensation", v0_view(View.from_events(events)), case["after"]
 
 
-def v1_compared(case: Json) -> Iterator[Comparison]:
+def v1_compared(case):
     events = list(decode(case["events"], format="openhands-v1"))
     naming = v1_names(events)
     view = View.from_events(events)

@@ -2,14 +2,11 @@
 every object has a row and every row its object.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,9 +21,7 @@ _KILLS = 20
 
 @pytest.mark.long  # the short form: tests/conformance/test_archive.py, killed between transactions
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_killed_at_random_nothing_is_lost(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
-):
+def test_killed_at_random_nothing_is_lost(database, tmp_path, request):
     if database == "sqlite":
         url = f"sqlite:///{tmp_path}/store.db?mode=rwc"
     else:
@@ -51,7 +46,7 @@ def test_killed_at_random_nothing_is_lost(
             assert not any(verdict.findings for verdict in histories.maintenance.verify())
 
 
-def _killed_after(seconds: float, url: str, to: str) -> None:
+def _killed_after(seconds, url, to):
     command = [sys.executable, "-m", "tests.crash.archiving", url, to]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -61,15 +56,15 @@ def _killed_after(seconds: float, url: str, to: str) -> None:
     assert begun == "begun\n"
 
 
-def _log(histories: foldlog.Histories, name: str) -> list[Any]:
+def _log(histories, name):
     return [*histories.store.log(name)]
 
 
-def _named(histories: foldlog.Histories) -> list[str]:
+def _named(histories):
     """The objects that rows name."""
     rows = [*histories.store.iter_conversations()]
 
-    def read(reader: Any) -> list[str]:
+    def read(reader):
         keys = [reader.conversation(row.id).key for row in rows]
         return [left.state.rpartition("/")[2] for key in keys for left in reader.unfinished(key)]
 

@@ -4,12 +4,9 @@ Of the points of a scenario every ninth one is taken, say. ``python -m tests.cra
 all of them, and so does ``scripts/test --all``.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 needs_faults = pytest.mark.skipif(faults.WHY_NOT is not None, reason=faults.WHY_NOT or "")
 
 
-def crash(*arguments: str) -> str:
+def crash(*arguments):
     """What the command printed; it fails where something was wrong."""
     command = [sys.executable, "-m", "tests.crash", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -30,7 +27,7 @@ def crash(*arguments: str) -> str:
     return done.stdout
 
 
-def assert_sound(way: str, scenarios: Sequence[str], every: int, whole: bool) -> None:
+def assert_sound(way, scenarios, every, whole):
     """Nothing is wrong after a crash at each point of these scenarios, or at every so many."""
     chosen = str(1 if whole else every)
     lines = crash("everywhere", way, *scenarios, "--every", chosen).splitlines()
@@ -42,13 +39,13 @@ def assert_sound(way: str, scenarios: Sequence[str], every: int, whole: bool) ->
 
 
 @pytest.mark.parametrize("scenarios", [list(SCENARIOS)[nth::3] for nth in range(3)], ids="-".join)
-def test_killed_before_any_statement_nothing_is_lost_or_halved(scenarios: list[str], whole: bool):
+def test_killed_before_any_statement_nothing_is_lost_or_halved(scenarios, whole):
     assert_sound("statements", scenarios, 9, whole)
 
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append_batches", "ingest_tail"]], ids="-".join)
-def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios: list[str], whole: bool):
+def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios, whole):
     assert_sound("writes", scenarios, 13, whole)
 
 
@@ -56,7 +53,7 @@ def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios: list[str],
 @pytest.mark.parametrize(
     "scenarios", [["append", "append_and_write_back", "migrate_new"]], ids="-".join
 )
-def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenarios: list[str], whole: bool):
+def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenarios, whole):
     assert_sound("power", scenarios, 13, whole)
 
 

@@ -8,14 +8,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-import foldlog
 from foldlog.eventstore import Message, StoreUnavailable, open_store
 from tests.crash import faults
 from tests.crash.ledger import Acknowledged, batch_of, inspect, open_at
@@ -23,24 +21,24 @@ from tests.crash.test_crashes import assert_sound, needs_faults
 from tests.small_disks import fill, mounted
 
 
-def append_for_ever(append: Callable[[], None]) -> NoReturn:
+def append_for_ever(append):
     while True:
         append()
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     with mounted(tmp_path / "disk", "size=1m") as folder:
         yield folder
 
 
-def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(small_disk: Path):
+def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(small_disk):
     path = small_disk / "store.db"
     (small_disk / "ballast").write_bytes(b"x" * 400_000)
     acknowledged = []
     with open_at(path) as store:
 
-        def append() -> None:
+        def append():
             n = len(acknowledged)
             recorded = store.append(
                 "c1", batch_of(f"batch-{n}", 3, text="x" * 2_000), expected_version=3 * n
@@ -61,7 +59,7 @@ def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(
     assert inspect(path, acknowledged) == []
 
 
-def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_disk: Path):
+def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_disk):
     path = small_disk / "store.db"
     open_at(path).close()
     fill(small_disk / "ballast")
@@ -72,7 +70,7 @@ def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_di
     open_at(path).close()
 
 
-def loop_of_the_page(sleep: Callable[[float], None]) -> Callable[[foldlog.History, str, str], None]:
+def loop_of_the_page(sleep):
     """The function ``say`` of docs/errors.md, with this ``time.sleep``."""
     page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
     names: dict[str, Any] = {}
@@ -83,13 +81,13 @@ def loop_of_the_page(sleep: Callable[[float], None]) -> Callable[[foldlog.Histor
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append", "migrate_new"]], ids="-".join)
-def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenarios: list[str], whole: bool):
+def test_a_disk_that_is_full_from_any_write_on_loses_nothing(scenarios, whole):
     assert_sound("full", scenarios, 13, whole)
 
 
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append_batches", "ingest_staged"]], ids="-".join)
-def test_any_sync_that_fails_loses_nothing(scenarios: list[str], whole: bool):
+def test_any_sync_that_fails_loses_nothing(scenarios, whole):
     assert_sound("sync", scenarios, 1, whole)
 
 
@@ -99,7 +97,7 @@ NAME_OF = (
 )
 
 
-def on_a_failing_disk(script: str, folder: Path) -> str:
+def on_a_failing_disk(script, folder):
     """What a script printed, with ``fault`` to set and an open ``store`` to use."""
     prelude = (
         "import os, sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import"
@@ -120,7 +118,7 @@ def on_a_failing_disk(script: str, folder: Path) -> str:
 
 
 @needs_faults
-def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_written(tmp_path: Path):
+def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_written(tmp_path):
     """The pages of a sync that failed may be on no disk, and no later sync says so. A log that
     holds them would end there after a power cut, with all that was acknowledged behind them.
     """
@@ -140,7 +138,7 @@ def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_writ
 
 
 @needs_faults
-def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_failed(tmp_path: Path):
+def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_failed(tmp_path):
     printed = on_a_failing_disk(
         "append(0)\n"
         "fault('fail_sync_at').value = fault('syncs').value + 1\n"
@@ -162,7 +160,7 @@ def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_fail
 
 
 @needs_faults
-def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_kill(tmp_path: Path):
+def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_kill(tmp_path):
     """SQLite reads the log anew then, and would take for a commit what was said not to be
     written.
     """
@@ -180,7 +178,7 @@ def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_k
 
 
 @needs_faults
-def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path: Path):
+def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path):
     printed = on_a_failing_disk(
         "from pathlib import Path\nfrom tests.crash.goes_on import try_all_places\n"
         "print(try_all_places(Path(sys.argv[1])))\n",
@@ -190,7 +188,7 @@ def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path: P
 
 
 @needs_faults
-def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(tmp_path: Path):
+def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(tmp_path):
     printed = on_a_failing_disk(
         "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import"
         " loop_of_the_page\nhistories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\ndef"
@@ -205,14 +203,14 @@ def test_the_loop_of_the_page_of_errors_ends_with_the_append_done_once(tmp_path:
 
 
 @needs_faults
-def test_a_slow_disk_makes_nobody_fail(tmp_path: Path):
+def test_a_slow_disk_makes_nobody_fail(tmp_path):
     printed = on_a_failing_disk(
         "fault('sync_delay_us').value = 300_000\nattempt(0)\nprint('appended')\n", tmp_path
     )
     assert printed == "appended\n"
 
 
-def as_nobody(script: str, folder: Path) -> str:
+def as_nobody(script, folder):
     """What a script printed that ran without the rights of root, which no permission holds back."""
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     # Imported while Python's own files may be read.
@@ -235,14 +233,14 @@ def as_nobody(script: str, folder: Path) -> str:
 
 
 @pytest.fixture
-def open_folder() -> Iterator[Path]:
+def open_folder():
     """A folder that every user can come to. (pytest's own cannot be entered by others.)"""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
-def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
+def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
     path = open_folder / "store.db"
     with open_at(path) as store:
         store.append("c1", Message(source="user", content="hi"), expected_version=0)
@@ -288,9 +286,7 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
     ],
     ids=["folder", "file", "folder of a file"],
 )
-def test_what_may_not_be_read_or_written_is_said(
-    open_folder: Path, store_mode: int | None, options: str, said: str
-):
+def test_what_may_not_be_read_or_written_is_said(open_folder, store_mode, options, said):
     if store_mode is not None:
         open_at(open_folder / "store.db").close()
         (open_folder / "store.db").chmod(store_mode)
@@ -298,7 +294,7 @@ def test_what_may_not_be_read_or_written_is_said(
     assert re.match(f"StoreUnavailable .*{said}", printed), printed
 
 
-def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path: Path):
+def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path):
     with mounted(tmp_path / "disk", "size=4m") as folder:
         with open_at(folder / "store.db") as store:
             store.append("c1", Message(source="user", content="hi"), expected_version=0)

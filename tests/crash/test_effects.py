@@ -1,14 +1,12 @@
 """Workers that pay and are killed at random: ``python -m tests.crash.effects`` for more of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.crash.effects import MODES, pay_with_kills
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_payment_is_made_twice_or_lost_without_a_doubt(mode: str) -> None:
+def test_no_payment_is_made_twice_or_lost_without_a_doubt(mode):
     outcome = pay_with_kills(mode, 3, seed=1)
     assert (outcome.twice, outcome.lost) == (0, 0)
     assert outcome.kills > 0

@@ -1,16 +1,12 @@
 """What processes do to one another: forks, holders of the queue that are killed, Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
 from foldlog.eventstore import Message, open_store
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
@@ -36,7 +32,7 @@ def say(what):
 
 
 @contextmanager
-def process(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def process(script, folder):
     """A process of its own that runs a script. It is killed at the end of the block, if it is still
     there.
     """
@@ -50,18 +46,18 @@ def process(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
             running.kill()
 
 
-def heard(running: subprocess.Popen[str]) -> str:
+def heard(running):
     assert running.stdout is not None
     return running.stdout.readline().strip()
 
 
-def told(running: subprocess.Popen[str], what: str = "go on") -> None:
+def told(running, what="go on"):
     assert running.stdin is not None
     running.stdin.write(f"{what}\n")
     running.stdin.flush()
 
 
-def ended(running: subprocess.Popen[str]) -> str:
+def ended(running):
     """The rest of what it says, when it has ended as it should."""
     said, _ = running.communicate(timeout=60)
     assert running.returncode == 0, said
@@ -72,7 +68,7 @@ def ended(running: subprocess.Popen[str]) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path: Path):
+def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path):
     """The parent has the file open twice. It closes it while its child goes on; then a third
     process comes and goes.
     """
@@ -115,7 +111,7 @@ os.waitpid(child, 0)
     assert inspect(tmp_path / "store.db", acknowledged) == []
 
 
-def test_threads_that_write_and_read_do_not_hold_up_a_fork_nor_it_them(tmp_path: Path):
+def test_threads_that_write_and_read_do_not_hold_up_a_fork_nor_it_them(tmp_path):
     script = """
 store = open_at(path)
 stop = threading.Event()
@@ -148,7 +144,7 @@ say(f"failed: {failed}")
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path: Path):
+def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path):
     """Nothing can be done for it: SQLite in the child believes in locks that it does not have."""
     script = """
 import foldlog.eventstore.recorders.sqlite.process_forks as forks
@@ -192,7 +188,7 @@ recorder.transact(work)
 """
 
 
-def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_path: Path):
+def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_path):
     with process(HOLDS_THE_QUEUE.format(before=""), tmp_path) as holder:
         assert heard(holder) == "in the queue"
         with process(
@@ -208,7 +204,7 @@ def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_p
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Path):
+def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path):
     fork = (
         "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(600)\n   "
         " os._exit(0)\n"
@@ -228,7 +224,7 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Pa
 # --------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path: Path):
+def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path):
     """At many moments of it, those around the publication among them."""
     script = """
 import foldlog.eventstore.log.importing
@@ -275,7 +271,7 @@ for line in sys.stdin:
         assert connection.execute("SELECT id FROM conversations WHERE NOT visible").fetchall() == []
 
 
-def test_ctrl_c_in_one_thread_does_not_stop_the_others(tmp_path: Path):
+def test_ctrl_c_in_one_thread_does_not_stop_the_others(tmp_path):
     script = """
 store = open_at(path)
 stop = threading.Event()
@@ -322,7 +318,7 @@ os._exit(0)
 # --------------------------------------------------------------------------------------------------
 
 
-def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path):
+def test_many_processes_can_open_a_new_file_at_once(tmp_path):
     script = (
         "sys.stdin.readline()\nwith open_at(path) as store:\n    append(store, 'c1', f'by"
         " {os.getpid()}')\n"

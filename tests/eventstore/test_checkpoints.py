@@ -2,20 +2,17 @@
 does it.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance, writing
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
@@ -31,22 +28,22 @@ needs_descriptors = pytest.mark.skipif(
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch) -> Iterator[Store]:
+def store(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "AT", AT)
     with open_store(tmp_path / "history.db") as store:
         append_in_turn(store, 1)  # the tables alone make the log long enough for a checkpoint
         yield store
 
 
-def append(store: Store, pages: int = 1) -> None:
+def append(store, pages=1):
     say(store, "c1", "x" * 4_000 * pages)
 
 
-def in_progress() -> list[threading.Thread]:
+def in_progress():
     return [thread for thread in threading.enumerate() if thread.name == checkpoints.THREAD]
 
 
-def append_in_turn(store: Store, count: int) -> None:
+def append_in_turn(store, count):
     """Append, and wait each time until what that began has ended."""
     for _ in range(count):
         append(store)
@@ -54,11 +51,11 @@ def append_in_turn(store: Store, count: int) -> None:
             thread.join()
 
 
-def pages_of_log(path: Path) -> int:
+def pages_of_log(path):
     return os.path.getsize(f"{path}-wal") // PAGE_BYTES
 
 
-def versions_without_log(path: Path, tmp_path: Path) -> int:
+def versions_without_log(path, tmp_path):
     """How many events are in the file itself."""
     # to open it here would drop the locks of SQLite
     subprocess.run(["cp", path, tmp_path / "copy.db"], check=True)
@@ -67,7 +64,7 @@ def versions_without_log(path: Path, tmp_path: Path) -> int:
 
 
 @pytest.fixture
-def committed_between(monkeypatch) -> Callable[[Store], None]:
+def committed_between(monkeypatch):
     """Have something committed after most of the log was written back, and before the write lock is
     taken. A reader sees to it that this commit does not begin the log again.
     """
@@ -87,7 +84,7 @@ def committed_between(monkeypatch) -> Callable[[Store], None]:
 
 
 @pytest.fixture
-def held(monkeypatch) -> tuple[threading.Event, threading.Event]:
+def held(monkeypatch):
     """Writing back waits, once it is at work, until it may go on."""
     at_work, go_on = threading.Event(), threading.Event()
     write_back = maintenance.write_back

@@ -13,7 +13,6 @@ import pytest
 from foldlog.eventstore import (
     Action,
     Annotation,
-    Event,
     InvalidEvent,
     Message,
     Observation,
@@ -29,7 +28,7 @@ from tests.said import said
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
-def round_trip(event: Event) -> Event:
+def round_trip(event):
     stored = encode(event)
     return decode(
         stored.kind,
@@ -61,7 +60,7 @@ def test_two_halves_of_a_surrogate_pair_in_a_row_become_one_character():
 COMPACT = {"separators": (",", ":"), "ensure_ascii": False}
 
 
-def exact(**fields: Any) -> str:
+def exact(**fields):
     return base64.b64encode(json.dumps(fields, separators=(",", ":")).encode()).decode()
 
 
@@ -178,7 +177,7 @@ def test_what_is_no_event_is_named_and_never_guessed(kind, schema, body, problem
         decode(kind, schema, body.encode("latin-1"), 0)
 
 
-def nested(levels: int) -> Any:
+def nested(levels):
     value: Any = 1
     for _ in range(levels):
         value = [value]
@@ -208,7 +207,7 @@ def test_brackets_in_text_are_no_nesting():
     assert round_trip(event) == event
 
 
-def newest_schema(kind: str) -> int:
+def newest_schema(kind):
     return len(UPCASTS.get(kind, ())) + 1
 
 

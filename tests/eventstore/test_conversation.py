@@ -2,8 +2,6 @@
 given and stored.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 

@@ -1,11 +1,7 @@
 """A copy follows its source: what it cannot apply whole, it does not apply at all, and says so."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +28,7 @@ PAGE = 4_096
 KEYS = KeyRing(["11" * 32])
 
 
-def without_page(path: Path, is_that: Callable[[bytes], bool]) -> None:
+def without_page(path, is_that):
     """Overwrite the pages that this is true of."""
     content = bytearray(path.read_bytes())
     pages = [at for at in range(0, len(content), PAGE) if is_that(bytes(content[at : at + PAGE]))]
@@ -43,23 +39,23 @@ def without_page(path: Path, is_that: Callable[[bytes], bool]) -> None:
 
 
 @pytest.fixture
-def source() -> Iterator[Store]:
+def source():
     with open_store("memory:") as store:
         yield store
 
 
 @pytest.fixture
-def target() -> Iterator[Store]:
+def target():
     with open_store("memory:") as store:
         yield store
 
 
-def differing(source: Store, target: Store, *names: str) -> list[tuple[str | None, bool]]:
+def differing(source, target, *names):
     """Return the conversations that differ, and whether the target is only behind."""
     return [(each.conversation, each.behind) for each in compare_stores(source, target, *names)]
 
 
-def problems(source: Store, target: Store, *names: str) -> dict[str, str | None]:
+def problems(source, target, *names):
     return {
         moved.conversation: moved.problem for moved in copy_store(source, target, *names, jobs=1)
     }

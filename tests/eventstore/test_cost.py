@@ -2,18 +2,12 @@
 clock is needed.
 """
 
-from __future__ import annotations
-
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from foldlog.eventstore import (
     CondensationAction,
-    Store,
     open_store,
     summary_id,
 )
@@ -31,17 +25,17 @@ class Counting(store_file.Connection):
 
     steps = 0
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
         self.set_progress_handler(self._count, 1)
 
-    def _count(self) -> int:
+    def _count(self):
         Counting.steps += 1
         return 0
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory) -> Iterator[list[Store]]:
+def stores(tmp_path_factory):
     """A store with a short history, and one with a long one."""
     connect = sqlite3.connect
     with pytest.MonkeyPatch.context() as patch:
@@ -57,7 +51,7 @@ def stores(tmp_path_factory) -> Iterator[list[Store]]:
             yield [short, long]
 
 
-def made(tmp_path: Path, length: int) -> Store:
+def made(tmp_path, length):
     """A conversation of calls and answers with a condensation every 60 events, and others around
     it.
     """
@@ -79,7 +73,7 @@ def made(tmp_path: Path, length: int) -> Store:
     return store
 
 
-def chain(length: int) -> list[Any]:
+def chain(length):
     """Messages, and after every four a condensation that forgets them and the summary of the one
     before.
     """
@@ -95,14 +89,14 @@ def chain(length: int) -> list[Any]:
     return events
 
 
-def condense(store: Store) -> object:
+def condense(store):
     store.register(Views(store))
     version = store.version("c1")
     condensation = CondensationAction(forgotten_event_ids=[version - 1])
     return store.append("c1", condensation, expected_version=version)
 
 
-def late_difference(store: Store) -> object:
+def late_difference(store):
     version = store.version("chain")
     return Views(store).difference("chain", version - 15, version)
 

@@ -2,8 +2,6 @@
 store's back.
 """
 
-from __future__ import annotations
-
 import base64
 import logging
 import sys
@@ -33,7 +31,6 @@ from foldlog.eventstore.log.seal import (
     compressed,
     decompressed,
 )
-from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -54,18 +51,18 @@ TEXT = "a private text, a private text, a private text"
 COMPRESSIONS = ["none", "zlib", "zstd"]
 
 
-def fill(store: Store, count: int, name: str = "c1") -> None:
+def fill(store, count, name="c1"):
     for n in range(count):
         say(store, name, f"{n} {TEXT}", idempotency_key=f"turn-{n}")
 
 
-def encodings(path: Path) -> set[int]:
+def encodings(path):
     statement = "SELECT meta_field(meta, 'encoding') FROM events WHERE conversation > 0"
     return {encoding for (encoding,) in execute(path, statement)}
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "history.db"
 
 
@@ -210,7 +207,7 @@ class Refusing:
     name = "refusing"
     refuses = True
 
-    def project(self, snapshot: WriteTransaction, events: object) -> None:
+    def project(self, snapshot, events):
         list(snapshot.events())
         if self.refuses:
             raise RuntimeError("not now")
@@ -241,9 +238,7 @@ def test_a_key_that_was_never_committed_seals_nothing(path, begun, on):
 # ----------------------------------------------------------------------------------
 
 
-def replace_row(
-    path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None
-) -> None:
+def replace_row(path, event_id, content, encoding=PLAIN, body=None):
     """Put a row in the place of another one, with a checksum that is right."""
     statement = f"SELECT id, meta, body FROM events WHERE conversation > 0 AND id = {event_id}"
     (row,) = as_rows(execute(path, statement))

@@ -1,15 +1,11 @@
 """A backup that is used gives no position again that its store gave after it was made."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import Recorded, Store, StoreRestored, open_store
+from foldlog.eventstore import StoreRestored, open_store
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.recorders.sqlite import maintenance
 from tests.privacy import erased
@@ -17,11 +13,11 @@ from tests.said import said, say
 from tests.sound import assert_sound
 
 
-def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
+def append(store, content, conversation="c1"):
     return say(store, conversation, content)[0]
 
 
-def texts(store: Store, position: int = 0) -> list[str]:
+def texts(store, position=0):
     """Return what a follower reads after a position; that the file is a copy is told by a
     number.
     """
@@ -33,7 +29,7 @@ def texts(store: Store, position: int = 0) -> list[str]:
     ]
 
 
-def in_place(backup: Path, path: Path) -> None:
+def in_place(backup, path):
     """The file keeps its inode."""
     path.touch()
     with open(path, "r+b") as file:
@@ -42,11 +38,11 @@ def in_place(backup: Path, path: Path) -> None:
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "history.db"
 
 
-def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[int, int]:
+def lost_positions(path, restore):
     """Make a store, a backup, and events after it, and restore the backup; returns the last
     position in it, and the last that a follower saw.
     """

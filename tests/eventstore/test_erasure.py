@@ -2,11 +2,8 @@
 files.
 """
 
-from __future__ import annotations
-
 import random
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +12,10 @@ from foldlog.eventstore import (
     ConversationErased,
     KeyRing,
     Observation,
-    Store,
     StoreUnavailable,
     open_store,
 )
 from foldlog.eventstore.inside import Record
-from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import backup
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
@@ -43,11 +38,11 @@ class Keeper:
 
     name = "keeper"
 
-    def project(self, snapshot: WriteTransaction, events: object) -> None:
+    def project(self, snapshot, events):
         snapshot.put_records("keeper", [Record(snapshot.version, 1, SECRET.encode())])
 
 
-def files_with(folder: Path, text: bytes) -> list[str]:
+def files_with(folder, text):
     return [path.name for path in sorted(folder.iterdir()) if text in path.read_bytes()]
 
 
@@ -87,20 +82,20 @@ def test_an_import_that_is_going_on_is_erased_with_it(tmp_path):
         assert files_with(tmp_path, SECRET.encode()) == []
 
 
-def mark(kind: str, name: str) -> str:
+def mark(kind, name):
     """What every few bytes of a conversation's texts repeat, so that a short part of one shows
     too.
     """
     return f"{kind}{name}~"
 
 
-def fill_keyed(path: Path) -> None:
+def fill_keyed(path):
     with open_store(path, durability="relaxed") as store:
         for n in range(400):
             keyed(store, "secret" if n % 3 else "other", n)
 
 
-def keyed(store: Store, name: str, n: int) -> None:
+def keyed(store, name, n):
     """Append an event under a key that comes anywhere among those of its conversation."""
     key = f"{random.Random(n).random()}{mark('k', name) * 20}"
     say(store, name, mark("b", name) * (1 + n % 50), idempotency_key=key)

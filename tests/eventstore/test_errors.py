@@ -1,7 +1,5 @@
 """Errors say what to do, and so does their page."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,14 +1,9 @@
 """Forks in a SQLite file that was damaged or changed behind foldlog's back."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from foldlog.eventstore import (
     CorruptEvent,
-    Store,
     open_store,
 )
 from foldlog.eventstore.log.keys import KeyRing
@@ -20,7 +15,7 @@ KEYS = KeyRing(["6b" * 32])
 
 
 @pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def path(request, tmp_path) -> Path:
+def path(request, tmp_path):
     """A file with a conversation, its fork with one event of its own, and another conversation."""
     path = tmp_path / "forks.db"
     with open_store(f"sqlite:///{path}", keys=request.param) as store:
@@ -31,7 +26,7 @@ def path(request, tmp_path) -> Path:
     return path
 
 
-def changed(path: Path, statement: str) -> Store:
+def changed(path, statement):
     execute(path, statement)
     return open_store(f"sqlite:///{path}", keys=KEYS)
 

@@ -2,12 +2,8 @@
 order.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,14 +17,14 @@ from tests.sound import assert_sound
 STORES = sorted((GOLDEN / "stores").glob("*.db.gz"))
 
 
-def unpacked(packed: Path, folder: Path) -> str:
+def unpacked(packed, folder):
     """Return the URL of a copy of a golden store, which a test may change."""
     path = folder / packed.name.removesuffix(".gz")
     path.write_bytes(gzip.decompress(packed.read_bytes()))
     return f"sqlite:///{path}"
 
 
-def promised(packed: Path) -> dict[str, Any]:
+def promised(packed):
     return json.loads(packed.with_suffix("").with_suffix(".json").read_text())
 
 

@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +24,7 @@ from foldlog.eventstore.recorders.group_commit import CommitQueue
 PATIENCE_S = 60
 
 
-def finish(threads: list[threading.Thread]) -> None:
+def finish(threads):
     for thread in threads:
         thread.join(PATIENCE_S)
     assert [thread.name for thread in threads if thread.is_alive()] == [], "a thread waits for ever"
@@ -40,7 +39,7 @@ class Groups:
     are given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.committed = []
         self.lock_is_free = True
         self.open: list[Any] | None = None
@@ -48,66 +47,66 @@ class Groups:
         self._written_before = 0
         self._stands = False
 
-    def take(self, deadline: float) -> None:
+    def take(self, deadline):
         self._stands = False
         while not self.lock_is_free:
             time.sleep(0.001)
 
-    def begin(self) -> None:
+    def begin(self):
         assert self.open is None, "a transaction was left open"
         self._stands, self.open = False, []
 
-    def run(self, work: Callable[[Any], Any]) -> Any:
+    def run(self, work):
         self._written_before = len(self.open)
         return work(self)
 
-    def write(self, what: Any) -> Any:
+    def write(self, what):
         self.open.append(what)
         return what
 
-    def wrote(self) -> bool:
+    def wrote(self):
         return len(self.open) > self._written_before
 
-    def error_of_job(self, error: BaseException) -> BaseException | None:
+    def error_of_job(self, error):
         return None if isinstance(error, DatabaseFault) else error
 
-    def commit(self) -> None:
+    def commit(self):
         if self.commits_fail:
             raise DatabaseFault
         self._stands, self.open, self.committed = True, None, [*self.committed, self.open]
 
-    def settle(self) -> bool:
+    def settle(self):
         self.open = None
         return self._stands
 
-    def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
+    def fail(self, error):
         if not isinstance(error, DatabaseFault):
             return None
         self.open = None
         return lambda: type(error)(*error.args)
 
-    def release(self) -> None:
+    def release(self):
         """No other process wants it."""
 
-    def waited(self, leader: int | None) -> StoreUnavailable:
+    def waited(self, leader):
         return StoreUnavailable(f"waited for thread {leader}", kind="busy")
 
 
 @pytest.fixture
-def groups() -> Groups:
+def groups():
     return Groups()
 
 
 @pytest.fixture
-def queue(groups) -> CommitQueue:
+def queue(groups):
     return CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
 
 
-def writes(what: Any) -> Callable[[Groups], Any]:
+def writes(what):
     return lambda groups: groups.write(what)
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition):
     """Wait for other threads."""
     patience = time.monotonic() + PATIENCE_S
     while not condition():
@@ -115,18 +114,16 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def write_first(groups: Groups) -> None:
+def write_first(groups):
     groups.write("first")
 
 
 @contextmanager
-def a_held_transaction(
-    queue: CommitQueue, work: Callable[[Any], object] = write_first
-) -> Iterator[threading.Thread]:
+def a_held_transaction(queue, work=write_first):
     """A thread leads a group of its own, which goes on at the end of the block."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def hold(transaction: Any) -> None:
+    def hold(transaction):
         work(transaction)
         begun.set()
         go_on.wait(PATIENCE_S)
@@ -140,12 +137,12 @@ def a_held_transaction(
 
 
 @contextmanager
-def released_when(queue: CommitQueue, waited: Callable[[], object]) -> Iterator[None]:
+def released_when(queue, waited):
     """A transaction is held until a job of the main thread waits, and ``waited`` has been done
     then.
     """
 
-    def release() -> None:
+    def release():
         with a_held_transaction(queue):
             held.set()
             until(lambda: queue._waiting)
@@ -159,7 +156,7 @@ def released_when(queue: CommitQueue, waited: Callable[[], object]) -> Iterator[
     finish([holding])
 
 
-def jobs_inside(queue: CommitQueue) -> int:
+def jobs_inside(queue):
     """Return how many jobs wait, and the one that leads."""
     return len(queue._waiting) + (queue._leader is not None and queue._leader not in queue._waiting)
 
@@ -167,12 +164,12 @@ def jobs_inside(queue: CommitQueue) -> int:
 class Callers:
     """Threads that wait in the queue in the order of ``add``, and what each of them got."""
 
-    def __init__(self, queue: CommitQueue) -> None:
+    def __init__(self, queue):
         self.queue = queue
         self.outcomes = []
         self.threads = []
 
-    def add(self, *works: Callable[[Any], Any], any_thread: bool = True) -> None:
+    def add(self, *works, any_thread=True):
         for work in works:
             place = len(self.threads)
             self.outcomes.append(None)
@@ -183,19 +180,19 @@ class Callers:
             self.threads[-1].start()
             until(lambda inside=inside: jobs_inside(self.queue) > inside)
 
-    def _run(self, place: int, work: Callable[[Any], Any], any_thread: bool) -> None:
+    def _run(self, place, work, any_thread):
         try:
             self.outcomes[place] = self.queue.run(work, any_thread=any_thread)
         except BaseException as error:  # noqa: BLE001  it is the outcome
             self.outcomes[place] = error
 
-    def finish(self) -> list[Any]:
+    def finish(self):
         finish(self.threads)
         return self.outcomes
 
 
 @pytest.fixture
-def together(queue) -> Callable[..., list[Any]]:
+def together(queue):
     """Run jobs that came, in this order, while a transaction was held. Return what each caller
     got.
     """
@@ -269,7 +266,7 @@ def test_the_main_thread_leads_alone(queue, groups):
     assert groups.committed == [["first"], [0], [1, 2]]
 
 
-def run_all(queue: CommitQueue, *works: tuple[Callable[[Any], Any], bool]) -> list[Any]:
+def run_all(queue, *works):
     """Run several jobs of one thread, which is not the main one; return what each returned."""
     outcomes = []
     thread = threading.Thread(target=lambda: outcomes.extend(queue.run_all(works)), daemon=True)

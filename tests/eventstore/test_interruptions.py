@@ -2,17 +2,13 @@
 it comes.
 """
 
-from __future__ import annotations
-
 import itertools
 import sqlite3
-from collections.abc import Callable
 
 import pytest
 
 from foldlog.eventstore import (
     CondensationAction,
-    Store,
     StoreUnavailable,
     open_store,
 )
@@ -25,12 +21,12 @@ HI = said("hi")
 
 
 def places(
-    store: Store,
-    write: Callable[[str], object],
-    make: Callable[[], BaseException],
-    first: int = 1,
-    step: int = 1,
-) -> int:
+    store,
+    write,
+    make,
+    first=1,
+    step=1,
+):
     """Interrupt ``write`` at each of its places, or at every so many; see that it is written if,
     and only if, the exception says so.
     """

@@ -2,15 +2,11 @@
 name.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -22,12 +18,10 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     Documents,
-    Event,
     InvalidEvent,
     Message,
     Observation,
     Origin,
-    Store,
     SystemMessage,
     open_store,
 )
@@ -41,19 +35,19 @@ class Colour(Enum):
 
 
 class Name(str):
-    def __str__(self) -> str:
+    def __str__(self):
         return "another text"
 
 
 class Count(int):
-    def __int__(self) -> int:
+    def __int__(self):
         return -1
 
 
 class Score(float):
     """A number as NumPy's ``float64`` is one."""
 
-    def __float__(self) -> float:
+    def __float__(self):
         return -1.0
 
 
@@ -62,7 +56,7 @@ class Blob(bytes):
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
+def store():
     with open_store("memory:") as store:
         yield store
 
@@ -116,7 +110,7 @@ FIELDS = {
 """Every field that takes values of the writer's own, with an event that has the field."""
 
 
-def with_value(field: str, value: Any) -> Event:
+def with_value(field, value):
     data = {"type": "image", "data": value}
     if field == "origin.rest":
         return said("x", origin=Origin(format="f", rest=data))
@@ -124,7 +118,7 @@ def with_value(field: str, value: Any) -> Event:
     return replace(FIELDS[field], **{field: (data,) if is_list else data})
 
 
-def held(value: Any) -> bool:
+def held(value):
     if isinstance(value, dict):
         return all(type(key) is str for key in value) and all(map(held, value.values()))
     if isinstance(value, list | tuple):
@@ -132,13 +126,13 @@ def held(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool, bytes)
 
 
-def finite(value: Any) -> bool:
+def finite(value):
     if isinstance(value, dict | list | tuple):
         return all(map(finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def told(value: Any) -> Any:
+def told(value):
     """The value with the types of all of its parts. Tuples are told as lists, as which they are
     read.
     """
@@ -149,7 +143,7 @@ def told(value: Any) -> Any:
     return type(value), repr(value)
 
 
-def data_of(event: Event, field: str) -> Any:
+def data_of(event, field):
     owner, name = (event.origin, "rest") if field == "origin.rest" else (event, field)
     value = getattr(owner, name)
     return value[0]["data"] if isinstance(value, tuple) else value["data"]

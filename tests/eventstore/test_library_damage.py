@@ -2,8 +2,6 @@
 place.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog.eventstore import CorruptEvent, open_store

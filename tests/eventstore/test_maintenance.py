@@ -1,17 +1,12 @@
 """Backups while others write, and space given back with every position where it was."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 import foldlog.eventstore.log.importing
 from foldlog.eventstore import (
     InvalidOption,
-    Store,
     StoreUnavailable,
     open_store,
 )
@@ -30,7 +25,7 @@ HI = "hi " * 100
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch) -> Iterator[Store]:
+def store(tmp_path, monkeypatch):
     """A store with a live conversation, a published import, and rows that a killed import left."""
     monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     store = open_store(f"sqlite:///{tmp_path}/store.db")
@@ -42,7 +37,7 @@ def store(tmp_path, monkeypatch) -> Iterator[Store]:
     store.close()
 
 
-def leave_behind(path: Path) -> None:
+def leave_behind(path):
     """What an import leaves that is killed before it is published."""
     key = "(SELECT max(key) FROM conversations)"
     stored_rows.execute(
@@ -54,7 +49,7 @@ def leave_behind(path: Path) -> None:
     )
 
 
-def places(store: Store) -> list[tuple[int, str, int]]:
+def places(store):
     return [(recorded.position, recorded.conversation, recorded.id) for recorded in store.follow()]
 
 

@@ -1,10 +1,6 @@
 """Redaction in a SQLite file: what verification accepts, and what other processes show."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +13,7 @@ from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import stored_event_of
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, as_rows
+from foldlog.eventstore.recorders.types import HEAD_BYTES, as_rows
 from foldlog.projections import Views
 from tests import stored_rows
 from tests.said import said, say
@@ -31,27 +27,25 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     path = tmp_path / "store.db"
     with open_store(f"sqlite:///{path}") as store:
         say(store, "c", *[f"text {n}" for n in range(6)])
     return path
 
 
-def row_of(path: Path, event_id: int) -> Row:
+def row_of(path, event_id):
     with open_store(f"sqlite:///{path}") as store, store.database.recorder.read() as reader:
         (row,) = as_rows(reader.rows(1, event_id, event_id + 1, 1))
     return row
 
 
-def put(path: Path, row: Row) -> None:
+def put(path, row):
     """By somebody who knows how checksums and commitments are made."""
     stored_rows.replace(path, "c", row)
 
 
-def redacted_by_hand(
-    row: Row, receipt: Callable[[Redacted], Redacted] = lambda receipt: receipt
-) -> Row:
+def redacted_by_hand(row, receipt=lambda receipt: receipt):
     event = stored_event_of("c", row)
     commitment = hash_chain.commitment_of(row.proof, row.body)
     made = receipt(
@@ -62,7 +56,7 @@ def redacted_by_hand(
     )
 
 
-def findings(path: Path) -> list[str]:
+def findings(path):
     with open_store(f"sqlite:///{path}") as store:
         return [
             str(finding)
@@ -72,7 +66,7 @@ def findings(path: Path) -> list[str]:
         ]
 
 
-def redact_at(path: Path, event_id: int) -> None:
+def redact_at(path, event_id):
     with open_store(f"sqlite:///{path}") as store:
         redact(store, "c", event_id, reason="asked to", by="me")
 

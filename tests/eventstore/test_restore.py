@@ -2,11 +2,8 @@
 it is interrupted.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from foldlog._written_files import read_models
 from foldlog.eventstore import (
     InvalidOption,
     KeyRing,
-    Store,
     StoreUnavailable,
     StoreUnusable,
     open_store,
@@ -35,17 +31,17 @@ from tests.sound import assert_sound
 from tests.stored_rows import execute
 
 
-def append(store: Store, content: str, conversation: str = "c1") -> None:
+def append(store, content, conversation="c1"):
     say(store, conversation, content)
 
 
-def contents(path: str | Path, conversation: str = "c1", mode: str = "ro") -> list[str]:
+def contents(path, conversation="c1", mode="ro"):
     with open_store(f"sqlite:///{path}?mode={mode}") as store:
         return texts(store, conversation)
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     """A store that has a backup, ``backup.db``, and an event more."""
     path = tmp_path / "history.db"
     with open_store(path) as store:
@@ -56,12 +52,12 @@ def path(tmp_path) -> Path:
 
 
 @pytest.fixture
-def backup(tmp_path) -> Path:
+def backup(tmp_path):
     return tmp_path / "backup.db"
 
 
 @pytest.fixture
-def agent(path) -> Iterator[Agent]:
+def agent(path):
     """A process that has the store open, and an event more in the log."""
     agent = Agent(path)
     assert agent.do("in the log") == "done"
@@ -268,16 +264,16 @@ def test_an_encrypted_backup_is_verified_with_its_key(tmp_path):
     assert restore_store(new, backup, keys=keys).events == 1
 
 
-def _kill(*_: object) -> None:
+def _kill(*_):
     raise Killed
 
 
-def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_after(steps, monkeypatch):
     """From now on, a process that restores is killed after so many steps that change a folder."""
     left = iter(range(steps))
 
-    def killing(call: Callable[..., object]) -> Callable[..., object]:
-        def called(*arguments: object) -> object:
+    def killing(call):
+        def called(*arguments):
             if next(left, None) is None:
                 raise Killed
             return call(*arguments)
@@ -288,7 +284,7 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(replacing.os, name, killing(getattr(os, name)))
 
 
-def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def look_after_a_kill(folder, step, monkeypatch):
     """Kill a restore after so many steps, and return what the store has that is opened then;
     nothing if it has fewer steps. At each second step an agent has it open.
     """

@@ -2,8 +2,6 @@
 tested with all.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import re
@@ -11,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,13 +27,12 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.copy import copy_conversation
-from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema, writing
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import migrations, statements as statements_of
-from foldlog.eventstore.recorders.types import Conversation, Row, as_rows, row_of
+from foldlog.eventstore.recorders.types import Conversation, as_rows, row_of
 from tests.eventstore.test_copy import without_page
 from tests.eventstore.test_group_commit import Callers, a_held_transaction
 from tests.said import ids, said, say
@@ -45,24 +41,24 @@ from tests.stored_rows import execute
 HI = said("hi")
 
 
-def row(event_id: int) -> Row:
+def row(event_id):
     return row_of(event_id, "message", 1, True, False, 5, 0, b"{}", b"h" * 32)
 
 
 @pytest.fixture
-def path(tmp_path) -> str:
+def path(tmp_path):
     return str(tmp_path / "store.db")
 
 
 @pytest.fixture
-def recorder(path) -> Iterator[SQLiteRecorder]:
+def recorder(path):
     recorder = SQLiteRecorder(path)
     yield recorder
     recorder.close()
 
 
-def begin(recorder: SQLiteRecorder, name: str = "c1", rows: int = 1) -> int:
-    def work(transaction: Transaction) -> int:
+def begin(recorder, name="c1", rows=1):
+    def work(transaction):
         key = transaction.begin(Conversation(0, name, 5, b"s" * 16)).key
         transaction.insert(key, [row(n) for n in range(rows)])
         return key
@@ -168,8 +164,8 @@ def test_a_relative_path_that_was_meant_to_be_absolute_is_said(tmp_path, monkeyp
         open_store("sqlite:///no such folder/x.db")
 
 
-def with_schema(number: int) -> Callable[[str], object]:
-    def make(path: str) -> None:
+def with_schema(number):
+    def make(path):
         with open_store(path) as store:
             say(store, "c1", "hi")
         execute(path, f"PRAGMA user_version = {number}")
@@ -212,7 +208,7 @@ def test_a_file_that_is_no_store_is_named_and_left_as_it_is(tmp_path, path, make
 # --------------------------------------------------------------------------------------------------
 
 
-def become_newer(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def become_newer(monkeypatch, script):
     """Make this program a newer version of itself, with one migration more."""
     scripts = {**migrations("sqlite"), schema.NEWEST + 1: script}
     monkeypatch.setattr(schema, "migrations", lambda _dialect: scripts)
@@ -239,7 +235,7 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(path, monkeypatch):
     new.close()
 
 
-def statements(path: str) -> list[str]:
+def statements(path):
     return [sql for (sql,) in execute(path, "SELECT sql FROM sqlite_schema WHERE sql NOT NULL")]
 
 
@@ -346,9 +342,7 @@ def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path):
 # --------------------------------------------------------------------------------------------------
 
 
-def together(
-    recorder: SQLiteRecorder, works: list[Callable[[Transaction], object]]
-) -> list[object]:
+def together(recorder, works):
     """Run several pieces of work in one group; return what each returned or raised. They gather
     behind a transaction that is open.
     """
@@ -374,24 +368,24 @@ def test_a_group_shares_one_commit(recorder, path):
 class FollowedBy:
     """A connection on which something happens right after the first commit."""
 
-    def __init__(self, connection: sqlite3.Connection, happens: Callable[[], object]) -> None:
+    def __init__(self, connection, happens):
         self._connection = connection
         self._happens = [happens]
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name):
         return getattr(self._connection, name)
 
-    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+    def execute(self, statement, *parameters):
         cursor = self._connection.execute(statement, *parameters)
         if statement == "COMMIT" and self._happens:
             self._happens.pop()()
         return cursor
 
 
-def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:
+def appends_to(store, conversation):
     """Return a job that appends an event, whatever its version; it returns the event's id."""
 
-    def append(transaction: Transaction) -> int:
+    def append(transaction):
         found = find_existing(store.database, transaction, conversation)
         writing = WriteTransaction(transaction, found, store.database)
         writing.append([encode(HI)], 5)

@@ -2,20 +2,15 @@
 to.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from foldlog.eventstore import (
-    Store,
     StoreUnavailable,
     StoreUnusable,
     open_store,
@@ -26,22 +21,22 @@ from tests.reading import reading
 from tests.said import say, texts
 
 
-def append(store: Store, content: str) -> None:
+def append(store, content):
     say(store, "c1", content)
 
 
-def contents(path: Path) -> list[str]:
+def contents(path):
     with open_store(f"sqlite:///{path}") as store:
         return texts(store, "c1")
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "history.db"
 
 
 @pytest.fixture
-def store(path) -> Iterator[Store]:
+def store(path):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "before")
         yield store
@@ -122,38 +117,38 @@ def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store,
 # ------------------------------------------------------------------------------------------
 
 
-def remove(path: Path, copy: Path) -> None:
+def remove(path, copy):
     path.unlink()
 
 
-def rename(path: Path, copy: Path) -> None:
+def rename(path, copy):
     path.rename(path.with_name("moved.db"))
 
 
-def rename_all(path: Path, copy: Path) -> None:
+def rename_all(path, copy):
     for file in path.parent.glob("history.db*"):
         file.rename(file.with_name(file.name.replace("history", "moved")))
 
 
-def replace(path: Path, copy: Path) -> None:
+def replace(path, copy):
     copy.rename(path)
 
 
-def replace_and_clear(path: Path, copy: Path) -> None:
+def replace_and_clear(path, copy):
     """As one restores by hand."""
     copy.rename(path)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink()
 
 
-def replace_folder(path: Path, copy: Path) -> None:
+def replace_folder(path, copy):
     folder = path.parent
     folder.rename(folder.with_name("moved"))
     folder.mkdir()
     shutil.move(str(folder.with_name("moved") / copy.name), path)
 
 
-def close(store: Store, change: object, caplog: pytest.LogCaptureFixture) -> None:
+def close(store, change, caplog):
     """Close a store: the newest events of a file that was moved away alone are in its former log,
     which is told.
     """
@@ -217,13 +212,13 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path, change
         assert contents(path) == ["in the copy"]
 
 
-def remove_log(path: Path) -> None:
+def remove_log(path):
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink()
 
 
 @pytest.fixture
-def another(path) -> Callable[[str], None]:
+def another(path):
     """Run statements in another process, which opens the store."""
 
     def run(statements):
@@ -360,14 +355,14 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path,
 
 
 @pytest.fixture
-def alone(path) -> Path:
+def alone(path):
     """The log of a store whose writer was killed after the file was moved away."""
     assert kill_after(path, 50) == "done"
     path.rename(path.with_name("moved.db"))
     return path.with_name("history.db-wal")
 
 
-def kill_after(path: Path, events: int) -> str:
+def kill_after(path, events):
     agent = Agent(path)
     answer = [agent.do(f"{n}") for n in range(events)][-1]
     agent.kill()
@@ -440,7 +435,7 @@ for line in sys.stdin:
 class Agent:
     """A process that has a store open, and does what it is told."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self._process = subprocess.Popen(
             [sys.executable, "-c", AGENT, str(path)],
             stdin=subprocess.PIPE,
@@ -448,15 +443,15 @@ class Agent:
             text=True,
         )
 
-    def do(self, what: str) -> str:
+    def do(self, what):
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().strip()
 
-    def kill(self) -> None:
+    def kill(self):
         with self._process:
             self._process.kill()
 
-    def end(self) -> None:
+    def end(self):
         self._process.communicate(timeout=300)
         assert self._process.returncode == 0

@@ -13,10 +13,9 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import zstandard
@@ -28,7 +27,6 @@ from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationRequest,
-    Event,
     KeyRing,
     Message,
     Observation,
@@ -68,11 +66,11 @@ class Row(NamedTuple):
     body: bytes
 
     @property
-    def head(self) -> bytes:
+    def head(self):
         return self.proof[:32]
 
 
-def row_of(meta: bytes, body: bytes) -> Row:
+def row_of(meta, body):
     checksum, event_id, before, turns, at, schema, shown, structural, encoding, size = (
         struct.unpack_from(">IIIIqIBBBB", meta)
     )
@@ -96,11 +94,11 @@ def row_of(meta: bytes, body: bytes) -> Row:
     )
 
 
-def seed(salt: bytes, name: bytes) -> bytes:
+def seed(salt, name):
     return hashlib.sha256(b"foldlog" + salt + name).digest()
 
 
-def next_head(head: bytes, salt: bytes, row: Row, body: bytes, behind: bytes) -> bytes:
+def next_head(head, salt, row, body, behind):
     """``behind`` is the salt of the event, or its commitment."""
     fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
     commitment = hashlib.sha256(behind + body).digest() if len(behind) == 16 else behind
@@ -109,14 +107,14 @@ def next_head(head: bytes, salt: bytes, row: Row, body: bytes, behind: bytes) ->
     ).digest()
 
 
-def assert_checksums(name: bytes, row: Row) -> None:
+def assert_checksums(name, row):
     assert row.body_checksum == zlib.crc32(row.body)
     assert row.checksum == zlib.crc32(
         struct.pack(">I", row.body_checksum) + row.columns, zlib.crc32(name)
     )
 
 
-def opened(row: Row, name: bytes, data_key: bytes | None) -> tuple[bytes, bytes]:
+def opened(row, name, data_key):
     """The body, and the salt of the event or its commitment."""
     body, encoding, behind = row.body, row.encoding, row.proof[32:]
     if encoding & 8:
@@ -129,7 +127,7 @@ def opened(row: Row, name: bytes, data_key: bytes | None) -> tuple[bytes, bytes]
     return decompress(body, encoding & ~16), behind
 
 
-def decompress(body: bytes, compression: int) -> bytes:
+def decompress(body, compression):
     read = {0: bytes, 1: zlib.decompress, 2: zstandard.decompress}[compression]
     return read(body)
 
@@ -148,13 +146,13 @@ class Conversation(NamedTuple):
     rows: list[Row]
 
 
-def ask(path: Path, statement: str, *parameters: object) -> list[Any]:
+def ask(path, statement, *parameters):
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = bytes
         return connection.execute(statement, parameters).fetchall()
 
 
-def conversations(path: Path) -> Iterator[Conversation]:
+def conversations(path):
     for key, name, created_at, mark, salt, key_id, sealed in ask(
         path,
         "SELECT key, id, created_at, mark, salt, key_id, sealed_key FROM conversations"
@@ -179,7 +177,7 @@ def conversations(path: Path) -> Iterator[Conversation]:
         yield Conversation(key, name, created_at, mark, data_key, salt, rows)
 
 
-def attached(path: Path, found: Conversation) -> dict[str, bytes]:
+def attached(path, found):
     """Return the bytes that stand beside the events, by their hashes."""
     plain = {}
     for named, encoding, stored in ask(
@@ -198,7 +196,7 @@ def attached(path: Path, found: Conversation) -> dict[str, bytes]:
     return plain
 
 
-def said(body: bytes, plain: dict[str, bytes]) -> Any:
+def said(body, plain):
     """Return what a body says, with the bytes that stand beside it."""
     read = json.loads(body)
     if body.startswith(b'{"$exact":'):
@@ -215,7 +213,7 @@ def said(body: bytes, plain: dict[str, bytes]) -> Any:
     return read
 
 
-def assert_reads(path: Path) -> dict[bytes, list[Any]]:
+def assert_reads(path):
     """Every checksum and head is what the page says; returns what the bodies say."""
     events = {}
     for found in conversations(path):
@@ -241,7 +239,7 @@ PICTURE = {"type": "raw", "data": b"zeros" * 100, "$bytes": "a user's"}
 KEYS = KeyRing([SecretStr(WRAPPING_KEY.hex())])
 
 
-def history() -> list[Event]:
+def history():
     return [
         Message(source="user", content="Why does the test fail? \udcff"),
         Action(
@@ -257,7 +255,7 @@ def history() -> list[Event]:
     ]
 
 
-def fill(path: Path, *, prefix: str = "", **how: Any) -> None:
+def fill(path, *, prefix="", **how):
     with open_store(path, **how) as store:
         store.register(Views(store))
         for name in NAMES:
@@ -283,7 +281,7 @@ def test_a_store_is_read_by_the_page(tmp_path, compression, keys):
     assert len(events[b"imported"]) == 73
 
 
-def proved(data_key: bytes, tag: bytes, place: bytes) -> bool:
+def proved(data_key, tag, place):
     """Whether a nonce and a tag over nothing are those of this associated data."""
     return AESGCM(data_key).decrypt(tag[:12], tag[12:], place) == b""
 

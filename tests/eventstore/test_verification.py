@@ -2,8 +2,6 @@
 the store's back.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sqlite3
@@ -26,7 +24,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
+from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders import statements as sql_files
 from tests.golden.rows import rows
 from tests.reading import reading
@@ -42,7 +40,7 @@ STRAY = "it does not follow the event before it: one of the two was changed, or 
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory) -> Path:
+def made_once(tmp_path_factory):
     path = tmp_path_factory.mktemp("once") / "sound.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in NAMES:
@@ -53,17 +51,17 @@ def made_once(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def path(tmp_path, made_once) -> Path:
+def path(tmp_path, made_once):
     return Path(shutil.copy(made_once, tmp_path / "history.db"))
 
 
-def verdicts(path: Path, **published: Published) -> dict[str | None, Verdict]:
+def verdicts(path, **published):
     with open_store(f"sqlite:///{path}?mode=ro") as store:
         found = list(verify(store, published={name: [head] for name, head in published.items()}))
     return {verdict.conversation: verdict for verdict in found}
 
 
-def found(path: Path, **published: Published) -> dict[str, list[str]]:
+def found(path, **published):
     """Findings by conversation, of those that have any; those of the database under an empty
     name.
     """
@@ -127,7 +125,7 @@ def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
                 store.query("a", lambda reading, some=interval: reading.flagged_events([some]))
 
 
-def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None:
+def rewritten(path, conversation, event_id, body):
     """By somebody who knows how checksums are made, and does not make the heads of all that
     follows.
     """
@@ -162,7 +160,7 @@ def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
     assert f"events 20 to 58: {CHANGED}" in findings["b"]
 
 
-def published(path: Path, name: str) -> Published:
+def published(path, name):
     verdict = verdicts(path)[name]
     return Published(verdict.version, verdict.head)
 
@@ -256,12 +254,12 @@ def test_lists_that_contradict_their_conversations_are_found(path, change):
     assert "the lists of conversations by attribute and activity contradict" in finding
 
 
-def sql_of(path: Path, name: str) -> str:
+def sql_of(path, name):
     [(sql,)] = execute(path, f"SELECT sql FROM sqlite_schema WHERE name = '{name}'")
     return sql
 
 
-def described(name: str, sql: str) -> list[str]:
+def described(name, sql):
     """Have the file say that an index or a table is made by another statement."""
     return [
         "PRAGMA writable_schema = ON",
@@ -270,7 +268,7 @@ def described(name: str, sql: str) -> list[str]:
     ]
 
 
-def change_type(path: Path, table: str, column: str, value: str, where: str = "true") -> None:
+def change_type(path, table, column, value, where="true"):
     """Give a column of some rows of a STRICT table a value of another type, as a flipped bit
     does.
     """
@@ -319,7 +317,7 @@ def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_follow
 
 
 @pytest.fixture(scope="module")
-def of_all_tables(tmp_path_factory) -> Path:
+def of_all_tables(tmp_path_factory):
     path = tmp_path_factory.mktemp("once") / "all.db"
     with open_histories(path) as histories:
         for name in ("a", "b"):

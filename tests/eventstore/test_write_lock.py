@@ -2,8 +2,6 @@
 who gave up.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,25 +36,25 @@ sys.stdin.readline()
 """
 
 
-def within(seconds: float) -> float:
+def within(seconds):
     """Return the deadline of a wait for so many seconds from now."""
     return time.monotonic() + seconds
 
 
 @pytest.fixture
-def path(tmp_path) -> str:
+def path(tmp_path):
     return str(tmp_path / "store.db")
 
 
 @pytest.fixture
-def ours(path) -> Iterator[WriteLock]:
+def ours(path):
     lock = WriteLock(path, 60)
     yield lock
     lock.close()
 
 
 @pytest.fixture
-def other(path) -> Iterator[WriteLock]:
+def other(path):
     """The lock of another writer, which has taken it."""
     lock = WriteLock(path, 60)
     lock.take(within(0))
@@ -66,7 +63,7 @@ def other(path) -> Iterator[WriteLock]:
 
 
 @contextmanager
-def held_by_another_process(path: str) -> Iterator[subprocess.Popen[str]]:
+def held_by_another_process(path):
     command = [sys.executable, "-c", HOLD, path]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,7 +1,5 @@
 """The list of adapters is true: the package, its extras and the tests say the same."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

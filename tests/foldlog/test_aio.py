@@ -8,10 +8,8 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -33,17 +31,17 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
+def anyio_backend(request):
     return str(request.param)
 
 
 @pytest.fixture
-async def histories(tmp_path) -> AsyncIterator[foldlog.aio.AsyncHistories]:
+async def histories(tmp_path):
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/history.db") as histories:
         yield histories
 
 
-async def noting(raised: list[BaseException], call: Awaitable[Any]) -> None:
+async def noting(raised, call):
     """Await a call, and note what it raises."""
     try:
         await call
@@ -55,17 +53,17 @@ async def noting(raised: list[BaseException], call: Awaitable[Any]) -> None:
 class Gate:
     """Holds a thread in the middle of a call until it is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.reached, self.opened = threading.Event(), threading.Event()
         self.held: list[int] = []
 
-    def pass_through(self) -> None:
+    def pass_through(self):
         self.held.append(1)
         self.reached.set()
         assert self.opened.wait(60)
 
     @asynccontextmanager
-    async def holding(self, *call: Any) -> AsyncIterator[anyio.abc.TaskGroup]:
+    async def holding(self, *call):
         """A block of a program in which a call is held, and further tasks may begin."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(*call)
@@ -74,7 +72,7 @@ class Gate:
             self.opened.set()
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(holds):
     while not holds():
         await anyio.sleep(0.001)
 
@@ -102,7 +100,7 @@ async def test_following_waits_for_what_comes(histories):
     heard = []
     async with anyio.create_task_group() as group:
 
-        async def listen() -> None:
+        async def listen():
             async for recorded in histories.follow(after_position=1):
                 heard.append(recorded.event.content)
                 if len(heard) == 3:
@@ -123,7 +121,7 @@ async def test_a_reader_that_stops_early_closes_what_it_reads(histories):
 
 
 class Slow(Condenser):
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate):
         self.gate = gate
 
     def condense(self, view, agent_llm=None):
@@ -178,9 +176,7 @@ class Groups:
     holds.
     """
 
-    def __init__(
-        self, histories: foldlog.aio.AsyncHistories, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def __init__(self, histories, monkeypatch):
         self.gate, self.sizes = Gate(), list[int]()
         self._histories = histories
         monkeypatch.setattr(appending, "append_all", self._note)
@@ -189,18 +185,18 @@ class Groups:
         self.sizes.append(len(works))
         return append_all(database, works)
 
-    def holding(self) -> Any:
+    def holding(self):
         """A block in which the thread for appends is held."""
         append = partial(self._histories._appending.run, finish=True)
         return self.gate.holding(append, self.gate.pass_through)
 
-    async def wait(self, count: int) -> None:
+    async def wait(self, count):
         """Wait until so many calls wait for the thread, which is held."""
         await until(lambda: self._histories._appending._calls.qsize() == count)
 
 
 @pytest.fixture
-def groups(histories, monkeypatch) -> Groups:
+def groups(histories, monkeypatch):
     monkeypatch.setattr(threads, "_PAUSE_S", 60)
     return Groups(histories, monkeypatch)
 
@@ -208,7 +204,7 @@ def groups(histories, monkeypatch) -> Groups:
 async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_the_next_ones(
     histories, groups
 ):
-    async def work(n: int) -> None:
+    async def work(n):
         for version in range(3):
             await histories[f"c{n}"].append(said("hi"), expected_version=version)
 
@@ -226,7 +222,7 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
     history = histories["c1"]
     outcomes: list[object] = []
 
-    async def work(event: Any, expected_version: int) -> None:
+    async def work(event, expected_version):
         try:
             outcomes.append(ids(await history.append(event, expected_version=expected_version)))
         except Exception as error:  # noqa: BLE001  it is the outcome
@@ -263,7 +259,7 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
     monkeypatch.setattr(appending, "append_all", held)
     raised: list[list[BaseException]] = [[] for _ in range(6)]
 
-    async def work(n: int, scope: anyio.CancelScope) -> None:
+    async def work(n, scope):
         with scope:
             await noting(raised[n], histories[f"c{n}"].append(said("hi"), expected_version=0))
 
@@ -286,7 +282,7 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
         *([True], [True]),
         *([], []),
     ]
-    assert [raised[n][0].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
+    assert [raised[n][0].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]
     assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 
 
@@ -308,7 +304,7 @@ async def test_many_tasks_append_to_other_databases(url, request):
         request.getfixturevalue("postgres_url")() if url == "postgresql" else url
     ) as histories:
 
-        async def work(n: int) -> None:
+        async def work(n):
             for version in range(5):
                 await histories[f"c{n}"].append(said("hi"), expected_version=version)
             with pytest.raises(VersionConflict):
@@ -371,7 +367,7 @@ async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
     gate = Gate()
     raised: list[BaseException] = []
 
-    def fail() -> None:
+    def fail():
         gate.pass_through()
         raise ValueError("no")
 
@@ -381,7 +377,7 @@ async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
         group.cancel_scope.cancel()
         threading.Timer(0.05, gate.opened.set).start()
     with pytest.raises(ValueError, match="no"):
-        raised[0].outcome.unwrap()  # type: ignore[attr-defined]
+        raised[0].outcome.unwrap()
 
 
 async def test_the_face_has_every_public_name_of_the_sync_one(histories):
@@ -439,7 +435,7 @@ async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
     await histories["c1"].append(said("hi"))
     gate, versions = Gate(), []
 
-    def read_late() -> None:
+    def read_late():
         gate.pass_through()
         versions.append(histories.sync["c1"].version())
 
@@ -461,7 +457,7 @@ async def test_a_closed_face_says_so(tmp_path):
 @pytest.mark.parametrize("times", [10, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("close", ["sync", "async"])
 async def test_either_face_ends_the_threads_and_connections_of_both(tmp_path, close, times):
-    async def use() -> None:
+    async def use():
         opened = foldlog.open(tmp_path / "history.db")
         face = foldlog.aio.face_of(opened)
         assert foldlog.aio.face_of(face.sync) is face
@@ -475,7 +471,7 @@ async def test_either_face_ends_the_threads_and_connections_of_both(tmp_path, cl
         else:
             await face.close()
 
-    def ours() -> list[str]:
+    def ours():
         return [
             thread.name for thread in threading.enumerate() if thread.name.startswith("foldlog")
         ]
@@ -512,7 +508,7 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
     same.
     """
 
-    async def main() -> None:
+    async def main():
         async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
             gate = Gate()
             task = asyncio.create_task(histories.pool.run(lambda: gate.pass_through() or 7))
@@ -524,7 +520,7 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
             gate.opened.set()
             with pytest.raises(asyncio.CancelledError) as raised:
                 await task
-            assert raised.value.outcome == Outcome(7)  # type: ignore[attr-defined]
+            assert raised.value.outcome == Outcome(7)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await histories.pool.run(lambda: threading.Event().wait(0.1))
@@ -538,13 +534,13 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     """
     history, entered = histories["c"], anyio.Event()
 
-    async def drive() -> None:
+    async def drive():
         async with history.lease() as lease:
             assert lease.held
             entered.set()
             await anyio.sleep_forever()
 
-    async def wait() -> None:
+    async def wait():
         async with histories["c"].lease():
             raise AssertionError("two have the lease")
 
@@ -567,7 +563,7 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
 # --------------------------------------------------------------------------------------------------
 
 
-def _calls(*names: str) -> list[Action]:
+def _calls(*names):
     return [
         Action(tool="pay", arguments={"to": name}, call_id=name, response_id="r") for name in names
     ]
@@ -578,7 +574,7 @@ async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
     await history.append(_calls("ann", "bob"))
     paid: list[str] = []
 
-    async def pay(to: str, key: str) -> str:
+    async def pay(to, key):
         paid.append(to)
         if len(paid) == 2:
             both.set()
@@ -600,15 +596,15 @@ async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(hi
     await history.append(_calls("ann"))
     (call,) = await history.open_calls()
 
-    async def pay(to: str) -> str:
+    async def pay(to):
         begun.set()
         await anyio.sleep_forever()
         raise AssertionError("unreachable")
 
-    async def look(key: str, call: Action) -> str | None:
+    async def look(key, call):
         return f"{key} is paid"
 
-    async def drive() -> None:
+    async def drive():
         async with history.lease():
             await history.run(call, pay)
 
@@ -631,19 +627,19 @@ async def test_the_outcome_of_a_tool_is_recorded_where_its_task_is_cancelled_the
     await history.append(_calls("ann"))
     (call,) = await history.open_calls()
 
-    async def hold() -> None:
+    async def hold():
         await histories.pool.run(gate.pass_through, finish=True)
 
     async with history.lease(), anyio.create_task_group() as busy:
         scope = anyio.CancelScope()
 
-        async def open_the_gate() -> None:
+        async def open_the_gate():
             await until(lambda: scope.cancel_called)
             for _ in range(10):
                 await anyio.sleep(0)
             gate.opened.set()
 
-        async def pay(to: str) -> str:
+        async def pay(to):
             for _ in range(32):
                 busy.start_soon(hold)
             await until(lambda: len(gate.held) == 32)  # no thread is left that would record it
@@ -661,7 +657,7 @@ async def test_the_outcome_of_a_tool_is_recorded_where_its_task_is_cancelled_the
 async def test_an_async_work_is_done_once(histories):
     history = histories["c"]
 
-    async def ask() -> dict[str, str]:
+    async def ask():
         await anyio.sleep(0)
         return {"role": "assistant", "content": "yes"}
 

@@ -1,7 +1,5 @@
 """The View as a model was sent it can be shown again from the log alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

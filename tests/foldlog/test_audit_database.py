@@ -8,12 +8,10 @@ import errno
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import asdict
@@ -29,7 +27,6 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    ConversationRow,
     CorruptEvent,
     Event,
     Observation,
@@ -48,7 +45,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         store.register(Views(store))
         store.append(
@@ -73,12 +70,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """The path of the audit database."""
     return tmp_path / "audit.db"
 
 
-def rows(path: Path, query: str) -> list[dict[str, Any]]:
+def rows(path, query):
     connection = sqlite3.connect(path)
     connection.row_factory = sqlite3.Row
     try:
@@ -87,7 +84,7 @@ def rows(path: Path, query: str) -> list[dict[str, Any]]:
         connection.close()
 
 
-def test_everything_is_in_it(store: Store, path: Path):
+def test_everything_is_in_it(store, path):
     done = update(store, path)
     assert (done.events, done.condensations, done.conversations) == (5, 1, 1)
     events = rows(path, "SELECT kind, tool, is_error, shown, text FROM events ORDER BY id")
@@ -104,7 +101,7 @@ def test_everything_is_in_it(store: Store, path: Path):
     assert rows(path, "SELECT version FROM revisions") == [{"version": 5}]
 
 
-def test_tools_and_condensations_are_counted_as_stats_counts_them(path: Path):
+def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
     (tools,) = re.findall(r"```sql\n(SELECT coalesce.*?)```", DOCUMENT.read_text(), re.DOTALL)
     replaced = {"outcome": "replaced", "reason": "the system prompt was updated"}
     declined = {"outcome": "declined", "reason": "nothing to forget"}
@@ -133,15 +130,13 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(path: Path):
     assert rows(path, tools) == expected
 
 
-def test_it_confirms_nothing_while_a_conversation_cannot_be_read(
-    store: Store, tmp_path: Path, monkeypatch
-):
+def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, tmp_path, monkeypatch):
     path, erased = tmp_path / "audit.db", next(iter(store.iter_conversations())).id
     update(store, path)
     name = audit_database.name_of(path)
     assert erase(store, erased, reason="asked to").unconfirmed == (name,)
 
-    def unreadable(_: Store, conversation: str) -> ConversationRow:
+    def unreadable(_, conversation):
         raise CorruptEvent(conversation, 0, "its row cannot be read")
 
     with monkeypatch.context() as patch:
@@ -152,13 +147,13 @@ def test_it_confirms_nothing_while_a_conversation_cannot_be_read(
     assert store.conversation(erased).unconfirmed == ()
 
 
-def test_it_confirms_again_what_could_not_be_confirmed(store: Store, path: Path, monkeypatch):
+def test_it_confirms_again_what_could_not_be_confirmed(store, path, monkeypatch):
     update(store, path)
     name = audit_database.name_of(path)
     erased = next(iter(store.iter_conversations())).id
     erase(store, erased, reason="asked to")
 
-    def refused(*_: object) -> None:
+    def refused(*_):
         raise StoreUnavailable("the store is busy", kind="busy")
 
     with closing(audit_database.AuditTables(store, path)) as tables:
@@ -172,7 +167,7 @@ def test_it_confirms_again_what_could_not_be_confirmed(store: Store, path: Path,
     assert store.conversation(erased).unconfirmed == ()
 
 
-def test_a_database_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
+def test_a_database_of_another_kind_stays_as_it_is(store, tmp_path):
     with closing(sqlite3.connect(tmp_path / "foreign.db")) as connection, connection:
         connection.execute("CREATE TABLE events (a)")
     open_store(f"sqlite:///{tmp_path}/other.db").close()
@@ -183,13 +178,13 @@ def test_a_database_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path)
         assert path.read_bytes() == before
 
 
-def test_an_empty_file_becomes_one(store: Store, path: Path):
+def test_an_empty_file_becomes_one(store, path):
     path.touch()
     assert update(store, path).events == 5
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_the_documented_queries_find_something(store: Store, path: Path):
+def test_the_documented_queries_find_something(store, path):
     update(store, path)
     queries = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)
     assert len(queries) == 5
@@ -197,7 +192,7 @@ def test_the_documented_queries_find_something(store: Store, path: Path):
         assert rows(path, query.replace("c.id = 93", "c.id = 4")), query
 
 
-def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_path: Path):
+def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, tmp_path):
     origin = Origin(format="codex", id=7)
     odd: list[Event] = [
         said("a", cause=10**30),
@@ -217,7 +212,7 @@ def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_pa
     assert (row["tokens_after"], row["cost"]) == ('{"about": 1}', "little")
 
 
-def damage(store: Store, conversation: str, event_id: int) -> None:
+def damage(store, conversation, event_id):
     """One character of an event's body is another, in the file."""
     [key] = [
         r["key"]
@@ -232,13 +227,11 @@ def damage(store: Store, conversation: str, event_id: int) -> None:
         )
 
 
-def file_of(store: Store) -> Path:
-    return Path(store._recorder.path)  # type: ignore[attr-defined]
+def file_of(store):
+    return Path(store._recorder.path)
 
 
-def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(
-    store: Store, tmp_path: Path
-):
+def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, tmp_path):
     for conversation in ("c1", "c2"):
         store.append(
             conversation,
@@ -271,7 +264,7 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(
 
 @pytest.mark.parametrize("named", [None, ["tidewatch"]])
 def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
-    store: Store, tmp_path: Path, named: list[str] | None
+    store, tmp_path, named
 ):
     audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
     back_up(store, str(backup))
@@ -294,7 +287,7 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
 
 
 def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(
-    tmp_path: Path,
+    tmp_path,
 ):
     now, audit = [datetime(2026, 1, 1, tzinfo=UTC)], tmp_path / "audit.db"
     with open_store("memory:", clock=lambda: now[0]) as store:
@@ -310,7 +303,7 @@ def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_a
 
 
 def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_they_are_still_there(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store, tmp_path, monkeypatch
 ):
     audit = tmp_path / "audit.db"
     update(store, audit)
@@ -347,10 +340,8 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
         (sqlite3.SQLITE_NOTADB, "it; use another file"),
     ],
 )
-def test_an_error_of_its_file_names_the_remedy(
-    store: Store, tmp_path: Path, monkeypatch, error: Any, remedy: str
-):
-    def fail(*_: object) -> None:
+def test_an_error_of_its_file_names_the_remedy(store, tmp_path, monkeypatch, error, remedy):
+    def fail(*_):
         if isinstance(error, int):
             raised = sqlite3.OperationalError("SQLite refuses it")
             raised.sqlite_errorcode = error
@@ -362,16 +353,14 @@ def test_an_error_of_its_file_names_the_remedy(
         update(store, tmp_path / "audit.db")
 
 
-def test_a_follower_whose_file_is_locked_says_so_in_one_line(
-    foldlog: Any, tmp_path: Path, monkeypatch
-):
+def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, monkeypatch):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         store.append("c1", said("word"), expected_version=0)
         update(store, tmp_path / "audit.db")
         store.append("c1", said("again"), expected_version=1)
     reached = audit_database.AuditTables.apply
 
-    def locked(self: Any, *given: Any, **named: Any) -> Any:
+    def locked(self, *given, **named):
         self._database.execute("PRAGMA busy_timeout = 0")
         with closing(sqlite3.connect(tmp_path / "audit.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -387,11 +376,11 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(
 
 
 def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_of_it(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store, tmp_path, monkeypatch
 ):
     tables: list[str] = []
 
-    def fail(database: Database) -> None:
+    def fail(database):
         tables.extend(database.table_names())
         raise sqlite3.OperationalError("database or disk is full")
 

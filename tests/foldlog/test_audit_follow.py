@@ -1,23 +1,19 @@
 """An audit database that follows its store: each event once, erasures too, also after kills."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from foldlog._follower import DerivedView, Follower
 from foldlog._history.histories import Histories
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, Store, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import said
@@ -26,28 +22,28 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request, tmp_path):
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url")())
     return f"sqlite:///{tmp_path}/history.db"
 
 
-def say(store: Store, conversation: str, times: int) -> None:
+def say(store, conversation, times):
     events = [said(f"word {n}") for n in range(times)]
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 
-def asked(path: Path, query: str) -> list[tuple[object, ...]]:
+def asked(path, query):
     with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
         return connection.execute(query).fetchall()
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(holds):
     while not holds():
         time.sleep(0.01)
 
 
-def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_path: Path):
+def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path):
     path = tmp_path / "audit.db"
     with open_store(url) as store:
         say(store, "c1", 3)
@@ -70,16 +66,14 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
         assert b"word 1" not in path.read_bytes()
 
 
-def test_a_follower_that_cannot_begin_closes_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_follower_that_cannot_begin_closes_its_file(tmp_path, monkeypatch):
     closed, close = [], DerivedView.close
 
-    def closes(tables: DerivedView) -> None:
+    def closes(tables):
         close(tables)
         closed.append(tables)
 
-    def fails(tables: DerivedView, application_name: str) -> int | None:
+    def fails(tables, application_name):
         raise StoreUnavailable("no position", kind="disk")
 
     monkeypatch.setattr(DerivedView, "max_tracking_id", fails)
@@ -90,7 +84,7 @@ def test_a_follower_that_cannot_begin_closes_its_file(
         assert len(closed) == 1
 
 
-def test_two_followers_of_one_file_add_each_event_once(url: str, tmp_path: Path):
+def test_two_followers_of_one_file_add_each_event_once(url, tmp_path):
     path = tmp_path / "audit.db"
     with (
         open_store(url) as store,
@@ -112,7 +106,7 @@ def test_two_followers_of_one_file_add_each_event_once(url: str, tmp_path: Path)
     assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
-def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
+def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
     url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
     command = [
         sys.executable,
@@ -180,7 +174,7 @@ print(calls)
 
 
 def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be_used(
-    tmp_path: Path, whole: bool
+    tmp_path, whole
 ):
     every = 1 if whole else 5
     done = subprocess.run(

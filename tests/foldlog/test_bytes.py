@@ -2,12 +2,8 @@
 JSON.
 """
 
-from __future__ import annotations
-
 import base64
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -53,7 +49,7 @@ def test_bytes_that_are_no_known_image_are_not_sent_as_one():
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(EVENTS)
         histories["c"].request_condensation()
@@ -61,7 +57,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "foldlog.db"
 
 
-def test_every_command_that_shows_events_takes_them(foldlog: Any, path: Path):
+def test_every_command_that_shows_events_takes_them(foldlog, path):
     for arguments in (
         *(
             "log c",
@@ -81,7 +77,7 @@ def test_every_command_that_shows_events_takes_them(foldlog: Any, path: Path):
         assert (ran.status, ran.err.count("Traceback")) == (0, 0), (arguments, ran)
 
 
-def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: Path):
+def test_documents_are_shown_with_the_names_of_their_bytes(foldlog, path):
     with api.open(path) as histories:
         histories["c"].append((), documents={"state": {"at": b"\x00\xff"}, "none": None})
         version = histories["c"].version()
@@ -117,7 +113,7 @@ def test_an_export_has_images_as_urls():
 
 
 @pytest.mark.parametrize("format", writable_formats())
-def test_an_export_is_json(format: str):
+def test_an_export_is_json(format):
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
     events = [replace(event, id=place) for place, event in enumerate((*EVENTS, said((pdf,))))]
     assert json.dumps(list(encode(events, format)), allow_nan=False)

@@ -8,12 +8,10 @@ import random
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,6 @@ from foldlog import CondensationAction, Message
 from foldlog._cached_values import KeptBeside, kept_records
 from foldlog._figures import counting, updating
 from foldlog._figures.counting import figures_of
-from foldlog._figures.overview import Overview
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
 from foldlog._figures.spending import priced
@@ -51,7 +48,7 @@ from tests.said import said
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     with foldlog.open(url) as histories:
         for name in ("a", "b", "c"):
@@ -60,7 +57,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def read(monkeypatch):
     """The ids of the conversations whose events are read for a list."""
     names: list[str] = []
     really = updating.figures_of
@@ -73,14 +70,14 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def listed(store: Store, *, sizes: bool = True) -> dict[str, Overview]:
+def listed(store, *, sizes=True):
     return {
         row.id: one.overview
         for row, one in FiguresOfStore(store).of(store.iter_conversations(), whole=sizes)
     }
 
 
-def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url: str, read: list[str]):
+def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url, read):
     with open_store(f"{url}?mode=ro") as store:  # which keeps nothing
         assert listed(store) == listed(store)
     # nor is anything encrypted for a list
@@ -104,9 +101,7 @@ def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url: str, rea
         assert (sorted(served(histories.store)), len(read)) == (home, 5)
 
 
-def test_lists_in_any_order_and_figures_read_each_conversation_once(
-    url: str, read: list[str], foldlog
-):
+def test_lists_in_any_order_and_figures_read_each_conversation_once(url, read, foldlog):
     for order, first in (("activity", "c"), ("cost", "a")):
         shown = foldlog("list --reverse --limit 1 --json --sort", order, "--db", url).document
         assert [row["conversation"] for row in shown["conversations"]] == [first]
@@ -114,7 +109,7 @@ def test_lists_in_any_order_and_figures_read_each_conversation_once(
     assert read == ["a", "b", "c"]
 
 
-def served(store: Store) -> Iterator[str | None]:
+def served(store):
     conversations = ServedConversations(store)
     try:
         while (page := conversations.list()).counted < page.total:
@@ -126,19 +121,19 @@ def served(store: Store) -> Iterator[str | None]:
 
 @pytest.mark.parametrize("writer", ["sqlite", "foreign", "postgresql"])
 def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
-    writer: str, tmp_path: Path, request: pytest.FixtureRequest
+    writer, tmp_path, request
 ):
     url = f"sqlite:///{tmp_path}/history.db"
     if writer == "postgresql":
         url = request.getfixturevalue("postgres_url")()
     begun, answered = threading.Event(), threading.Event()
 
-    def held(read: Callable[[str], object]) -> bool:
+    def held(read):
         read("a")
         begun.set()
         return answered.wait(4)  # a PostgreSQL server ends a transaction that is idle for 5 s
 
-    def hold() -> bool:
+    def hold():
         if writer == "foreign":
             with closing(
                 sqlite3.connect(f"{tmp_path}/history.db", isolation_level=None)
@@ -149,7 +144,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
                 lambda transaction: held(transaction.conversation)
             )
 
-    def kept(store: Store) -> int:
+    def kept(store):
         tables = FigureTables(store.database)
         return len(tables.between("a", "b"))
 
@@ -170,13 +165,11 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
         assert len(list(found.of(rows))) == kept(histories.store) == 2
 
 
-def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(
-    url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url, monkeypatch):
     monkeypatch.setattr("foldlog._cached_values._TOGETHER", 2)
     written: list[int] = [0]
 
-    def stored() -> int:
+    def stored():
         records = kept_records(store, "titles", "a", "c").values()
         return sum(record is not None for _, record in records)
 
@@ -184,7 +177,7 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(
         beside, recorder = KeptBeside(store, "titles", 1), store.database.recorder
         offer = recorder.offer
 
-        def offered(work: Callable[[Any], object], *, at_once: bool) -> bool:
+        def offered(work, *, at_once):
             is_written = offer(work, at_once=at_once)
             written.append(stored())
             return is_written
@@ -214,7 +207,7 @@ def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_s
     assert len(read) <= 2 * 30
 
 
-def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
+def test_stats_count_only_what_has_changed(url, monkeypatch):
     counted: list[tuple[str, int]] = []
     really = counting.counted_on
 
@@ -233,15 +226,15 @@ def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyP
         assert (sum(found.events.values()), counted[3:]) == (4, [("b", 1)])
 
 
-def _erase(store: Store) -> None:
+def _erase(store):
     erase(store, "b", reason="asked for")
 
 
-def _redact(store: Store) -> None:
+def _redact(store):
     redact(store, "b", 0, reason="asked for", by="me")
 
 
-def _bytes_of(url: str) -> bytes:
+def _bytes_of(url):
     """Return the bytes of a store's file after a vacuum."""
     with foldlog.open(url) as histories:
         histories.maintenance.vacuum()
@@ -250,9 +243,7 @@ def _bytes_of(url: str) -> bytes:
 
 
 @pytest.mark.parametrize("remove", [_erase, _redact])
-def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(
-    remove: Callable[[Store], None], url: str
-):
+def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove, url):
     with foldlog.open(url) as histories:
         listed(histories.store)
     assert b"the words of b" in _bytes_of(url)
@@ -265,16 +256,16 @@ def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(
 
 
 def _erased_after(
-    monkeypatch: pytest.MonkeyPatch,
-    url: str,
-    name: str,
-    owner: type = Store,
-    method: str = "iter_conversations",
-) -> None:
+    monkeypatch,
+    url,
+    name,
+    owner=Store,
+    method="iter_conversations",
+):
     """Let another process erase a conversation at the end of the next calls of a method."""
     really = getattr(owner, method)
 
-    def then_erased(*given: Any, **options: Any) -> Any:
+    def then_erased(*given, **options):
         found = really(*given, **options)
         found = found if isinstance(found, dict) else list(found)
         with open_store(url) as other, suppress(ConversationErased):
@@ -286,7 +277,7 @@ def _erased_after(
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(
-    whole: bool, url: str, monkeypatch: pytest.MonkeyPatch
+    whole, url, monkeypatch
 ):
     _erased_after(monkeypatch, url, "b")
     with foldlog.open(url) as histories:
@@ -308,11 +299,11 @@ class Changed:
     fold of all events.
     """
 
-    def __init__(self, histories: foldlog.Histories, chance: random.Random) -> None:
+    def __init__(self, histories, chance):
         self.histories, self.store, self.chance = histories, histories.store, chance
         self.kept = FiguresOfStore(self.store)
 
-    def step(self) -> None:
+    def step(self):
         living = [row.id for row in self.store.iter_conversations() if row.erased_at is None]
         name = self.chance.choice([*living, f"{self.chance.randrange(12):02}"])
         change = self.chance.choice(
@@ -323,7 +314,7 @@ class Changed:
         with suppress(ConversationErased, ConversationHasForks, HistoryDiverged, InvalidArgument):
             change(name)
 
-    def append(self, name: str) -> None:
+    def append(self, name):
         meta = {
             "model": "m",
             "usage": {"prompt_tokens": 3, "completion_tokens": 1},
@@ -338,7 +329,7 @@ class Changed:
             Message(source="agent", content="word " * self.chance.randrange(9), meta=meta)
         )
 
-    def log(self, name: str) -> None:
+    def log(self, name):
         """Import a log that begins as others do, and is as long as chance has it."""
         usage = {"input_tokens": 10, "output_tokens": 1}
         first = self.chance.randrange(3)
@@ -360,7 +351,7 @@ class Changed:
         ]
         self.store.ingest(name, decode(lines, "claude-code"))
 
-    def forget(self, name: str) -> None:
+    def forget(self, name):
         if name in self.histories and (version := self.store.version(name)) > 1:
             what = self.chance.choice(["condense", "retract", "redact"])
             if what == "condense":
@@ -375,20 +366,20 @@ class Changed:
                     self.store, name, self.chance.randrange(version), reason="asked for", by="me"
                 )
 
-    def fork(self, name: str) -> None:
+    def fork(self, name):
         self.store.fork(
             name,
             self.chance.randrange(1, self.store.version(name) + 1),
             f"{name}f{self.chance.randrange(99)}",
         )
 
-    def leave(self, name: str) -> None:
+    def leave(self, name):
         if self.chance.random() < 0.5:
             self.histories.erase(name, reason="asked for", detach_forks=True)
         else:
             erase(self.store, name, reason="asked for")
 
-    def check(self) -> None:
+    def check(self):
         rows = [row for row in self.store.iter_conversations() if row.erased_at is None]
         anew = [figures_of(self.store, Views(self.store), row) for row in rows]
         events, replies = Counter[str](), dict[str, Calls]()
@@ -419,7 +410,7 @@ def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_pa
             changed.check()
 
 
-def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_title_that_is_redacted_meanwhile_is_not_kept(url, monkeypatch):
     really = counting.overview_of
     with foldlog.open(url) as histories:
 
@@ -435,7 +426,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
 
 
 def test_the_first_questions_after_an_import_read_no_conversation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str], foldlog
+    tmp_path, monkeypatch, read, foldlog
 ):
     source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
     source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())

@@ -2,8 +2,6 @@
 as it was.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -2,8 +2,6 @@
 also tests/programs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json
@@ -33,12 +31,12 @@ WORD = "zebra_lighthouse_4711"
 class Session:
     """A transcript of Claude Code that grows."""
 
-    def __init__(self, folder: Path, name: str, cwd: str = "/srv/project") -> None:
+    def __init__(self, folder, name, cwd="/srv/project"):
         self.path, self.name, self.cwd = folder / f"{name}.jsonl", name, cwd
         self.lines, self.parent = 0, None
         folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, kind: str, **fields) -> Session:
+    def add(self, kind, **fields):
         uuid = f"{self.name}-{self.lines}"
         at = f"2026-03-01T09:{self.lines // 60:02}:{self.lines % 60:02}.000Z"
         line = {
@@ -52,22 +50,22 @@ class Session:
         self.lines, self.parent = self.lines + 1, uuid
         return self.write(line)
 
-    def write(self, line: dict) -> Session:
+    def write(self, line):
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         return self
 
-    def user(self, words: str) -> Session:
+    def user(self, words):
         return self.add("user", message={"role": "user", "content": words})
 
-    def reply(self, words: str) -> Session:
+    def reply(self, words):
         content = [{"type": "text", "text": words}]
         return self.add(
             "assistant",
             message={"role": "assistant", "model": "m", "id": f"r{self.lines}", "content": content},
         )
 
-    def boundary(self, summary: str) -> Session:
+    def boundary(self, summary):
         before, self.parent = self.parent, None
         self.add(
             "system",
@@ -77,7 +75,7 @@ class Session:
         )
         return self.add("user", isCompactSummary=True, message={"role": "user", "content": summary})
 
-    def hook(self, event: str, **more) -> dict:
+    def hook(self, event, **more):
         return {
             "hook_event_name": event,
             "session_id": self.name,
@@ -98,7 +96,7 @@ def session(tmp_path):
     return Session(tmp_path / "transcripts", "s1")
 
 
-def answers(histories, environ=None, folder=None) -> Answers:
+def answers(histories, environ=None, folder=None):
     return Answers(histories.store, Asking(histories.store, environ or {}, folder, may_import=True))
 
 
@@ -171,7 +169,7 @@ def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(hi
 ASKING = "If your conversation is one of these, call again with its id:"
 
 
-def in_folder_of_claude(tmp_path, name, cwd="/srv/project") -> Session:
+def in_folder_of_claude(tmp_path, name, cwd="/srv/project"):
     return Session(tmp_path / "home/projects/p", name, cwd).user(f"I am {name}").reply("yes")
 
 

@@ -2,8 +2,6 @@
 ``tests/golden/compactions.json`` has what is appended, and the prompts afterwards.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -2,15 +2,13 @@
 the largest prompt and the limit in figures.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog._figures.context import ContextLimit, ContextUse
 from foldlog.eventstore import CondensationAction, Message
 
 
-def reply(number: int, tokens: int, model: str) -> Message:
+def reply(number, tokens, model):
     meta = {"model": model, "usage": {"prompt_tokens": tokens}}
     return Message(id=number, source="agent", content="yes", meta=meta)
 

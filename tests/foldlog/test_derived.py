@@ -2,18 +2,14 @@
 one.
 """
 
-from __future__ import annotations
-
 import sqlite3
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from foldlog._derived import followed, removals_of
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, Recorded, Store, StoreUnavailable, open_store
+from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import said
@@ -22,35 +18,35 @@ ODD = "zebrafinch"
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request, tmp_path):
     url = {"sqlite": f"sqlite:///{tmp_path}/store.db", "memory": "memory:"}.get(request.param)
     with open_store(url or str(request.getfixturevalue("postgres_url")())) as opened:
         yield opened
 
 
 @pytest.fixture
-def derived(store: Store, tmp_path: Path) -> Iterator[AuditTables]:
+def derived(store, tmp_path):
     with closing(AuditTables(store, tmp_path / "audit.db")) as opened:
         yield opened
 
 
-def say(store: Store, conversation: str, *texts: str) -> None:
+def say(store, conversation, *texts):
     events = [said(text) for text in texts]
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 
-def texts(derived: AuditTables) -> list[str]:
+def texts(derived):
     """Return the texts that it holds."""
     rows = derived._database.execute("SELECT text FROM events WHERE kind = 'message' ORDER BY text")
     return [text for (text,) in rows if text != "[redacted]"]
 
 
-def left_out(derived: AuditTables) -> list[tuple[str, int]]:
+def left_out(derived):
     return [(one.conversation, one.event) for one in derived.damaged]
 
 
-def fails_for_odd(really: Callable[[Recorded], object]) -> Callable[[Recorded], object]:
-    def row_of(recorded: Recorded) -> object:
+def fails_for_odd(really):
+    def row_of(recorded):
         if ODD in getattr(recorded.event, "content", ""):
             raise RecursionError(ODD)
         return really(recorded)
@@ -59,7 +55,7 @@ def fails_for_odd(really: Callable[[Recorded], object]) -> Callable[[Recorded], 
 
 
 def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_removals(
-    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
+    derived, store, monkeypatch
 ):
     say(store, "secret", "a word to erase", "another word")
     say(store, "other", "a word to redact", "the last word")
@@ -74,10 +70,8 @@ def test_an_event_that_cannot_be_taken_is_named_and_stops_neither_others_nor_rem
     assert derived.position == store.database.last_position
 
 
-def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(
-    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
-):
-    def away(recorded: Recorded) -> None:
+def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(derived, store, monkeypatch):
+    def away(recorded):
         raise StoreUnavailable("the server is away", kind="away")
 
     say(store, "c", "a word")
@@ -90,9 +84,7 @@ def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(
 
 
 @pytest.mark.parametrize("remove", [erase, redact])
-def test_what_was_read_before_a_removal_is_not_added_behind_it(
-    derived: AuditTables, store: Store, remove
-):
+def test_what_was_read_before_a_removal_is_not_added_behind_it(derived, store, remove):
     """A batch is read a page at a time: a removal may come between two pages."""
     say(store, "c", "a word to remove")
     before = list(followed(store, 0))
@@ -108,9 +100,9 @@ def test_what_was_read_before_a_removal_is_not_added_behind_it(
 
 
 def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
-    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
+    derived, store, monkeypatch
 ):
-    def fails(recorded: Recorded) -> None:
+    def fails(recorded):
         raise ValueError
 
     say(store, "c", "a word", "a word to redact")
@@ -121,12 +113,10 @@ def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
     assert texts(derived) == ["a word"]
 
 
-def test_a_text_that_the_database_refuses_is_left_out_alone(
-    derived: AuditTables, store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_text_that_the_database_refuses_is_left_out_alone(derived, store, monkeypatch):
     really = AuditTables._insert
 
-    def refuses(tables: object, *given: object) -> None:
+    def refuses(tables, *given):
         really(tables, *given)
         if ODD in repr(given):
             raise sqlite3.DataError("string or blob too big")
@@ -138,7 +128,7 @@ def test_a_text_that_the_database_refuses_is_left_out_alone(
     assert left_out(derived) == [("c", 1)]
 
 
-def test_every_entry_that_erases_content_is_a_removal(store: Store):
+def test_every_entry_that_erases_content_is_a_removal(store):
     say(store, "c", "a word", "another")
     redact(store, "c", 0, reason="asked for", by="ann")
     erase(store, "c", reason="asked for")

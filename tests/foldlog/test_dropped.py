@@ -1,7 +1,5 @@
 """What a condensation dropped, and whether a fact is known: beside a naive look at the Views."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

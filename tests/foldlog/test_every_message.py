@@ -36,11 +36,11 @@ ASKED = {"role": "user", "content": "How deep is the water?"}
 USE = {"type": "tool_use", "id": "k1", "name": "f", "input": {}}
 
 
-def texts_in(value: Any) -> set[str]:
+def texts_in(value):
     return set(re.findall(r"said-?\d+", json.dumps(value)))
 
 
-def assert_sent(history: Any, messages: list[Any], odd_in: str = "-") -> None:
+def assert_sent(history, messages, odd_in="-"):
     """In each dialect a model is sent every text of these messages. The prompt is well formed, but
     in dialects that begin with ``odd_in``: the messages are not.
     """
@@ -50,12 +50,12 @@ def assert_sent(history: Any, messages: list[Any], odd_in: str = "-") -> None:
         assert PROBLEMS[dialect](sent) == [] or dialect.startswith(odd_in), dialect
 
 
-def append_each(history: Any, messages: list[Any]) -> None:
+def append_each(history, messages):
     for message in messages:
         history.append(message)
 
 
-def append_replies(history: Any, messages: list[Any]) -> None:
+def append_replies(history, messages):
     """Append the replies as such, and the result of each call as a program does that runs the
     tools.
     """
@@ -104,7 +104,7 @@ def test_each_call_of_a_chat_is_paired(history, messages, way):
     assert len(answered) == sum(message["role"] in ("tool", "function") for message in messages)
 
 
-def append_unless_refused(history: Any, messages: list[Any]) -> None:
+def append_unless_refused(history, messages):
     for message in messages:
         try:
             history.append(message)
@@ -133,7 +133,7 @@ def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(history, way
     assert sorted(pairs) == case["pairs"]
 
 
-def append_messages_of_anthropic(history: Any, messages: list[Any]) -> None:
+def append_messages_of_anthropic(history, messages):
     about = {"id": "msg_1", "type": "message", "stop_reason": "tool_use"}
     for message in messages:
         if message["role"] == "assistant":
@@ -142,7 +142,7 @@ def append_messages_of_anthropic(history: Any, messages: list[Any]) -> None:
             history.append(message)
 
 
-def append_imported(history: Any, messages: list[Any]) -> None:
+def append_imported(history, messages):
     history.append(list(decode(messages, "anthropic-messages")))
 
 
@@ -239,7 +239,7 @@ def test_blocks_beside_calls_of_a_chat_and_in_results_and_prompts_change_no_role
 # --- one reading for append and imports ---
 
 
-def drawn_message_of_a_chat(chance: random.Random) -> dict[str, Any]:
+def drawn_message_of_a_chat(chance):
     role = chance.choice(["system", "developer", "user", "tool", *["assistant"] * 4])
     parts = MESSAGES["parts of a user in a chat" if role == "user" else "texts of a chat"]
     content = chance.choice(["said-16", chance.choices(parts, k=chance.randrange(2, 4))])
@@ -250,7 +250,7 @@ def drawn_message_of_a_chat(chance: random.Random) -> dict[str, Any]:
     return {"role": role, "content": content, **call_id, **name}
 
 
-def drawn_fields(chance: random.Random, content: Any) -> dict[str, Any]:
+def drawn_fields(chance, content):
     """Some fields of messages of the assistant in OpenAI's client, in litellm's, and in answers of
     other servers.
     """
@@ -267,7 +267,7 @@ def drawn_fields(chance: random.Random, content: Any) -> dict[str, Any]:
     return drawn | {name: fields[name] for name in chance.sample([*fields], chance.randrange(5))}
 
 
-def drawn_message_of_anthropic(chance: random.Random) -> dict[str, Any]:
+def drawn_message_of_anthropic(chance):
     role = chance.choice(["user", "assistant"])
     blocks = chance.choices(MESSAGES["blocks of Anthropic"][role], k=chance.randrange(1, 5))
     if role == "assistant" and chance.random() < 0.3:
@@ -275,7 +275,7 @@ def drawn_message_of_anthropic(chance: random.Random) -> dict[str, Any]:
     return {"role": role, "content": blocks}
 
 
-def read(event: Any) -> Any:
+def read(event):
     """What an event holds of its message, but for what a history and its source say of it."""
     meta = {key: value for key, value in event.meta.items() if key == "custom_tool"}
     event = replace(event, id=-1, origin=None, timestamp=None, cause=None, meta=meta)

@@ -5,10 +5,9 @@ and encrypted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.json import encode
@@ -20,7 +19,7 @@ from foldlog._figures.shown import collect_stats, document_of
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import SORTS, FigureTables, Where
 from foldlog.errors import InvalidArgument, KeyUnavailable
-from foldlog.eventstore import KeyRing, Store, open_store
+from foldlog.eventstore import KeyRing, open_store
 from foldlog.projections import Views
 from tests.said import said
 
@@ -29,7 +28,7 @@ START = datetime(2026, 3, 1, 10, tzinfo=UTC)
 PRICED = {"model": "known", "usage": {"prompt_tokens": 1_000, "completion_tokens": 10}}
 
 
-def run_of(number: int) -> list[Any]:
+def run_of(number):
     """A run that ends with an error, an answer, a call without a result or a request, by turns."""
     at = [START + timedelta(days=number, minutes=minute) for minute in range(9)]
     meta = {**PRICED, "usage": {"prompt_tokens": 1_000 * (number + 1), "completion_tokens": 10}}
@@ -54,7 +53,7 @@ def run_of(number: int) -> list[Any]:
     return [said(f"request {number}", timestamp=at[0]), *ends[number % 4]]
 
 
-def filled(store: Store) -> Store:
+def filled(store):
     histories = foldlog.Histories(store)
     for number in range(8):
         histories[f"run-{number}"].append(run_of(number))
@@ -66,7 +65,7 @@ def filled(store: Store) -> Store:
 @pytest.fixture(
     params=["memory", "sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"]
 )
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request, tmp_path):
     kind, _, sealed = request.param.partition("-")
     urls: dict[str, Callable[[], str]] = {
         "memory": lambda: "memory:",
@@ -77,7 +76,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield filled(opened)
 
 
-def prices(tmp_path: Path) -> Prices:
+def prices(tmp_path):
     path = tmp_path / "prices.json"
     path.write_text('{"known": {"input_cost_per_token": 0.001, "output_cost_per_token": 0.1}}')
     return Prices(path)
@@ -88,7 +87,7 @@ BY_ID = {"sort": "id", "reverse": False}
 RUNS = json.loads((Path(__file__).parents[1] / "golden" / "runs.json").read_text())
 
 
-def check(store: Store, tmp_path: Path) -> None:
+def check(store, tmp_path):
     """The pages, figures and sums of the runs are those of ``tests/golden/runs.json``."""
     figures = FiguresOfStore(store, prices=prices(tmp_path))
     figures.refresh()
@@ -113,11 +112,11 @@ def check(store: Store, tmp_path: Path) -> None:
     assert {one.day: [*one[1:]] for one in figures.days(LISTED)} == RUNS["days"]
 
 
-def test_conversations_are_sorted_chosen_and_summed(store: Store, tmp_path: Path) -> None:
+def test_conversations_are_sorted_chosen_and_summed(store, tmp_path):
     check(store, tmp_path)
 
 
-def test_a_store_that_can_only_be_read_shows_the_same(tmp_path: Path) -> None:
+def test_a_store_that_can_only_be_read_shows_the_same(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     filled(open_store(url)).close()
     with open_store(f"{url}?mode=ro") as read_only:
@@ -130,7 +129,7 @@ def test_a_store_that_can_only_be_read_shows_the_same(tmp_path: Path) -> None:
         )
 
 
-def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path: Path) -> None:
+def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url, keys=KEYS) as sealed:
         FiguresOfStore(filled(sealed)).refresh()
@@ -153,7 +152,7 @@ def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path: Path) 
             collect_stats(without, None, views=Views(without))
 
 
-def test_figures_are_made_again_when_their_rows_are_gone(store: Store) -> None:
+def test_figures_are_made_again_when_their_rows_are_gone(store):
     figures = FiguresOfStore(store)
     figures.refresh()
     before = figures.totals().document()
@@ -169,7 +168,7 @@ def test_figures_are_made_again_when_their_rows_are_gone(store: Store) -> None:
     assert again.totals().document() == before
 
 
-def reply_line(session: str, number: int) -> str:
+def reply_line(session, number):
     usage = {"input_tokens": 1_000, "output_tokens": 10}
     said = {
         "role": "assistant",
@@ -188,13 +187,13 @@ def reply_line(session: str, number: int) -> str:
     return json.dumps({**line, "requestId": f"req_{number}", "message": said}) + "\n"
 
 
-def write_logs(logs: Path, replies: dict[str, list[int]]) -> None:
+def write_logs(logs, replies):
     logs.mkdir(exist_ok=True)
     for name, numbers in replies.items():
         (logs / f"{name}.jsonl").write_text("".join(reply_line(name, number) for number in numbers))
 
 
-def replies_stored(store: Store) -> dict[str, int]:
+def replies_stored(store):
     """How many replies are stored by themselves, by the ids of the conversations."""
     found = {}
     for row in store.iter_conversations():
@@ -209,19 +208,17 @@ def replies_stored(store: Store) -> dict[str, int]:
     return found
 
 
-def calls_of(store: Store, figures: FiguresOfStore) -> int:
+def calls_of(store, figures):
     figures.refresh()
     return sum(model.calls for model in figures.totals().models.values())
 
 
-def test_replies_are_compared_once(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     """Afterwards the hashes of conversations that changed are read, and no others."""
     read: list[int] = []
     hashes = FigureTables.hashes
 
-    def noted(self: FigureTables, keys: Any) -> Any:
+    def noted(self, keys):
         read.append(len(keys))
         return hashes(self, keys)
 
@@ -246,9 +243,7 @@ def test_replies_are_compared_once(
     assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
 
 
-def test_replies_are_compared_again_when_figures_are_made_again(
-    store: Store, tmp_path: Path
-) -> None:
+def test_replies_are_compared_again_when_figures_are_made_again(store, tmp_path):
     logs = tmp_path / "logs"
     write_logs(logs, {"first": [1, 2], "second": [1, 2]})
     foldlog.Histories(store).import_(logs)

@@ -2,8 +2,6 @@
 ``tests/golden/sessions/begin.txt``.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shlex
@@ -39,7 +37,7 @@ def test_the_help_of_each_command_has_an_example_that_it_takes():
 def stdin(monkeypatch):
     """``stdin(text)``: what the next command reads from its standard input."""
 
-    def given(text: bytes) -> None:
+    def given(text):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
 
     return given
@@ -57,7 +55,7 @@ def test_an_import_from_stdin_leaves_no_file_and_names_none(foldlog, stdin, tmp_
 
 def test_stdin_that_is_a_terminal_is_refused(foldlog, monkeypatch):
     class Terminal(io.StringIO):
-        def isatty(self) -> bool:
+        def isatty(self):
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal())

@@ -2,8 +2,6 @@
 given.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -27,7 +25,7 @@ HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")
 NAMES = [name for names in COMMANDS.values() for name in names]
 
 
-def words(typed: str) -> list[str]:
+def words(typed):
     """What a shell makes of a command's arguments."""
     shell = ["sh", "-c", f"printf '%s\\0' {typed}"]
     return subprocess.run(shell, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
@@ -37,7 +35,7 @@ def words(typed: str) -> list[str]:
 def run_hint(foldlog):
     """Run the commands that a message names, and return how each ended."""
 
-    def run(message: str) -> list[int]:
+    def run(message):
         return [foldlog(*words(typed)).status for typed in HINT.findall(message)]
 
     return run
@@ -115,7 +113,7 @@ def test_a_password_is_not_shown_in_a_command():
     )
 
 
-def texts(path: Path) -> list[str]:
+def texts(path):
     """The texts of a module without its docstrings and help; what is formatted in is an X."""
     tree = ast.parse(path.read_text())
     documented = {

@@ -193,9 +193,7 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
         ("atif", ["hm", "ok"]),
     ],
 )
-def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(
-    format: str, kept: list[str]
-):
+def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(format, kept):
     old, hm, ok = (
         [{"type": "thinking", "thinking": text, "signature": "s"}] for text in ("old", "hm", "ok")
     )

@@ -1,7 +1,5 @@
 """Calls that wait for a result, and their end after a crash."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -158,7 +156,7 @@ with foldlog.open(f"sqlite:///{sys.argv[2]}") as histories:
 """
 
 
-def run_agent(store: Path, *commands: str) -> subprocess.CompletedProcess[str]:
+def run_agent(store, *commands):
     return subprocess.run(
         [sys.executable, "-c", AGENT, str(EXAMPLE), str(store), json.dumps(commands)],
         cwd=store.parent,

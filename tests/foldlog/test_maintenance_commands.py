@@ -2,8 +2,6 @@
 killed. The sessions ``restoring`` and ``rekey`` show backups and restores.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess
@@ -74,7 +72,7 @@ def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(command):
 ERASE = "store erase five --reason r --yes"
 
 
-def _full(*_: object) -> None:
+def _full(*_):
     raise StoreUnavailable(
         f"cannot write: database or disk is full; free some space{NOTHING_WRITTEN}", kind="full"
     )
@@ -95,11 +93,11 @@ def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(
     assert command(f"{line} --json").rows("bytes_pending", of=rows) == [False]
 
 
-def _full_at(monkeypatch, module, name: str, nth: int) -> None:
+def _full_at(monkeypatch, module, name, nth):
     """Make the ``nth`` call of a function meet a full disk."""
     real, calls = getattr(module, name), itertools.count(1)
 
-    def call(*given: object, **named: object) -> object:
+    def call(*given, **named):
         return _full() if next(calls) == nth else real(*given, **named)
 
     monkeypatch.setattr(module, name, call)

@@ -2,8 +2,6 @@
 cut. The session ``mistakes`` has the others.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

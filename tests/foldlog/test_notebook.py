@@ -16,7 +16,7 @@ from tests.page_samples import HOSTILE, hostile_history, usual_history
 
 
 class Tags(HTMLParser):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: set[str] = set()

@@ -30,7 +30,7 @@ from foldlog._formats.registry import formats
 from foldlog._web.app import application
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
-from foldlog.eventstore import Store, UnknownEvent, open_store
+from foldlog.eventstore import UnknownEvent, open_store
 from foldlog.projections import View
 from tests.commands import command_named
 from tests.golden.rows import made_events, with_bytes
@@ -40,18 +40,18 @@ WORD = "zebrafinch"
 STEERS = "\x1b]0;pwned\x07\x1b[2J\u202e\r\n\x00"
 
 
-def nested(depth: int) -> Any:
+def nested(depth):
     value: Any = WORD
     for number in range(depth):
         value = [value] if number % 2 else {"k": value}
     return value
 
 
-def said(content: Any = WORD, **fields: Any) -> Message:
+def said(content=WORD, **fields):
     return Message(source="user", content=content, **fields)
 
 
-def called(arguments: Any, **fields: Any) -> Action:
+def called(arguments, **fields):
     return Action(**{"tool": "t", "call_id": "1", "arguments": arguments, **fields})
 
 
@@ -59,7 +59,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 WORDS = (("<word>", WORD), ("<steers>", json.dumps(STEERS)[1:-1]))
 
 
-def value_of(written: dict[str, Any]) -> Any:
+def value_of(written):
     """A value that no JSON file holds, of the map that describes it."""
     match written:
         case {"nested": depth}:
@@ -116,7 +116,7 @@ STRUCTURAL = "unknown structural kind"
 ALL = "all"
 
 
-def fill(path: str | Path, names: Sequence[str]) -> list[str]:
+def fill(path, names):
     """Append each odd event between others to a conversation of its own, and to one with all.
     Return what is taken.
     """
@@ -196,7 +196,7 @@ leaves it out.
 """
 
 
-def lines_of(name: str) -> Iterator[str]:
+def lines_of(name):
     """Yield the lines that try a command: for the whole store if it can, for one conversation, and
     with options.
     """
@@ -220,7 +220,7 @@ def lines_of(name: str) -> Iterator[str]:
 WRITTEN = ("copy.db", "target.db", "audit.db", "all.html")
 
 
-def failures(foldlog: Any, names: Sequence[str], *forms: str) -> list[str]:
+def failures(foldlog, names, *forms):
     """Return the lines that fail, each with its error."""
     failed = []
     for name in names:
@@ -236,13 +236,13 @@ def failures(foldlog: Any, names: Sequence[str], *forms: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def odd(tmp_path_factory):
     """A store with all odd events, to be copied, and which of them are in it."""
     path = tmp_path_factory.mktemp("odd") / "odd.db"
     return path, fill(path, [*ODD])
 
 
-def add_other_files() -> None:
+def add_other_files():
     Path("chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
     with api.open("good.db") as histories:
         histories["one"].append(said())
@@ -298,7 +298,7 @@ NOT_OF_AN_EVENT: Mapping[str, tuple[type[Exception], ...]] = {
 """What a method raises of a sound conversation too."""
 
 
-def given(folder: Path, other: Store) -> Mapping[str, Any]:
+def given(folder, other):
     """A value for each required parameter, by its name, or by the names of its method and its
     own.
     """
@@ -326,7 +326,7 @@ def given(folder: Path, other: Store) -> Mapping[str, Any]:
     }
 
 
-def methods(of: type) -> list[str]:
+def methods(of):
     found = [name for name in dir(of) if not name.startswith("_") and name not in BY_A_CALLER]
     return sorted(found, key=lambda name: (name in CHANGES, name))
 
@@ -334,7 +334,7 @@ def methods(of: type) -> list[str]:
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def call(of: object, name: str, values: Mapping[str, Any]) -> None:
+def call(of, name, values):
     """Call a method with the least that it takes, and read all that it returns."""
     found = getattr(of, name)
     if callable(found):

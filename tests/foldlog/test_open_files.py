@@ -1,7 +1,5 @@
 """What reads a file that this process has open as a database leaves SQLite's locks as they are."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -2,17 +2,13 @@
 again.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tests.golden.outputs import NAMES, OUTPUTS, file_of, make_folder, output_of
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("outputs")
     make_folder(made)
     return made
@@ -25,7 +21,7 @@ test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work.
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_command_prints_what_its_file_has(name: str, folder: Path):
+def test_a_command_prints_what_its_file_has(name, folder):
     assert output_of(name, folder) == file_of(name).read_text(encoding="utf-8"), (
         "python -m tests.golden.outputs"
     )

@@ -2,14 +2,11 @@
 progress, and one file. The session ``notes`` shows how a note is written.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,13 +22,13 @@ from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.foldlog.formats.reading import histories_at
-from tests.web_client import Answer, Client, asking
+from tests.web_client import asking
 
 SAMPLE = Path(foldlog.__file__).parent / "sample"
 JSON = {"content-type": "application/json"}
 
 
-def needing() -> list[Any]:
+def needing():
     """A conversation that forgets a file and names it again."""
     return [
         Message(source="user", content="look at src/alpha.py and src/beta.py"),
@@ -55,7 +52,7 @@ def client(store):
         yield client
 
 
-def note(client: Client, event: int | None, text: str | None, **headers: str) -> Answer:
+def note(client, event, text, **headers):
     body = json.dumps({"event": event, "text": text}).encode()
     return client.send("POST", "/api/notes", {"id": "c"}, {**JSON, **headers}, body)
 

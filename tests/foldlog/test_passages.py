@@ -1,11 +1,9 @@
 """The words that differ between two texts."""
 
-from __future__ import annotations
-
 from foldlog._reports.passages import count_lines_apart, find_passages
 
 
-def words_of(text: str, other: str) -> list[tuple[str, str]]:
+def words_of(text, other):
     passages, _ = find_passages(text, other)
     return [(passage.words, passage.other_words) for passage in passages]
 

@@ -8,7 +8,6 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,14 +26,14 @@ WRITING = {
 
 
 @pytest.fixture
-def filled(tmp_path: Path) -> Path:
+def filled(tmp_path):
     with foldlog.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append([said("secret")] * 3)
     return tmp_path
 
 
 @pytest.fixture
-def _open_umask() -> Any:
+def _open_umask():
     before = os.umask(0)
     yield
     os.umask(before)
@@ -42,7 +41,7 @@ def _open_umask() -> Any:
 
 @pytest.mark.usefixtures("_open_umask")
 @pytest.mark.parametrize("line", WRITING)
-def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: Path, line: str):
+def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog, filled, line):
     before, name = {*filled.iterdir()}, WRITING[line]
     separator = "" if line.endswith("/") else " "
     ran = foldlog(f"{line}{separator}{name}")
@@ -57,7 +56,7 @@ def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: P
     assert {*modes.values()} <= {0o600}
 
 
-def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path):
+def test_a_pipe_is_written_to_and_stays(foldlog, filled):
     pipe = filled / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -73,7 +72,7 @@ def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path):
     assert (filled / "link").is_symlink()
 
 
-def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
+def test_a_name_for_an_open_file_is_refused(tmp_path):
     opened = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
     try:
         with (
@@ -85,7 +84,7 @@ def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
         os.close(opened)
 
 
-def test_the_lock_file_of_a_store_is_no_link(tmp_path: Path):
+def test_the_lock_file_of_a_store_is_no_link(tmp_path):
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
     (tmp_path / "h.db-queue").symlink_to(victim)
@@ -94,11 +93,11 @@ def test_the_lock_file_of_a_store_is_no_link(tmp_path: Path):
     assert victim.read_text() == "precious"
 
 
-def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path):
+def test_a_block_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "out"
     path.write_text("before")
 
-    def fail() -> None:
+    def fail():
         with whole_file(path) as file:
             file.write(b"half")
             raise ZeroDivisionError
@@ -109,8 +108,8 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path):
     assert [other.name for other in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_error_of_the_disk_names_the_file(tmp_path: Path):
-    def write() -> None:
+def test_an_error_of_the_disk_names_the_file(tmp_path):
+    def write():
         with whole_file(tmp_path / "out"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -120,17 +119,15 @@ def test_an_error_of_the_disk_names_the_file(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_and_its_name_are_synced_in_this_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_and_its_name_are_synced_in_this_order(tmp_path, monkeypatch):
     done: list[str] = []
     sync, replace = os.fsync, os.replace
 
-    def synced(descriptor: int) -> None:
+    def synced(descriptor):
         done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
         sync(descriptor)
 
-    def replaced(old: Path, new: Path) -> None:
+    def replaced(old, new):
         done.append("name")
         replace(old, new)
 

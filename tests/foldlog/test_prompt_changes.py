@@ -1,7 +1,5 @@
 """What a change of the prompt is: the table of docs/MESSAGES.md, and that a View follows."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tool with which an agent reads what was forgotten."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from inspect import signature

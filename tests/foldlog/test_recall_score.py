@@ -1,10 +1,7 @@
 """What was needed again, on histories for which the answer is known by their construction."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,18 +28,18 @@ def replayed(events, **config):
     return replay(events, condenser_from_config(config), Counted())
 
 
-def name(number: int) -> str:
+def name(number):
     return f"src/part_{number:04}.py"
 
 
-def lag(number: int) -> int:
+def lag(number):
     """How many calls before the call of this number the one is whose name it uses: 1, 3, … 15, each
     name once.
     """
     return 2 * (number % 8) + 1
 
 
-def call(place: int, arguments: Any, result: str, reply: str | None = None) -> list:
+def call(place, arguments, result, reply=None):
     """A call and its result."""
     call_id = f"c{place}"
     return [
@@ -57,7 +54,7 @@ def call(place: int, arguments: Any, result: str, reply: str | None = None) -> l
     ]
 
 
-def looking_back() -> list:
+def looking_back():
     """Calls whose results each show a new name. From the ninth on, each uses the name of an earlier
     one.
     """

@@ -29,7 +29,7 @@ from tests.how_many import some
 from tests.said import said
 
 
-def test_a_history_redacts_an_event_once(tmp_path: Path):
+def test_a_history_redacts_an_event_once(tmp_path):
     with api.open(tmp_path / "store.db") as histories:
         history = histories["c"]
         history.append([said(text) for text in ("tulip", "marigold", "rose")])
@@ -89,7 +89,7 @@ def test_each_command_that_takes_an_event_takes_the_id_of_a_summary():
 
 
 def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
-    foldlog: Any, write: Any, rows_read: list[int]
+    foldlog, write, rows_read
 ):
     counts = []
     for redacted in (1, 30):
@@ -103,7 +103,7 @@ def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
     assert counts[1] < 3 * counts[0], counts
 
 
-def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_path: Path):
+def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_path):
     store, held = tmp_path / "store.db", b"marigold " * 20
     image = b"\x89PNG" + held
     parts: list[dict[str, Any]] = [
@@ -144,7 +144,7 @@ FORMATS = [file.stem for file in sorted(GOLDEN.glob("*.jsonl"))]
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_history_with_any_redacted_event_can_be_exported(format: str):
+def test_a_history_with_any_redacted_event_can_be_exported(format):
     for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
         events = list(decode(json.loads(line)["records"], format))
         with api.open("memory:") as histories:
@@ -158,10 +158,10 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
 
 
 @pytest.mark.parametrize("summaries_first", [False, True])
-def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first: bool):
+def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first):
     summary = "the card of Zoe is known to me"
 
-    def said(text: str) -> dict[str, Any]:
+    def said(text):
         return {
             "type": "message",
             "role": "user",
@@ -204,12 +204,12 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
 
 @pytest.mark.parametrize("chosen", [("c", "0"), ("--matching", "marigold")], ids=" ".join)
 def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it_asked(
-    foldlog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, str]
+    foldlog, tmp_path, monkeypatch, chosen
 ):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(said("marigold"))
 
-    def erased_meanwhile(*question: object) -> None:
+    def erased_meanwhile(*question):
         with api.open(tmp_path / "foldlog.db") as histories:
             histories.erase("c", reason="asked to")
             histories.create("c", replace_erased=True).append(said("tulip"))
@@ -223,13 +223,13 @@ def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it
         assert newest.content == "tulip"
 
 
-def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_path: Path):
+def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog, tmp_path):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("c", [said(f"{n}") for n in range(3)], expected_version=0)
         for name, position in (("slow", 2), ("other", 3)):
             store.database.recorder.transact(
                 lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p))
-            )  # type: ignore[misc]
+            )
         assert api.Histories(store)["c"].redact(0, reason="asked to").unconfirmed == (
             "other",
             "slow",
@@ -263,9 +263,7 @@ def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
 
 
 @pytest.mark.parametrize("key", [None, "00" * 32])
-def test_a_redaction_takes_the_records_that_forks_share_or_have_again(
-    tmp_path: Path, key: str | None
-):
+def test_a_redaction_takes_the_records_that_forks_share_or_have_again(tmp_path, key):
     secret = "the password is swordfish"
     said = {"role": "user", "content": secret}
     with api.open(

@@ -6,11 +6,8 @@ with a strategy, or null for the recorded condensations, and the figures of the 
 writes the figures again. Look at what changed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -39,7 +36,7 @@ from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
 
@@ -73,12 +70,12 @@ FIGURES = (
 )
 
 
-def condenser_of(case: Case) -> Condenser | None:
+def condenser_of(case):
     config = case.settings()
     return None if config is None else condenser_from_config(config)
 
 
-def figures_of(case: Case) -> list[str]:
+def figures_of(case):
     """The figures that are not empty, the calls, and the View at the end, each in a line. A call
     has its event, and how many events it was shown and were hidden.
     """
@@ -93,7 +90,7 @@ def figures_of(case: Case) -> list[str]:
     return [*lines, f"View: {' '.join(gist(event, 20) for event in done.final)}"]
 
 
-def written(case: Case, output: str) -> str:
+def written(case, output):
     if output == "terms":
         return "\n".join(" ".join(sorted(event_terms(event))) for event in case.events())
     if output == "tokens":
@@ -105,7 +102,7 @@ def written(case: Case, output: str) -> str:
 @pytest.mark.parametrize(
     "case", [case for cases in CASES.values() for case in cases], ids=lambda case: case.rule
 )
-def test_a_replay_has_the_figures_of_its_case(case: Case):
+def test_a_replay_has_the_figures_of_its_case(case):
     for output, text in case.outputs.items():
         assert written(case, output) == text
     if "tokens" in case.outputs:
@@ -114,7 +111,7 @@ def test_a_replay_has_the_figures_of_its_case(case: Case):
         assert written(case, "tokens") == " ".join(map(str, watching.tokens))
 
 
-def work(turns: int) -> list:
+def work(turns):
     """A user's wish, and an agent that makes one call a turn."""
     events = [
         SystemMessage(id=0, content="be an agent"),
@@ -223,13 +220,13 @@ class Counted:
     model = "counted"
     max_input_tokens = max_output_tokens = None
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.counter = TokenCounter(
             lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools)
         )
         self.looked_at = 0
 
-    def token_sums(self, view: View) -> Sequence[int]:
+    def token_sums(self, view):
         self.looked_at += len(view)
         return self.counter.token_sums(view)
 
@@ -239,7 +236,7 @@ class Watching(Condenser):
 
     type = "watching"
 
-    def __init__(self, condenser: Condenser) -> None:
+    def __init__(self, condenser):
         self.condenser, self.counter, self.tokens = condenser, Counted().counter, []
 
     def step(self, view, agent_llm=None):

@@ -25,7 +25,7 @@ from tests.stored_rows import execute
 class Elements(HTMLParser):
     """The elements of a page, with the text of each script."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.scripts: list[str] = []
@@ -46,7 +46,7 @@ class Elements(HTMLParser):
             self.scripts[-1] += data
 
 
-def written(tmp_path: Path, events) -> tuple[str, Elements]:
+def written(tmp_path, events):
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
         path = tmp_path / "c.html"
@@ -55,7 +55,7 @@ def written(tmp_path: Path, events) -> tuple[str, Elements]:
     return text, Elements(text)
 
 
-def data(elements: Elements, name: str) -> list:
+def data(elements, name):
     places = [
         n
         for n, (_, attrs) in enumerate(t for t in elements.tags if t[0] == "script")
@@ -155,10 +155,10 @@ def test_nothing_in_the_script_makes_markup_of_a_text_or_code_of_a_text():
     assert re.findall(r"https?://|@import|url\(", assets.script() + assets.style()) == []
 
 
-def contrast(some: str, other: str) -> float:
+def contrast(some, other):
     """The contrast of two colours, as the guidelines for accessible pages define it."""
 
-    def luminance(colour: str) -> float:
+    def luminance(colour):
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
         linear = [
             part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts

@@ -6,30 +6,28 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 import foldlog
-from foldlog import Action, Histories, Message, Observation, aio
+from foldlog import Action, Message, Observation, aio
 from foldlog._history import runtimes
 from foldlog._history.runtimes import CURRENT, RuntimeCall, note_left_behind
 from foldlog.errors import InvalidArgument
 
 
 @pytest.fixture
-def histories() -> Iterator[Histories]:
+def histories():
     with foldlog.open("memory:") as opened:
         yield opened
 
 
 @pytest.fixture
-def restarted(histories: Histories, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def restarted(histories, monkeypatch):
     """Has the next calls come from another process."""
 
-    def restart() -> None:
+    def restart():
         monkeypatch.setattr(runtimes, "_PROCESS", "another process")
         for name in ("_left_behind", "_begun_tools"):
             vars(histories).pop(name, None)
@@ -38,7 +36,7 @@ def restarted(histories: Histories, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 
 @contextmanager
-def calling(histories: Histories, call_id: str, **attributes: str) -> Iterator[None]:
+def calling(histories, call_id, **attributes):
     """What an adapter does around a tool."""
     call = RuntimeCall(
         histories, "c", call_id, "pay", {"to": "ann"}, aio.face_of(histories).pool, attributes
@@ -50,9 +48,9 @@ def calling(histories: Histories, call_id: str, **attributes: str) -> Iterator[N
         CURRENT.reset(before)
 
 
-def tool(paid: list[str], **rule: Any) -> Callable[..., Any]:
+def tool(paid, **rule):
     @foldlog.effect(**rule)
-    def pay(to: str, key: str) -> str:
+    def pay(to, key):
         if key not in paid:
             paid.append(key)
         return f"paid {to}"
@@ -60,7 +58,7 @@ def tool(paid: list[str], **rule: Any) -> Callable[..., Any]:
     return pay
 
 
-def states(histories: Histories) -> list[tuple[str, int]]:
+def states(histories):
     return [(effect.state, effect.attempts) for effect in histories["c"].effects()]
 
 
@@ -75,7 +73,7 @@ def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
         pay("ann")
 
 
-def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(histories: Histories):
+def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(histories):
     paid: list[str] = []
     with calling(histories, "k", user="u7"):
         assert tool(paid)("ann") == "paid ann"
@@ -88,7 +86,7 @@ def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(historie
     assert states(histories) == [("done", 1)]
 
 
-def test_a_call_that_is_stored_gets_a_mark_and_one_that_only_reads_gets_none(histories: Histories):
+def test_a_call_that_is_stored_gets_a_mark_and_one_that_only_reads_gets_none(histories):
     histories["c"].append([Message(source="user", content="x"), Action(tool="pay", call_id="k")])
     with calling(histories, "k"):
         tool([], repeat="safe")("ann")
@@ -97,7 +95,7 @@ def test_a_call_that_is_stored_gets_a_mark_and_one_that_only_reads_gets_none(his
     assert (len(histories["c"]), states(histories)) == (3, [("unknown", 1)])
 
 
-def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(histories: Histories):
+def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(histories):
     paid: list[str] = []
     with calling(histories, "k"):
         tool(paid)("ann")
@@ -108,9 +106,7 @@ def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(hist
 
 
 @pytest.mark.parametrize("known", ["it is paid", None])
-def test_after_a_restart_the_same_call_is_looked_up(
-    histories: Histories, known: str | None, restarted
-):
+def test_after_a_restart_the_same_call_is_looked_up(histories, known, restarted):
     paid: list[str] = []
     with calling(histories, "k"):
         tool(paid)("ann")
@@ -119,9 +115,7 @@ def test_after_a_restart_the_same_call_is_looked_up(
     assert (told, states(histories)[0][1]) == (("it is paid", 1) if known else ("paid ann", 2))
 
 
-def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(
-    histories: Histories, restarted
-):
+def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(histories, restarted):
     paid: list[str] = []
     with calling(histories, "k1"):
         tool(paid)("ann")
@@ -142,13 +136,13 @@ def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(
     ] == []
 
 
-def test_an_async_tool_asks_in_a_thread(histories: Histories):
+def test_an_async_tool_asks_in_a_thread(histories):
     @foldlog.effect()
-    async def pay(to: str) -> str:
+    async def pay(to):
         await asyncio.sleep(0)
         return f"paid {to}"
 
-    async def run() -> None:
+    async def run():
         with calling(histories, "k"):
             assert await pay("ann") == "paid ann"
             assert (await pay("ann")).startswith("unknown: ")

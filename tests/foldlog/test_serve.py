@@ -2,8 +2,6 @@
 shows its answers.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 tokens.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -15,14 +13,14 @@ from foldlog._page.document import PageFold
 from foldlog._web.app import application
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
-from foldlog.projections import View, Views
+from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history
 from tests.web_client import asking
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 
 
-def counted_in(view: View, counted: CountedTokens) -> int:
+def counted_in(view, counted):
     """The tokens of the events that a View sends, each counted by itself."""
     return sum(counted(view[position]) for position in view.fit_positions)
 
@@ -148,7 +146,7 @@ class Stumbles:
 
     model = "example"
 
-    def count_tokens(self, messages, tools=()) -> int:
+    def count_tokens(self, messages, tools=()):
         if "odd" in str(messages):
             raise TokensUnknown("an odd text")
         return 3 + len(messages)

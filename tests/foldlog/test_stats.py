@@ -22,7 +22,7 @@ import foldlog
 from foldlog import open as open_histories
 from foldlog._cli.printing.statistics import bar, curve
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Message, codec
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
@@ -31,7 +31,7 @@ RECORDED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CASES = [case for cases in cases_in("stats").values() for case in cases]
 
 
-def figures_of(case: Case, output: str) -> str:
+def figures_of(case, output):
     """The figures of the events, one in a line, after a redaction of the events that it names."""
     with foldlog.open("memory:", clock=lambda: RECORDED_AT) as histories:
         history = histories["c"]
@@ -44,7 +44,7 @@ def figures_of(case: Case, output: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_events_have_the_figures_of_their_case(case: Case):
+def test_events_have_the_figures_of_their_case(case):
     for output, figures in case.outputs.items():
         assert figures_of(case, output) == figures
 

@@ -59,7 +59,7 @@ def test_no_text_steers_a_terminal(text):
     assert not set(printable(text, one_line=True)) & {*STEERING, "\n", "\t"}
 
 
-def _shown(value: object) -> object:
+def _shown(value):
     """Return a value with lone surrogates as ``printable`` shows them."""
     match value:
         case str():

@@ -92,7 +92,7 @@ def test_what_keeps_attributes_is_no_time_of_a_page(histories):
 
 
 def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):
-    def broken(*_: object) -> None:
+    def broken(*_):
         raise SyntaxError("broken")
 
     monkeypatch.setattr(registry, "_refused", None)

@@ -14,7 +14,7 @@ from foldlog.eventstore import Action, Message, open_store
 from foldlog.formats import decode, encode
 
 
-def nested(inside: Any, levels: int) -> Any:
+def nested(inside, levels):
     return reduce(lambda value, _: {"a": value}, range(levels), inside)
 
 
@@ -71,7 +71,7 @@ def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():
         "customMetadata": deep,
     }
 
-    def in_calls(calls: int) -> list[Any]:
+    def in_calls(calls):
         return (
             in_calls(calls - 1)
             if calls

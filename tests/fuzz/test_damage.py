@@ -2,11 +2,8 @@
 ``verify`` misses.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +14,15 @@ FLIPS = 400
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+def trial(tmp_path_factory):
     return Trial(tmp_path_factory.mktemp("damage"))
 
 
-def test_flipped_bits_anywhere_in_the_file(trial: Trial):
+def test_flipped_bits_anywhere_in_the_file(trial):
     assert list(trial.flip(some(places(len(trial.sound), FLIPS, seed=1), 60))) == []
 
 
-def test_flipped_bits_in_the_headers_of_all_pages(trial: Trial):
+def test_flipped_bits_in_the_headers_of_all_pages(trial):
     headers = [
         (page + byte, bit)
         for page in range(0, len(trial.sound), PAGE)
@@ -35,7 +32,7 @@ def test_flipped_bits_in_the_headers_of_all_pages(trial: Trial):
     assert list(trial.flip(some(headers, 60))) == []
 
 
-def test_flipped_bits_in_the_index_that_leads_to_events(trial: Trial, tmp_path: Path):
+def test_flipped_bits_in_the_index_that_leads_to_events(trial, tmp_path):
     (tmp_path / "sound.db").write_bytes(trial.sound)
     with closing(sqlite3.connect(tmp_path / "sound.db")) as connection:
         (page,) = connection.execute(
@@ -46,7 +43,7 @@ def test_flipped_bits_in_the_index_that_leads_to_events(trial: Trial, tmp_path: 
     assert list(trial.flip(some([(byte, (0, 3)[byte % 2]) for byte in used], 60))) == []
 
 
-def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial: Trial):
+def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial):
     sound = trial.sound
     failures = []
     for page in some(range(0, len(sound), PAGE), 6):
@@ -64,7 +61,7 @@ def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial: Trial):
 @pytest.mark.parametrize(
     "content", [b"", b"\0" * 100, b"SQLite format 3\0", b"no database at all" * 1_000]
 )
-def test_what_is_no_store_is_refused(tmp_path: Path, content: bytes, trial: Trial):
+def test_what_is_no_store_is_refused(tmp_path, content, trial):
     before = trial.outcomes["refused"]
     assert list(trial.spoil(content)) == []
     assert trial.outcomes["refused"] == before + 1

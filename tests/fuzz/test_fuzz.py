@@ -19,20 +19,20 @@ INPUTS = 800
 
 
 @pytest.fixture(autouse=True)
-def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch):
+def _nothing_from_outside(monkeypatch):
     for name in ("FOLDLOG_DB", "FOLDLOG_KEY", "FOLDLOG_KEY_FILE", "FOLDLOG_COMPRESSION"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_hostile_input_is_refused_named_or_taken(name: str):
+def test_hostile_input_is_refused_named_or_taken(name):
     target = TARGETS[name]
     count = max(12, INPUTS * target.share // 100)
     assert {target.run(random.Random(f"short {number}")) for number in range(count)} != set()
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_tells_records_apart_may_be_of_any_type(format: str):
+def test_what_tells_records_apart_may_be_of_any_type(format):
     keys = {
         "openhands-v0": "action",
         "openhands-v1": "kind",

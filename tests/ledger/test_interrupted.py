@@ -7,13 +7,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count, islice, product
 from operator import attrgetter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,6 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
     DocumentChanges,
-    Event,
     KeyRing,
     Message,
     Origin,
@@ -54,23 +51,20 @@ KEYS = KeyRing(["11" * 32])
 SECRET = "SECRET"
 
 
-Opening = Callable[[int], Callable[[], Recorder]]
-
-
-def contents(store: Store) -> dict[str, list[Event]]:
+def contents(store):
     living = [row.id for row in store.iter_conversations() if row.erased_at is None]
     return {name: list(store.events(name)) for name in living}
 
 
 @pytest.fixture
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_steps(monkeypatch):
     monkeypatch.setattr(detachment, "_CHUNK", 3)
     monkeypatch.setattr(importing, "CHUNK", 3)
     monkeypatch.setattr(rekeying, "_ROWS_MAX", 4)
     monkeypatch.setattr(rekeying, "_ROWS_FIRST", 4)
 
 
-def fill(store: Store) -> None:
+def fill(store):
     store.register(Views(store))
     for name in ("c", "alone"):
         events = [said("first"), said(f"{SECRET} {name}"), *map(said, "abc")]
@@ -89,13 +83,13 @@ def fill(store: Store) -> None:
 
 
 @pytest.fixture(params=RECORDERS)
-def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opening]:
+def open_at(request, tmp_path):
     """Return for a number how to open the recorder of a store of its own. A store in memory has one
     recorder, and so has one on a server: it is the stores that remember.
     """
     opened: list[Recorder] = []
 
-    def of(number: int) -> Callable[[], Recorder]:
+    def of(number):
         close(opened)
         if request.param == "sqlite":
             return lambda: opening(SQLiteRecorder(str(tmp_path / f"{number}.db")))
@@ -107,7 +101,7 @@ def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opening]
         )
         return lambda: on_server
 
-    def opening(recorder: Any) -> Any:
+    def opening(recorder):
         opened.append(recorder)
         return recorder
 
@@ -115,13 +109,13 @@ def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opening]
     close(opened)
 
 
-def close(recorders: list[Recorder]) -> None:
+def close(recorders):
     while recorders:
         recorders.pop().close()
 
 
 @pytest.fixture
-def is_sampled(request: pytest.FixtureRequest, whole: bool) -> bool:
+def is_sampled(request, whole):
     """Whether a part of the kills is enough: SQLite's recorder meets every one, in a file."""
     return not whole and request.node.callspec.params["open_at"] != "sqlite"
 
@@ -135,7 +129,7 @@ KILLED: dict[str, Callable[[Store], object]] = {
 }
 
 
-def copy_a_redaction(store: Store) -> None:
+def copy_a_redaction(store):
     """Copy the redaction of an event which the store that it is copied from has made."""
     source = Store(MemoryRecorder(), store.database.settings)
     list(copy_store(store, source, "c"))
@@ -158,11 +152,11 @@ MEETING: dict[str, Callable[[Store], object]] = {
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("meeting", MEETING)
 def test_what_was_killed_is_finished_by_what_meets_it(
-    meeting: str,
-    open_at: Opening,
-    is_sampled: bool,
-    whole: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    meeting,
+    open_at,
+    is_sampled,
+    whole,
+    monkeypatch,
 ):
     monkeypatch.setattr(importing, "CHUNK", 3)
     cases = [*product(KILLED, (1, 2, 4))]
@@ -213,7 +207,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_that_is_detached(
-    is_killed: bool, open_at: Opening, whole: bool, is_sampled: bool
+    is_killed, open_at, whole, is_sampled
 ):
     """The erasure is killed there and run again, or goes on after the redaction of another
     process.
@@ -225,7 +219,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
         store.fork("c", 4, "g")
         met: list[RedactionReceipt | ConversationErased] = []
 
-        def redact_it(store: Store = store, met: list[Any] = met) -> None:
+        def redact_it(store=store, met=met):
             try:
                 met.append(redact(store, "c", 1, reason="asked to", by="tests"))
             except ConversationErased as error:
@@ -256,7 +250,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
 
 @pytest.mark.usefixtures("small_steps")
 def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure(
-    open_at: Opening, is_sampled: bool
+    open_at, is_sampled
 ):
     """The erasure goes on between two of the transactions that discard the copies of the fork."""
     for transactions in count(1, 2 if is_sampled else 1):
@@ -285,7 +279,7 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
 
 @pytest.mark.usefixtures("small_steps")
 def test_an_erasure_is_completed_where_its_id_is_used_again(
-    open_at: Opening,
+    open_at,
 ):
     """The advice of ``verify`` must not erase the new conversation."""
     recorder = open_at(0)
@@ -300,13 +294,13 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
     assert "run 'foldlog store vacuum'" in finding
     vacuum(store)
     assert_sound(store)
-    assert [one.content for one in store.events("alone")] == ["new and wanted"]  # type: ignore[union-attr]
+    assert [one.content for one in store.events("alone")] == ["new and wanted"]
     assert SECRET + " alone" not in str(list(store.follow()))
 
 
 @pytest.mark.usefixtures("small_steps")
 def test_a_fork_without_events_of_its_own_gets_a_key(
-    open_at: Opening,
+    open_at,
 ):
     """It has plain rows, of a detachment that was killed, and plain keys of what its parent
     redacted.
@@ -335,7 +329,7 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
 
 @pytest.mark.usefixtures("small_steps")
 def test_an_append_gives_a_key_while_rows_are_compressed(
-    open_at: Opening,
+    open_at,
 ):
     """The rows that were compressed before are plain, so the change begins again."""
     recorder = open_at(0)
@@ -356,7 +350,7 @@ def test_an_append_gives_a_key_while_rows_are_compressed(
     assert all(row.encoding & ENCRYPTED for row in rows)
 
 
-def erased_stores(meets: Callable[[Store], object], **way: bool) -> Iterator[Store]:
+def erased_stores(meets, **way):
     """Yield the store of an erased conversation, whose erasure was met by something else before one
     of its calls of the database; for each of them.
     """
@@ -387,10 +381,10 @@ def test_a_fork_that_was_detached_meanwhile_is_not_erased():
 
 @pytest.mark.parametrize("way", ["with_forks", "detach_forks"])
 @pytest.mark.parametrize("name", ["c", "f"])
-def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name: str, way: str):
+def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name, way):
     used: list[Store] = []
 
-    def use_again(store: Store) -> None:
+    def use_again(store):
         erase(store, name, reason="asked to", with_forks=True)
         store.fork("other", 1, name, replace_erased=True)
         used.append(store)
@@ -403,17 +397,17 @@ def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(na
 
 
 def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch,
 ):
     monkeypatch.setattr(origins, "_CHUNK", 2)
 
-    def history(first: int) -> list[Message]:
+    def history(first):
         return [
             Message(source="user", content="", origin=Origin(format="test", id=first + n))
             for n in range(5)
         ]
 
-    def use_again() -> None:
+    def use_again():
         erase(store, "c", reason="asked to")
         store.append(
             "c", history(5), expected_version=0, generation=Generation(replaces_erased=True)
@@ -428,19 +422,17 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
         ), calls
 
 
-def use_again(store: Store) -> None:
+def use_again(store):
     say(store, "alone", "new", generation=Generation(replaces_erased=True))
 
 
-def use_for_a_fork(store: Store) -> None:
+def use_for_a_fork(store):
     store.fork("c", 2, "alone", replace_erased=True)
 
 
 @pytest.mark.parametrize("in_copy", [True, False])
 @pytest.mark.parametrize("also", [None, use_again, use_for_a_fork])
-def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(
-    also: Callable[[Store], object] | None, tmp_path: Path, *, in_copy: bool
-):
+def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(also, tmp_path, *, in_copy):
     """Positions of a copy, here of a part, begin at 1. A conversation that is the second one of its
     id in the backup is not named.
     """
@@ -463,7 +455,7 @@ def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(
     assert restore_store(path, str(backup)).erased_since == ("alone",)
 
 
-def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
+def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path):
     path = tmp_path / "h.db"
     with open_store(f"sqlite:///{path}") as store:
         say(store, "c", *[SECRET * 99] * 5_000)

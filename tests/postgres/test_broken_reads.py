@@ -5,7 +5,7 @@ connection.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,8 +16,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views
 from foldlog.projections.audit import audit
 
-from .cutting import Cut, CuttingProxy
-from .servers import Server
+from .cutting import CuttingProxy
 
 HI = Message(source="user", content="hi")
 
@@ -25,23 +24,23 @@ HI = Message(source="user", content="hi")
 class CutAtTheNth(CuttingProxy):
     """Cuts a connection at the nth message of a client."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port):
         super().__init__(target_port)
         self.messages_left = 0
 
-    def due(self, chunk: bytes) -> tuple[Cut, bool] | None:
+    def due(self, chunk):
         self.messages_left -= 1
         return ("request", False) if self.messages_left == 0 else None
 
 
 @pytest.fixture(scope="module")
-def through(postgres_server: Server) -> Iterator[CutAtTheNth]:
+def through(postgres_server):
     proxy = CutAtTheNth(postgres_server.port)
     yield proxy
     proxy.close()
 
 
-def copied(store: Store) -> list[tuple[str, int, str | None]]:
+def copied(store):
     with open_store("memory:") as target:
         return sorted(
             (moved.conversation, moved.version, moved.problem)
@@ -63,11 +62,11 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_goes_on_wherever_its_connection_breaks(
-    through: CutAtTheNth,
-    postgres_server: Server,
-    postgres_url: Callable[[], str],
-    operation: str,
-    whole: bool,
+    through,
+    postgres_server,
+    postgres_url,
+    operation,
+    whole,
 ):
     """At every third message, and at each with ``scripts/test --all``."""
     url, operate = postgres_url(), OPERATIONS[operation]

@@ -3,8 +3,6 @@
 workers. The conformance suite runs there too then.
 """
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -18,14 +16,14 @@ from .servers import Address
 
 
 @pytest.fixture
-def citus() -> Address:
+def citus():
     address = os.environ.get("FOLDLOG_CITUS_URL")
     if not address:
         pytest.skip("FOLDLOG_CITUS_URL names no server with Citus")
     return Address(address)
 
 
-def move(citus: Address, schema: str) -> None:
+def move(citus, schema):
     """Move a schema to another worker."""
     placed = "SELECT nodename, nodeport FROM citus_shards WHERE table_name::text = %s LIMIT 1"
     others = """SELECT nodename, nodeport FROM pg_dist_node
@@ -36,7 +34,7 @@ def move(citus: Address, schema: str) -> None:
         connection.execute("SELECT citus_schema_move(%s, %s, %s, 'block_writes')", [schema, *there])
 
 
-def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus: Address):
+def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus):
     schema = f"moving_{time.time_ns()}"
     url = citus.url(schema=schema, patience_s="60")
     with open_store(url) as store:

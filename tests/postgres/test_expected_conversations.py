@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Message,
     Recorded,
-    Store,
     VersionConflict,
     open_store,
 )
@@ -33,17 +32,15 @@ from foldlog.eventstore.maintenance.copy import _redact_too, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.types import Conversation, Erasure, RecalledKey, Row, row_of
+from foldlog.eventstore.recorders.types import Conversation, Erasure, RecalledKey, row_of
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.said import said, say, texts
 from tests.sound import assert_sound
 
-from .cutting import CUTS, Cut, CuttingProxy, before_recovery
-from .servers import Server
+from .cutting import CUTS, before_recovery
 from .waiting import until
 
 OLD, NEW = "ab" * 32, "cd" * 32
@@ -52,7 +49,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def ours(url: str) -> Iterator[Store]:
+def ours(url):
     """A store that appended to c1 last, and another that may come between."""
     with open_store(url) as store:
         say(store, "c1", "0", expected_version=0)
@@ -60,17 +57,17 @@ def ours(url: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def theirs(url: str, ours: Store) -> Iterator[Store]:
+def theirs(url, ours):
     with open_store(url) as store:
         yield store
 
 
 @contextlib.contextmanager
-def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
+def round_trips(monkeypatch):
     asked: list[None] = []
     ask = Wire.ask
 
-    def counted(wire: Wire) -> Any:
+    def counted(wire):
         asked.append(None)
         return ask(wire)
 
@@ -83,16 +80,14 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
 # --------------------------------------------------------------------------------------------------
 
 
-def cost(monkeypatch: pytest.MonkeyPatch, append: Callable[[], object]) -> int:
+def cost(monkeypatch, append):
     with round_trips(monkeypatch) as asked:
         append()
     return len(asked)
 
 
 @pytest.mark.parametrize("keys", [None, KEY], ids=["plain", "encrypted"])
-def test_an_append_behind_our_own_is_one_round_trip(
-    url: str, keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_append_behind_our_own_is_one_round_trip(url, keys, monkeypatch):
     with open_store(url, keys=keys) as ours:
         say(ours, "c1", "0", expected_version=0)
         appends: list[Callable[[], object]] = [
@@ -106,10 +101,8 @@ def test_an_append_behind_our_own_is_one_round_trip(
         assert_sound(ours)
 
 
-def test_two_who_take_turns_guess_once_and_then_ask(
-    ours: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
-):
-    def append(store: Store) -> Callable[[], object]:
+def test_two_who_take_turns_guess_once_and_then_ask(ours, theirs, monkeypatch):
+    def append(store):
         return lambda: say(store, "c1", "x")
 
     costs = [cost(monkeypatch, append(store)) for _ in range(3) for store in (theirs, ours)]
@@ -122,7 +115,7 @@ def test_two_who_take_turns_guess_once_and_then_ask(
 # -----------------------------------------------------------------------------------------------
 
 
-def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours: Store, theirs: Store):
+def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours, theirs):
     names = (
         "any version",
         "the one we expected",
@@ -149,18 +142,18 @@ def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours: St
     assert_sound(ours)
 
 
-def test_a_conversation_that_others_erased_is_not_written_to(ours: Store, theirs: Store):
+def test_a_conversation_that_others_erased_is_not_written_to(ours, theirs):
     erase(theirs, "c1", reason="asked to")
     with pytest.raises(ConversationErased):
         say(ours, "c1", "1")
     assert [type(r.event) for r in ours.follow()] == [Erased]
 
 
-def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, theirs: Store):
+def test_a_conversation_that_is_being_erased_is_not_written_to(ours, theirs):
     """It has its receipt already, and its events still."""
     recorder: Any = theirs._recorder
 
-    def begin_to_erase(transaction: Transaction) -> None:
+    def begin_to_erase(transaction):
         found = transaction.conversation("c1")
         assert found is not None
         transaction.erase(found.key, Erasure(5, "asked to", 1, b"head"))
@@ -170,14 +163,14 @@ def test_a_conversation_that_is_being_erased_is_not_written_to(ours: Store, thei
         say(ours, "c1", "1")
 
 
-def test_an_import_that_others_grew_is_followed_on(ours: Store, theirs: Store):
+def test_an_import_that_others_grew_is_followed_on(ours, theirs):
     theirs.ingest("c1", [said(str(n)) for n in range(1_500)])
     [recorded] = say(ours, "c1", "behind")
     assert (recorded.id, [r.id for r in ours.follow()]) == (1_500, list(range(1_501)))
     assert_sound(ours)
 
 
-def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url: str):
+def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url):
     with open_store(url, keys=KEY) as ours, open_store(url) as plain:
         say(plain, "c1", "plain", expected_version=0)
         say(plain, "c1", "plain", expected_version=1)
@@ -188,7 +181,7 @@ def test_a_conversation_that_others_sealed_is_written_to_under_its_key(url: str)
         assert_sound(ours)
 
 
-def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
+def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
         say(ours, "c1", "0", expected_version=0)
         list(rekey(theirs))
@@ -198,7 +191,7 @@ def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
         assert_sound(theirs)
 
 
-def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
+def test_a_resealed_conversation_is_written_to_under_its_new_key(url):
     newer, both = KeyRing([NEW, OLD]), KeyRing([OLD, NEW])
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
         say(ours, "c1", "0", expected_version=0)
@@ -210,7 +203,7 @@ def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
         assert_sound(theirs)
 
 
-def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url: str):
+def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url):
     with open_store(url) as plain:
         say(plain, "c1", "0", "1", expected_version=0)
         plain.fork("c1", 2, "fork")
@@ -221,7 +214,7 @@ def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url: str):
         assert texts(ours, "fork") == ["0", "1", "2", "3"]
 
 
-def test_a_fork_that_others_detached_has_its_own_past(ours: Store, theirs: Store):
+def test_a_fork_that_others_detached_has_its_own_past(ours, theirs):
     ours.fork("c1", 1, "fork")
     say(ours, "fork", "1", expected_version=1)
     erase(theirs, "c1", reason="asked to", detach_forks=True)
@@ -232,7 +225,7 @@ def test_a_fork_that_others_detached_has_its_own_past(ours: Store, theirs: Store
     assert_sound(ours)
 
 
-def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: Store):
+def test_what_others_redacted_without_a_receipt_is_known(ours, theirs):
     """A copy brings a redaction before the receipt of it."""
     with open_store("memory:") as source:
         list(copy_store(ours, source))
@@ -254,9 +247,7 @@ def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: St
     assert seen[-1] == 1
 
 
-def test_what_a_failover_lost_is_not_built_upon(
-    ours: Store, postgres_server: Server, url: str, schema: str
-):
+def test_what_a_failover_lost_is_not_built_upon(ours, postgres_server, url, schema):
     """A standby that had not confirmed was promoted: our last event is gone."""
     say(ours, "c1", "lost", expected_version=1)
     postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
@@ -265,7 +256,7 @@ def test_what_a_failover_lost_is_not_built_upon(
     assert_sound(ours)
 
 
-def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours: Store, theirs: Store):
+def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours, theirs):
     views = Views(ours)
     ours.register(views)
     say(theirs, "c1", "1", "2", expected_version=1)
@@ -278,11 +269,11 @@ def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours: Sto
     assert fresh.current("c1").events == views.current("c1").events
 
 
-def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours: Store, theirs: Store):
+def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
     say(theirs, "c1", "1", expected_version=1)
     asked: list[int] = []
 
-    def only_at_two(snapshot: Any) -> None:
+    def only_at_two(snapshot):
         asked.append(snapshot.version)
         if snapshot.version != 2:
             raise ValueError(snapshot.version)
@@ -292,11 +283,11 @@ def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours: Store, their
 
 
 def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(
-    url: str,
+    url,
 ):
     written: list[Recorded] = []
 
-    def write(name: str) -> None:
+    def write(name):
         with open_store(url) as store:
             for n in range(15):
                 written.extend(say(store, f"c{n % 2}", *[name] * (1 + n % 3)))
@@ -315,7 +306,7 @@ def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_o
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_key_that_was_used_gives_what_was_recorded_then(ours: Store, theirs: Store):
+def test_a_key_that_was_used_gives_what_was_recorded_then(ours, theirs):
     first = say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1")
     assert say(ours, "c1", "1", expected_version=1, idempotency_key="turn-1") == first
     say(ours, "c1", "2", expected_version=2)
@@ -327,8 +318,8 @@ def test_a_key_that_was_used_gives_what_was_recorded_then(ours: Store, theirs: S
     assert texts(ours, "c1") == ["0", "1", "2", "3"]
 
 
-def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours: Store):
-    def append() -> tuple[Recorded, ...]:
+def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours):
+    def append():
         forgetting = CondensationAction(forgotten_event_ids=[0])
         return ours.append(
             "c1",
@@ -343,18 +334,18 @@ def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours: Stor
     assert ours.version("c1") == 2
 
 
-def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
+def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url):
     with contextlib.closing(
         PostgresRecorder(url.partition("?")[0], {"schema": "unused_key"})
     ) as recorder:
 
-        def begin(transaction: Transaction) -> int:
+        def begin(transaction):
             key = transaction.begin(Conversation(0, "c1", 1, b"salt")).key
             transaction.insert(key, [row(0)])
             transaction.remember(key, "k", RecalledKey(0, 1))
             return key
 
-        def recalled(transaction: Transaction) -> RecalledKey | None:
+        def recalled(transaction):
             found = transaction.conversation("c1")
             assert found is not None
             found_keys = transaction.recalled(found.key, "k", 1, exactly=True)
@@ -369,9 +360,7 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
-    url: str, via: str, proxy: CuttingProxy, cut: Cut
-):
+def test_the_same_event_of_somebody_else_is_not_taken_for_ours(url, via, proxy, cut):
     """Of the same content at the same time, so with the same head: which of them is there?"""
     with (
         open_store(via, clock=lambda: NOON) as ours,
@@ -387,9 +376,7 @@ def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
         assert_sound(ours)
 
 
-def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
-    via: str, proxy: CuttingProxy, theirs: Store
-):
+def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(via, proxy, theirs):
     with open_store(via) as ours:
         say(ours, "c1", "1", expected_version=1)
         say(theirs, "c1", "2", expected_version=2)
@@ -405,9 +392,7 @@ def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
 # -----------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_its_turn_has_no_number_yet(
-    ours: Store, theirs: Store, postgres_server: Server
-):
+def test_who_waits_for_its_turn_has_no_number_yet(ours, theirs, postgres_server):
     """A number that is older than the turn would place its events before those of whoever had the
     turn before.
     """
@@ -418,7 +403,7 @@ def test_who_waits_for_its_turn_has_no_number_yet(
         " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
     )
 
-    def hold(transaction: Transaction) -> str:
+    def hold(transaction):
         transaction.conversation("c1")
         transaction.value("last_position")  # a question: the lock is taken
         if not waiting.ident:
@@ -431,14 +416,12 @@ def test_who_waits_for_its_turn_has_no_number_yet(
     assert texts(ours, "c1") == ["0", "2"]
 
 
-def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(
-    ours: Store, theirs: Store
-):
+def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(ours, theirs):
     say(theirs, "c2", "0", expected_version=0)
     recorder: Any = ours._recorder
     attempts: list[threading.Thread] = []
 
-    def both(transaction: Transaction) -> None:
+    def both(transaction):
         assert transaction.conversation("c1") is not None
         transaction.value("last_position")  # a question: it has its number
         between = threading.Thread(target=lambda: say(theirs, "c2", "x"))
@@ -461,7 +444,7 @@ def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_
         ]
 
 
-def row(event_id: int) -> Row:
+def row(event_id):
     return row_of(
         event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0
     )

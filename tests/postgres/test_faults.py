@@ -10,7 +10,6 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
@@ -18,36 +17,32 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import (
-    ReadTransaction,
-    Store,
     StoreUnavailable,
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said, say, texts
 
-from .cutting import CUTS, Cut, CuttingProxy, before_recovery
-from .servers import Server
+from .cutting import CUTS, before_recovery
 
 
 @pytest.fixture
-def url(proxy: CuttingProxy, postgres_server: Server, postgres_url: Callable[[], str]) -> str:
+def url(proxy, postgres_server, postgres_url):
     """A new store, by way of the proxy."""
     return postgres_url().replace(f":{postgres_server.port}/", f":{proxy.port}/")
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
+def store(url):
     with open_store(url) as store:
         say(store, "warm", "up", expected_version=0)
         yield store
 
 
-def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture):
+def test_who_waits_for_a_server_that_is_away_is_told_once(caplog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(
@@ -63,9 +58,7 @@ def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_an_append_whose_commit_is_cut_off_is_stored_once(
-    store: Store, proxy: CuttingProxy, cut: Cut
-):
+def test_an_append_whose_commit_is_cut_off_is_stored_once(store, proxy, cut):
     proxy.order(cut)
     recorded = say(store, "c1", "0", expected_version=0)
     assert [*store.follow()][1:] == [*recorded]
@@ -81,9 +74,7 @@ def test_an_append_whose_commit_is_cut_off_is_stored_once(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(
-    store: Store, proxy: CuttingProxy, cut: Cut
-):
+def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store, proxy, cut):
     history = Histories(store)["c1"]
     proxy.order(cut)
     with history.lease(worker="one") as lease:
@@ -99,9 +90,7 @@ def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(
     assert texts(store, "c1") == ["0", "1"]
 
 
-def test_a_commit_that_is_lost_gives_way_to_another_writer(
-    store: Store, proxy: CuttingProxy, url: str, postgres_server: Server
-):
+def test_a_commit_that_is_lost_gives_way_to_another_writer(store, proxy, url, postgres_server):
     """The first one's commit never arrives; before it tries again, another takes its place: that is
     a conflict.
     """
@@ -115,7 +104,7 @@ def test_a_commit_that_is_lost_gives_way_to_another_writer(
 
 
 def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has_ended_it(
-    store: Store, proxy: CuttingProxy
+    store, proxy
 ):
     """The commit arrived, its answer did not, and the server does not know that the client has
     gone.
@@ -126,12 +115,12 @@ def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has
     assert texts(store, "c1") == ["0", "1"]
 
 
-def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy: CuttingProxy):
+def test_every_kind_of_write_is_found_again_after_a_lost_answer(url, proxy):
     """What would be refused the second time is not run a second time."""
     recorder = PostgresRecorder(url.partition("?")[0], {"schema": "every_kind", "patience_s": "10"})
     runs = []
 
-    def lose(work: Callable[[Transaction], object]) -> None:
+    def lose(work):
         proxy.order("answer")
         runs.clear()
         recorder.transact(lambda transaction: (runs.append(1), work(transaction)))
@@ -154,7 +143,7 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
 
 
 def test_connections_that_the_server_ended_are_given_up_without_an_attempt(
-    postgres_url: Callable[[], str], postgres_server: Server
+    postgres_url, postgres_server
 ):
     with open_store(postgres_url()) as store:
         say(store, "c1", "0")
@@ -171,7 +160,7 @@ def test_connections_that_the_server_ended_are_given_up_without_an_attempt(
         assert store.version("c1") == 2
 
 
-def end_connections(server: Server) -> None:
+def end_connections(server):
     server.sql(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name ="
         " 'foldlog'"
@@ -179,13 +168,13 @@ def end_connections(server: Server) -> None:
 
 
 def test_writers_go_on_while_their_connections_are_ended_again_and_again(
-    postgres_url: Callable[[], str], postgres_server: Server
+    postgres_url, postgres_server
 ):
     with open_store(postgres_url()) as store:
         stop = threading.Event()
         acknowledged: dict[str, int] = {}
 
-        def write(name: str) -> None:
+        def write(name):
             while not stop.is_set():
                 version = acknowledged.get(name, 0)
                 say(store, name, str(version), expected_version=version)
@@ -208,9 +197,7 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
         assert len(list(store.follow())) == sum(acknowledged.values())
 
 
-def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(
-    url: str, proxy: CuttingProxy
-):
+def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(url, proxy):
     with open_store(url.replace("patience_s=10", "patience_s=1")) as store:
         say(store, "c1", "0")
         proxy.close()
@@ -221,11 +208,11 @@ def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(
 
 
 @contextlib.contextmanager
-def waiting_for_nobody(server: Server) -> Iterator[None]:
+def waiting_for_nobody(server):
     """Commits wait for a standby that there is not, and are told again and again not to wait."""
     done = threading.Event()
 
-    def cancel() -> None:
+    def cancel():
         while not done.wait(0.1):
             server.sql(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -246,9 +233,7 @@ def waiting_for_nobody(server: Server) -> Iterator[None]:
 
 
 @pytest.mark.long  # a standby of its own
-def test_what_no_standby_confirmed_is_not_acknowledged(
-    postgres_url: Callable[[], str], postgres_server: Server
-):
+def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_server):
     """A server that is told to wait no longer for its standby commits, and calls that a success
     with a warning.
     """
@@ -264,7 +249,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(
 
 
 def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
-    postgres_url: Callable[[], str], postgres_server: Server
+    postgres_url, postgres_server
 ):
     """To run it again would not help: it would be as slow again."""
     url = postgres_url()
@@ -273,7 +258,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
     with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
         asked: list[int] = []
 
-        def slow(snapshot: ReadTransaction) -> None:
+        def slow(snapshot):
             asked.append(snapshot.version)
             sessions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
             while postgres_server.sql(sessions) != "0":
@@ -288,7 +273,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
         assert store.version("c1") == 2
 
 
-def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: Callable[[], str]):
+def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url):
     url = postgres_url()
     patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
     with (
@@ -299,7 +284,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
         recorder = holding._recorder
         refused: list[str] = []
 
-        def hold(transaction: Transaction) -> None:
+        def hold(transaction):
             transaction.conversation("c1")
             transaction.value("last_position")  # a question: the lock is taken
             if not refused:
@@ -316,9 +301,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
         )
 
 
-def test_a_child_process_has_connections_of_its_own(
-    postgres_url: Callable[[], str], postgres_server: Server
-):
+def test_a_child_process_has_connections_of_its_own(postgres_url, postgres_server):
     with open_store(postgres_url() + "&application_name=forked") as store:
         say(store, "c1", "0", expected_version=0)
         child = os.fork()
@@ -334,7 +317,7 @@ def test_a_child_process_has_connections_of_its_own(
         assert texts(store, "c1") == ["0", "child", "parent"]
 
 
-def connections(server: Server, application: str) -> int:
+def connections(server, application):
     return int(
         server.sql(
             f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"

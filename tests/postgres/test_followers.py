@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foldlog.eventstore import Store, StoreUnavailable, open_store
+from foldlog.eventstore import StoreUnavailable, open_store
 from foldlog.eventstore.errors import StoreUnusable
 from tests.said import say
 
@@ -24,12 +22,12 @@ half of it.
 """
 
 
-def followed(store: Store, after: int = 0) -> list[str]:
-    return [recorded.event.content for recorded in store.follow(after)]  # type: ignore[union-attr]
+def followed(store, after=0):
+    return [recorded.event.content for recorded in store.follow(after)]
 
 
 @pytest.fixture
-def primary(folder: Path) -> Iterator[Server]:
+def primary(folder):
     """A server of its own, whose commits wait for a standby as soon as one is named."""
     server = new_primary(folder / "primary", {"wal_level": "replica"})
     yield server
@@ -37,23 +35,23 @@ def primary(folder: Path) -> Iterator[Server]:
         server.kill()
 
 
-def wait_for(server: Server, standbys: str) -> None:
+def wait_for(server, standbys):
     """Have commits wait for these standbys."""
     server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
     server.reload()
     until(lambda: server.sql("SHOW synchronous_standby_names") == standbys)
 
 
-def waiting(server: Server) -> int:
+def waiting(server):
     """How many sessions wait for a standby."""
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
 
 
 @contextlib.contextmanager
-def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
+def unconfirmed(primary, conversation):
     """An append whose commit is on the primary's disk and waits for a standby that is away."""
 
-    def append() -> None:
+    def append():
         with (
             contextlib.suppress(StoreUnavailable),
             open_store(primary.url(patience_s=BRIEF)) as store,
@@ -66,7 +64,7 @@ def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(primary: Server):
+def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(primary):
     with open_store(primary.url()) as store:
         say(store, "c1", "confirmed")
     wait_for(primary, "away")
@@ -87,13 +85,13 @@ def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(pr
             assert followed(follower) == ["confirmed", "never confirmed"]
 
 
-def is_refused(follower: Store) -> None:
+def is_refused(follower):
     with pytest.raises(StoreUnavailable, match="a follower waits until a standby has confirmed"):
         list(follower.follow())
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
+def test_a_follower_goes_on_while_the_standby_is_away(primary):
     """What its connection has confirmed once, it needs no standby for; only a new connection
     does.
     """
@@ -110,7 +108,7 @@ def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server):
+def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary):
     open_store(primary.url()).close()
     with (
         waiting_for_nobody(primary),
@@ -121,7 +119,7 @@ def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
+def test_a_follower_that_gave_up_leaves_no_session_behind(primary):
     """A session that waits for a standby does not notice that its client has gone."""
     open_store(primary.url()).close()
     wait_for(primary, "away")
@@ -131,7 +129,7 @@ def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Server, folder: Path):
+def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary, folder):
     standby = Server(folder / "standby")
     with open_store(primary.url()) as store:
         say(store, "c1", "0")
@@ -150,9 +148,7 @@ def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Ser
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(
-    primary: Server, folder: Path
-):
+def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary, folder):
     """The epoch that begins then waits for no standby; the first append does."""
     standby = Server(folder / "standby")
     with open_store(primary.url()) as store:
@@ -174,7 +170,7 @@ def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(
         standby.stop("immediate")
 
 
-def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[], str]):
+def test_positions_are_asked_for_before_anything_else(postgres_url):
     """A read transaction that has begun cannot wait for a standby any more."""
     with open_store(postgres_url()) as store:
         recorder: Any = store._recorder
@@ -191,13 +187,13 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
+def test_a_store_is_opened_as_soon_as_its_server_is_back(primary):
     with open_store(primary.url()) as store:
         say(store, "c1", "0")
     primary.stop()
     opened: list[int] = []
 
-    def open_it() -> None:
+    def open_it():
         with open_store(primary.url(patience_s="60")) as store:
             opened.append(say(store, "c1", "1")[0].id)
 

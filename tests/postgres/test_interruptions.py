@@ -5,11 +5,10 @@ there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Message, Store, open_store
+from foldlog.eventstore import ANY_VERSION, Message, open_store
 from tests.eventstore.interruptions import interrupted_at
 
 HI = Message(source="user", content="hi")
@@ -22,7 +21,7 @@ fewer.
 STEP = 8
 
 
-def interrupted(store: Store, place: int, exception: BaseException) -> tuple[int, str]:
+def interrupted(store, place, exception):
     """Interrupt an append at one place. Return the places that were left, and what the exception
     said of the append, when it was true. An ``Exception`` before the commit may count as a wrong
     guess: then the append runs again, once.
@@ -51,9 +50,7 @@ def interrupted(store: Store, place: int, exception: BaseException) -> tuple[int
 
 
 @pytest.mark.parametrize("make", [KeyboardInterrupt, TimeoutError])
-def test_an_append_that_is_interrupted_says_whether_it_is_written(
-    postgres_url: Callable[[], str], whole: bool, make: Callable[[], BaseException]
-):
+def test_an_append_that_is_interrupted_says_whether_it_is_written(postgres_url, whole, make):
     """At places from shortly before the commit is sent, all of them with ``scripts/test --all``,
     and at some before. While the server is asked to commit, it says that it does not know.
 

@@ -6,7 +6,6 @@ unreadable.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -15,20 +14,17 @@ import pytest
 from foldlog.eventstore import (
     ANY_VERSION,
     KeyRing,
-    Store,
     open_store,
 )
 from foldlog.eventstore.log.importing import DETACH, REKEY, delete_rows
 from foldlog.eventstore.maintenance import rekey as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, row_of
 from tests.said import say, texts
 from tests.sound import assert_sound
 
-from .cutting import CUTS, Cut, CuttingProxy, before_recovery
-from .servers import Server
+from .cutting import CUTS, before_recovery
 from .waiting import in_thread, until
 
 OLD, NEW = "ab" * 32, "cd" * 32
@@ -41,7 +37,7 @@ OLD, NEW = "ab" * 32, "cd" * 32
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("expected", [ANY_VERSION, 0], ids=["any", "new"])
 def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
-    url: str, via: str, proxy: CuttingProxy, cut: Cut, expected: Any
+    url, via, proxy, cut, expected
 ):
     with open_store(via, keys=KeyRing(NEW)) as store:
         proxy.order(cut, mark=b"set_key")
@@ -52,9 +48,7 @@ def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_encryption_of_another_process_is_not_taken_for_our_own(
-    url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
-):
+def test_the_encryption_of_another_process_is_not_taken_for_our_own(url, via, proxy, cut, plain):
     """The first append of two processes with a key to a plain conversation; the outcome of one is
     not heard of.
     """
@@ -76,7 +70,7 @@ def test_the_encryption_of_another_process_is_not_taken_for_our_own(
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
-    url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
+    url, via, proxy, cut, plain
 ):
     with (
         open_store(via, keys=KeyRing([OLD, NEW])) as ours,
@@ -90,7 +84,7 @@ def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingProxy, cut: Cut):
+def test_a_rotation_that_is_reported_is_done(url, via, proxy, cut):
     with open_store(url, keys=KeyRing(OLD)) as store:
         say(store, "c1", "precious", expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
@@ -102,9 +96,7 @@ def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingP
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
-    url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
-):
+def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(url, via, proxy, cut, plain):
     """Only the sealed key itself says whose it is: the salt of each encrypted conversation is
     empty.
     """
@@ -118,14 +110,12 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
             assert _found(reader.conversation(key)).sealed_key == b"second"
 
 
-def test_a_staged_import_of_another_process_is_not_taken_for_our_own(
-    url: str, via: str, proxy: CuttingProxy
-):
+def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url, via, proxy):
     """Two copies of one conversation begin at once: same id, time and salt."""
     with open_store(via) as ours, open_store(url) as theirs:
         keys: list[int] = []
 
-        def begin(transaction: Transaction) -> int:
+        def begin(transaction):
             return transaction.begin(
                 Conversation(0, "c1", 5, b"the salt of the source", visible=False)
             ).key
@@ -140,15 +130,13 @@ def test_a_staged_import_of_another_process_is_not_taken_for_our_own(
 # --------------------------------------------------------------------------------------------------
 
 
-def waiters(server: Server) -> int:
+def waiters(server):
     return int(
         server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
     )
 
 
-def test_appends_wait_while_a_conversation_gets_its_key(
-    url: str, postgres_server: Server, plain: Store
-):
+def test_appends_wait_while_a_conversation_gets_its_key(url, postgres_server, plain):
     """Two data keys for one conversation would leave the events of one of them unreadable."""
     ring = KeyRing(NEW)
     with (
@@ -159,7 +147,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(
         database = sealing.database
         key = _key_of(sealing, "c1")
 
-        def slowly(transaction: Transaction) -> object:
+        def slowly(transaction):
             transaction.conversation(key)
             append = in_thread(lambda: say(appending, "c1", "sealed"))
             end.enter_context(append)
@@ -172,11 +160,11 @@ def test_appends_wait_while_a_conversation_gets_its_key(
         assert_sound(appending)
 
 
-def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Server, plain: Store):
+def test_what_others_began_is_not_ended_with_a_detachment(postgres_server, plain):
     recorder, key, end = plain.database.recorder, _key_of(plain, "c1"), contextlib.ExitStack()
     recorder.transact(lambda transaction: transaction.leave_unfinished(key, DETACH))
 
-    def begin(transaction: Transaction) -> None:
+    def begin(transaction):
         transaction.conversation(key)
         end.enter_context(in_thread(lambda: delete_rows(recorder, key)))
         until(lambda: waiters(postgres_server))
@@ -190,7 +178,7 @@ def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Serve
 
 
 def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(
-    url: str, postgres_server: Server
+    url, postgres_server
 ):
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
@@ -205,13 +193,13 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
         )
         locks: list[tuple[int, ...]] = []
 
-        def ask(transaction: Any) -> None:
+        def ask(transaction):
             assert transaction.conversation(staged) is not None
             locks.append(tuple(transaction.locks))
             transaction.conversation("c1")
             locks.append(tuple(transaction.locks))
 
-        def publish(transaction: Transaction) -> None:
+        def publish(transaction):
             transaction.publish(staged, 1)
             transaction.value("last_position")  # a question, so the lock is taken
             end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
@@ -223,9 +211,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
         assert locks[1] == locks[0]
 
 
-def test_an_erased_conversation_does_not_get_its_key_back(
-    url: str, schema: str, postgres_server: Server
-):
+def test_an_erased_conversation_does_not_get_its_key_back(url, schema, postgres_server):
     with open_store(url, keys=KeyRing(OLD)) as store:
         say(store, "c1", "private", expected_version=0)
     with (
@@ -245,22 +231,22 @@ def test_an_erased_conversation_does_not_get_its_key_back(
         assert row == "t|t|t"
 
 
-def blocked(server: Server) -> int:
+def blocked(server):
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 
 
-def _found(found: Any) -> Any:
+def _found(found):
     assert found is not None
     return found
 
 
-def _key_of(store: Store, conversation: str) -> int:
+def _key_of(store, conversation):
     with store._recorder.read() as reader:
         return int(_found(reader.conversation(conversation)).key)
 
 
 @pytest.fixture
-def plain(url: str) -> Iterator[Store]:
+def plain(url):
     """A store without keys that has begun c1."""
     with open_store(url) as store:
         say(store, "c1", "plain", expected_version=0)
@@ -271,7 +257,7 @@ def plain(url: str) -> Iterator[Store]:
 # -------------------------------------------------------------------------------------------------
 
 
-def test_two_writers_and_two_rotations_lose_nothing(url: str):
+def test_two_writers_and_two_rotations_lose_nothing(url):
     conversations = [f"c{n}" for n in range(25)]
     with open_store(url) as store:
         for name in conversations:
@@ -279,13 +265,13 @@ def test_two_writers_and_two_rotations_lose_nothing(url: str):
     ring = KeyRing(NEW)
     acknowledged: list[tuple[str, int, str]] = []
 
-    def write(name: str) -> None:
+    def write(name):
         with open_store(url, keys=ring) as store:
             for conversation in conversations:
                 [recorded] = say(store, conversation, name)
                 acknowledged.append((conversation, recorded.id, name))
 
-    def encrypt() -> None:
+    def encrypt():
         with open_store(url, keys=ring) as store:
             list(rekey(store))
 

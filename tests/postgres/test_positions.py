@@ -8,7 +8,6 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,18 +16,16 @@ import pytest
 
 from foldlog.eventstore import (
     CondensationRequest,
-    Event,
     Recorded,
-    Store,
     StoreUnavailable,
     StoreUnusable,
     open_store,
 )
-from foldlog.eventstore.inside import Record, WriteTransaction
-from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.inside import Record
+from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import Positions
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, row_of
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, row_of
 from tests.at_once import at_once
 from tests.said import said, say
 
@@ -36,7 +33,7 @@ from .servers import Server, new_primary
 from .waiting import in_thread, until
 
 
-def row(event_id: int) -> Row:
+def row(event_id):
     return row_of(event_id, "message", 1, True, False, 1_000 + event_id, 0, b"{}", bytes(32))
 
 
@@ -44,16 +41,16 @@ def row(event_id: int) -> Row:
 # ------------------------------------------------------------------
 
 
-def numbered(number: int) -> Positions:
+def numbered(number):
     given = Positions()
     given.number = number
     return given
 
 
-def position_of(store: Store, conversation: str, event_id: int) -> int | None:
+def position_of(store, conversation, event_id):
     """The position of an event, as an idempotency key tells it."""
 
-    def work(transaction: Transaction) -> int | None:
+    def work(transaction):
         found = transaction.conversation(conversation)
         assert found is not None
         transaction.remember(found.key, f"position {event_id}", RecalledKey(event_id, 1))
@@ -83,14 +80,14 @@ def test_two_transactions_hardly_ever_begin_with_the_same_key():
 class Follower:
     """Follows a store in a thread of its own, a few events at a time, and keeps what it saw."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store):
         self.seen: list[Recorded] = []
         self._store = store
         self._finish = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
-    def _follow(self) -> None:
+    def _follow(self):
         while True:
             finishing = self._finish.is_set()
             page = list(
@@ -102,13 +99,13 @@ class Follower:
             if finishing and not page:
                 return
 
-    def finish(self) -> list[Recorded]:
+    def finish(self):
         self._finish.set()
         self._thread.join()
         return self.seen
 
 
-def same(seen: list[Recorded], written: list[Recorded]) -> None:
+def same(seen, written):
     """Everything, once, in the order of positions."""
     assert [r.position for r in seen] == sorted({r.position for r in seen})
     assert sorted((r.position, r.conversation, r.id) for r in written) == [
@@ -116,11 +113,11 @@ def same(seen: list[Recorded], written: list[Recorded]) -> None:
     ]
 
 
-def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
+def write_with(store, writers, appends):
     """Many writers, batches of different sizes, some that are rolled back, all at once."""
     written: list[Recorded] = []
 
-    def write(name: str) -> None:
+    def write(name):
         for n in range(appends):
             size = random.choice([1, 1, 1, 2, 7])
             written.extend(say(store, name, *[str(n)] * size))
@@ -132,24 +129,24 @@ def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
     return written
 
 
-def roll_back(transaction: Transaction) -> None:
+def roll_back(transaction):
     key = transaction.begin(Conversation(0, f"never {random.random()}", 1, b"salt")).key
     transaction.insert(key, [row(0)])
     raise ZeroDivisionError
 
 
-def recorder_of(store: Store) -> PostgresRecorder:
+def recorder_of(store):
     recorder: Recorder = store._recorder
     assert isinstance(recorder, PostgresRecorder)
     return recorder
 
 
 @pytest.fixture
-def url(postgres_url: Callable[[], str]) -> str:
+def url(postgres_url):
     return postgres_url() + "&connections_max=20"
 
 
-def test_a_follower_of_16_writers_misses_nothing(url: str):
+def test_a_follower_of_16_writers_misses_nothing(url):
     with open_store(url) as store:
         follower = Follower(store)
         written = write_with(store, writers=16, appends=20)
@@ -162,10 +159,10 @@ class Holder:
 
     name = "holder"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.held, self.release = threading.Event(), threading.Event()
 
-    def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
+    def project(self, snapshot, events):
         snapshot.put_records("holder", [Record(snapshot.version, 1, b"")])
         # a question: what was written before is sent
         assert snapshot.record_at("holder", 9) is not None
@@ -174,14 +171,14 @@ class Holder:
 
 
 def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when_it_ends(
-    url: str, postgres_server: Server
+    url, postgres_server
 ):
     with open_store(url) as store:
         before = list(say(store, "before", "0"))
         holder = Holder()
         late: list[Recorded] = []
 
-        def hold() -> None:
+        def hold():
             with open_store(url) as other:
                 other.register(holder)
                 late.extend(
@@ -206,7 +203,7 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
 
 
 def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_order(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url, monkeypatch
 ):
     """With 2^20 made small: a history of 7 thousand events then has the positions of four
     transactions.
@@ -217,7 +214,7 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
         done = threading.Event()
         written: list[Recorded] = []
 
-        def write() -> None:
+        def write():
             while not done.is_set():
                 written.extend(say(store, "live", "x"))
 
@@ -242,7 +239,7 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
 
 
 def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_have_seen(
-    url: str, schema: str, postgres_server: Server, other_server: Server
+    url, schema, postgres_server, other_server
 ):
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         for _ in range(1_000):
@@ -269,7 +266,7 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
 
 
 @pytest.fixture
-def pair(folder: Path) -> Iterator[tuple[Server, Server]]:
+def pair(folder):
     """A primary, and a copy of it as it is now: a backup, or a standby that is behind."""
     primary, copy = new_primary(folder / "primary"), Server(folder / "copy")
     yield primary, copy
@@ -279,7 +276,7 @@ def pair(folder: Path) -> Iterator[tuple[Server, Server]]:
 
 
 def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have_seen(
-    pair: tuple[Server, Server],
+    pair,
 ):
     """Its server gives the numbers of what was lost again."""
     primary, backup = pair
@@ -300,9 +297,7 @@ def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have
         assert recorded.position - new[-1].position < 1 << 40
 
 
-def test_an_old_backup_leaves_room_for_what_came_after_it(
-    url: str, schema: str, postgres_server: Server
-):
+def test_an_old_backup_leaves_room_for_what_came_after_it(url, schema, postgres_server):
     """The busier the server and the older the backup, the more numbers were given since."""
     long_ago = datetime.now(UTC) - timedelta(days=30)
     with open_store(url, clock=lambda: long_ago) as store:
@@ -315,7 +310,7 @@ def test_an_old_backup_leaves_room_for_what_came_after_it(
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
 def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
-    url: str, schema: str, postgres_server: Server, changed: str
+    url, schema, postgres_server, changed
 ):
     """Their connections are to the pooler, and stay when the server behind it is another one."""
     with open_store(url + "&pooler=transaction") as pooled:
@@ -330,7 +325,7 @@ def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
 
 
 @pytest.mark.long  # a standby of its own
-def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Server]):
+def test_a_standby_takes_no_writers_whatever_the_url_says(pair):
     """A connection that lives through its promotion would never be asked whether an epoch
     begins.
     """
@@ -345,7 +340,7 @@ def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Se
 
 
 @pytest.mark.long  # a standby of its own
-def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
+def test_a_hot_standby_is_followed_too(url, postgres_server):
     standby = Server(postgres_server.folder.parent / "standby")
     standby.follow(postgres_server, "standby")
     standby.start()
@@ -367,7 +362,7 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
         standby.remove()
 
 
-def wait_for_standby(primary: Server) -> None:
+def wait_for_standby(primary):
     # A rollback is not synced, so the standby may not have heard of it yet, and holds its followers
     # back. A transaction that wrote something syncs all that was before it.
     primary.sql("SELECT pg_logical_emit_message(true, 'test', '')")
@@ -375,7 +370,7 @@ def wait_for_standby(primary: Server) -> None:
     until(lambda: primary.sql(replayed) == "t")
 
 
-def test_a_number_is_never_given_twice(url: str, schema: str):
+def test_a_number_is_never_given_twice(url, schema):
     """Should two transactions ever have the same number, the second is refused, and nothing is
     misplaced.
     """
@@ -392,7 +387,7 @@ def test_a_number_is_never_given_twice(url: str, schema: str):
 
 
 def test_more_than_one_transaction_can_number_is_refused_before_anything_is_written(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url, monkeypatch
 ):
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:

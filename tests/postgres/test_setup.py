@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -22,7 +20,6 @@ from foldlog.eventstore import (
     CondensationAction,
     InvalidOption,
     KeyRing,
-    Store,
     StoreUnavailable,
     StoreUnusable,
     open_store,
@@ -39,16 +36,12 @@ from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
 
-from .cutting import CuttingProxy
-from .servers import Server
 from .waiting import in_thread, until
 
 NEWEST = max(sql_files.migrations("postgresql"))
 
 
-def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(
-    url: str, postgres_server: Server
-):
+def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url, postgres_server):
     open_store(url).close()
     postgres_server.sql(
         "CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET synchronous_commit = off"
@@ -69,14 +62,14 @@ def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(
 
 
 def test_relaxed_durability_does_not_wait_and_full_durability_does(
-    url: str, postgres_server: Server, monkeypatch: pytest.MonkeyPatch
+    url, postgres_server, monkeypatch
 ):
     """Seen by the server itself: what is synchronous_commit while the transaction runs?"""
     for durability, expected in (("full", "on"), ("relaxed", "off")):
         with open_store(f"{url}&durability={durability}") as store:
             told: list[str] = []
 
-            def work(transaction: object, told: list[str] = told) -> None:
+            def work(transaction, told=told):
                 [result] = _ask(transaction, "SELECT current_setting('synchronous_commit')::bytea")
                 told.append(result)
 
@@ -84,16 +77,16 @@ def test_relaxed_durability_does_not_wait_and_full_durability_does(
             assert told == [expected]
 
 
-def _ask(transaction: object, query: str) -> list[str]:
-    transaction._wire._statements["probe"] = query.encode()  # type: ignore[attr-defined]
-    return [transaction.ask("probe")[0][0].decode()]  # type: ignore[attr-defined]
+def _ask(transaction, query):
+    transaction._wire._statements["probe"] = query.encode()
+    return [transaction.ask("probe")[0][0].decode()]
 
 
-def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):
+def test_processes_that_open_a_new_store_at_once_make_it_once(url):
     uuids, failures = [], []
     barrier = threading.Barrier(8)
 
-    def open_one() -> None:
+    def open_one():
         barrier.wait()
         try:
             with open_store(url) as store:
@@ -107,22 +100,22 @@ def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):
 
 
 @pytest.fixture
-def newer(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def newer(monkeypatch):
     """Makes this program a newer version of itself, with one migration more."""
 
-    def become(script: str) -> None:
+    def become(script):
         scripts = {**sql_files.migrations("postgresql"), NEWEST + 1: script}
         monkeypatch.setattr(setup, "migrations", lambda _dialect: scripts)
 
     return become
 
 
-def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[str], None]):
+def test_a_store_is_migrated_while_old_clients_write(url, newer):
     with open_store(url) as old:
         stop = threading.Event()
         written = [0]
 
-        def write() -> None:
+        def write():
             while not stop.is_set():
                 say(old, "c1", "x", expected_version=written[0])
                 written[0] += 1
@@ -142,7 +135,7 @@ def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[
 
 
 def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
-    url: str, schema: str, newer: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    url, schema, newer, monkeypatch
 ):
     open_store(url).close()
     monkeypatch.setattr(setup, "_LOCK_WAIT", "100ms")
@@ -154,9 +147,7 @@ def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
             assert opening.is_alive()
 
 
-def test_a_failed_migration_leaves_the_store_as_it_was(
-    url: str, schema: str, newer: Callable[[str], None], postgres_server: Server
-):
+def test_a_failed_migration_leaves_the_store_as_it_was(url, schema, newer, postgres_server):
     open_store(url).close()
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text; SELECT 1 / 0;")
     with pytest.raises(StoreUnusable, match="division by zero"):
@@ -170,7 +161,7 @@ def test_a_failed_migration_leaves_the_store_as_it_was(
 
 
 def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(
-    url: str, schema: str, postgres_server: Server
+    url, schema, postgres_server
 ):
     open_store(url).close()
     postgres_server.sql(f"UPDATE {schema}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'")
@@ -182,21 +173,21 @@ def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_i
         open_store(url)
 
 
-def test_a_schema_of_something_else_is_left_alone(url: str, schema: str, postgres_server: Server):
+def test_a_schema_of_something_else_is_left_alone(url, schema, postgres_server):
     postgres_server.sql(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.accounts (id int)")
     with pytest.raises(StoreUnusable, match="is not a foldlog store; choose another schema"):
         open_store(url)
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
-def test_only_mode_rwc_makes_a_store(url: str, mode: str):
+def test_only_mode_rwc_makes_a_store(url, mode):
     with pytest.raises(StoreUnusable, match="of this database has no store"):
         open_store(f"{url}&mode={mode}")
     open_store(url).close()
     open_store(f"{url}&mode={mode}").close()
 
 
-def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Callable[[], str]):
+def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url):
     one, two = postgres_url(), postgres_url()
     with open_store(one) as first, open_store(two) as second:
         say(first, "c1", "one")
@@ -206,7 +197,7 @@ def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Call
         assert first.database.uuid != second.database.uuid
 
 
-def script_of_page(mark: str, schema: str) -> str:
+def script_of_page(mark, schema):
     """Return the SQL of the page for operators that has a mark in it, for the schema of a test."""
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
     [block] = [each for each in page.split("```") if each.startswith("sql") and mark in each]
@@ -216,7 +207,7 @@ def script_of_page(mark: str, schema: str) -> str:
 
 
 @pytest.fixture
-def role(url: str, schema: str, postgres_server: Server) -> Iterator[str]:
+def role(url, schema, postgres_server):
     """A role with the rights that the page for operators says, made by the very statements that
     stand there.
     """
@@ -228,7 +219,7 @@ def role(url: str, schema: str, postgres_server: Server) -> Iterator[str]:
 
 
 def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(
-    url: str, schema: str, role: str, postgres_server: Server
+    url, schema, role, postgres_server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "0", idempotency_key="k")
@@ -247,7 +238,7 @@ def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(
 
 
 def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
-    url: str, schema: str, role: str, postgres_server: Server
+    url, schema, role, postgres_server
 ):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "secret")
@@ -267,10 +258,10 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
 
 
 @pytest.fixture
-def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any, str]]:
+def asked(capsys):
     """Run a command. Return its status, its document, and what it says beside it."""
 
-    def run(*command: str, db: str) -> tuple[int, Any, str]:
+    def run(*command, db):
         status = _run([*command, "--db", db, "--json"])
         told = capsys.readouterr()
         return status, json.loads(told.out), told.err
@@ -289,11 +280,11 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any, s
     ids=lambda command: " ".join(command[:3]),
 )
 def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacuums_all_tables(
-    url: str,
-    role: str,
-    asked: Callable[..., tuple[int, Any, str]],
-    removal: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
+    url,
+    role,
+    asked,
+    removal,
+    monkeypatch,
 ):
     of_role = url.replace("postgres@", f"{role}@")
     with foldlog.open(url) as histories:
@@ -326,13 +317,13 @@ def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacu
         assert not asked("list", db=of_role)[1]["conversations"][0]["bytes_pending"]
 
 
-def test_what_is_deleted_during_a_vacuum_stays_pending(url: str):
+def test_what_is_deleted_during_a_vacuum_stays_pending(url):
     with foldlog.open(url) as histories:
         for name in ("c1", "c2"):
             histories[name].append([said("0"), said("1")])
         histories.erase("c1", reason="asked for", complete=False)
 
-        def erase_another(done: int, of: int) -> None:
+        def erase_another(done, of):
             if done == of and "c2" in histories:
                 histories.erase("c2", reason="asked for", complete=False)
 
@@ -340,16 +331,14 @@ def test_what_is_deleted_during_a_vacuum_stays_pending(url: str):
         assert not histories.maintenance.vacuum().bytes_pending
 
 
-def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url: str):
+def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url):
     with open_store(url, keys=KeyRing("ab" * 32)) as store:
         say(store, "c1", "0")
         assert not store.database.bytes_pending
 
 
 @pytest.fixture
-def restored(
-    url: str, schema: str, role: str, postgres_server: Server, other_server: Server
-) -> Iterator[str]:
+def restored(url, schema, role, postgres_server, other_server):
     """The URL of the same role on another server, on which a dump of the store was restored."""
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "0")
@@ -368,7 +357,7 @@ def restored(
     )
 
 
-def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restored: str):
+def test_the_role_of_agents_goes_on_after_a_restore(url, role, restored):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         place = list(store.follow())[-1].position
     with open_store(restored) as store:
@@ -376,9 +365,7 @@ def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restore
         assert list(store.follow(place)) == [recorded]
 
 
-def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(
-    schema: str, role: str, restored: str
-):
+def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, role, restored):
     as_owner = restored.replace(f"{role}@", "the_owner@")
     with psycopg.connect(as_owner.partition("?")[0], autocommit=True) as connection:
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM PUBLIC")
@@ -395,9 +382,7 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(
         say(store, "c1", "1", expected_version=1)
 
 
-def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(
-    url: str, role: str, newer: Callable[[str], None]
-):
+def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url, role, newer):
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
     with pytest.raises(
         StoreUnusable,
@@ -406,7 +391,7 @@ def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(
         open_store(url.replace("postgres@", f"{role}@"))
 
 
-def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):
+def test_a_role_that_may_not_make_a_store_is_told_so(url, postgres_server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:
         with pytest.raises(
@@ -444,9 +429,7 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: 
         (("postgres:", "nobody_here:"), 'role "nobody_here" does not exist'),
     ],
 )
-def test_a_wrong_url_is_refused_in_one_line_without_its_password(
-    url: str, change: tuple[str, str], message: str
-):
+def test_a_wrong_url_is_refused_in_one_line_without_its_password(url, change, message):
     scheme, _, rest = url.replace("postgres@", "postgres:secret@").partition("//")
     wrong = f"{scheme}//{rest.replace(*change, 1)}"
     with pytest.raises((InvalidOption, StoreUnavailable), match=message) as refused:
@@ -454,9 +437,7 @@ def test_a_wrong_url_is_refused_in_one_line_without_its_password(
     assert not any(part in str(refused.value) for part in ("secret", "\n", "tried for"))
 
 
-def test_a_process_opens_a_store_and_appends_in_few_round_trips(
-    url: str, via: str, proxy: CuttingProxy
-):
+def test_a_process_opens_a_store_and_appends_in_few_round_trips(url, via, proxy):
     """Two are those of a connection: one asks for TLS, one logs in."""
     open_store(url).close()
     with open_store(via) as store:
@@ -469,7 +450,7 @@ def test_a_process_opens_a_store_and_appends_in_few_round_trips(
         assert proxy.turns - before == 2
 
 
-def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
+def test_connections_are_bounded_and_waited_for(url, postgres_server):
     with open_store(url + "&connections_max=3&application_name=bounded") as store:
         at_once(lambda n: say(store, f"c{n % 7}", "x"), range(60))
         assert len(list(store.follow())) == 60
@@ -479,7 +460,7 @@ def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Serve
         assert 1 <= int(open_now) <= 3
 
 
-def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
+def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url):
     with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
         say(store, "c1", "x")
         with (
@@ -490,7 +471,7 @@ def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
         assert store.version("c1") == 1
 
 
-def test_without_prepared_statements_everything_works_too(url: str):
+def test_without_prepared_statements_everything_works_too(url):
     """For poolers that give every transaction another server connection."""
     with open_store(url + "&pooler=transaction") as store:
         say(store, "c1", "0", "1", idempotency_key="k")
@@ -501,13 +482,13 @@ def test_without_prepared_statements_everything_works_too(url: str):
         assert int(prepared_statements(store)) > 0
 
 
-def prepared_statements(store: Store) -> str:
+def prepared_statements(store):
     """How many there are, as a connection of the store sees it."""
     query = "SELECT count(*)::text::bytea FROM pg_prepared_statements"
     return store._recorder.transact(lambda transaction: _ask(transaction, query)[0])
 
 
-def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
+def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url):
     """8,191 bytes and more, equal but for their ends, in the order of their bytes."""
     names = [f"{'x' * 9_000}{n}" for n in range(5)]
     with open_store(url) as store:
@@ -535,7 +516,7 @@ def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
         ("mysql://me:secret@h/db", "mysql://me:***@h/db"),
     ],
 )
-def test_a_url_is_shown_without_its_password(url: str, shown: str):
+def test_a_url_is_shown_without_its_password(url, shown):
     assert without_password(url) == shown
 
 
@@ -543,7 +524,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str):
 # --------------------------------------------------------------------------------------------------
 
 
-def fill(store: Store) -> None:
+def fill(store):
     store.register(Views(store))
     say(store, "nul \0 and \udcff", "x")
     for n in range(20):
@@ -555,7 +536,7 @@ def fill(store: Store) -> None:
 
 
 def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_back(
-    url: str, schema: str, postgres_server: Server, tmp_path: Path
+    url, schema, postgres_server, tmp_path
 ):
     """Its rows lie in several partitions; what is whole is found in them in order, and as one
     moment.
@@ -592,7 +573,7 @@ def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_ba
 
 
 @pytest.mark.parametrize("made, given", [("1", "4"), ("4", "8"), ("4", "1")])
-def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made: str, given: str):
+def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url, made, given):
     open_store(f"{url}&partitions={made}").close()
     for options in ("", f"&partitions={made}"):
         open_store(url + options).close()
@@ -604,7 +585,7 @@ def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made:
 
 
 @pytest.fixture
-def roles(url: str, schema: str, postgres_server: Server) -> Iterator[Callable[[str], str]]:
+def roles(url, schema, postgres_server):
     """The URLs of the roles that the page for operators makes, by the very statements that stand
     there.
     """
@@ -615,7 +596,7 @@ def roles(url: str, schema: str, postgres_server: Server) -> Iterator[Callable[[
     postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in made))
 
 
-def test_each_role_does_its_work_and_no_more(roles: Callable[[str], str]):
+def test_each_role_does_its_work_and_no_more(roles):
     picture = {
         "type": "image_url",
         "image_url": {"url": f"data:image/png;base64,{'aGVsbG8h' * 1_000}"},

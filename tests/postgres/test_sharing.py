@@ -1,22 +1,18 @@
 """Threads that append to one conversation at the same time share a transaction, and fail alone."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore import ANY_VERSION, VersionConflict, open_store
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Outcome, RecalledKey
 from tests.said import said, say
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
+def store(url):
     with open_store(url) as store:
         say(store, "c1", "first", expected_version=0)
         yield store
@@ -27,17 +23,15 @@ class Held:
 
     conversation = "c1"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.began, self.may_end = threading.Event(), threading.Event()
 
-    def __call__(self, transaction: Transaction) -> None:
+    def __call__(self, transaction):
         self.began.set()
         assert self.may_end.wait(30)
 
 
-def together(
-    store: Store, works: list[Callable[[], object]], meanwhile: Callable[[], object] = lambda: None
-) -> list[Outcome[object]]:
+def together(store, works, meanwhile=lambda: None):
     """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
     recorder, held, outcomes = store.database.recorder, Held(), dict[int, Outcome[object]]()
     assert isinstance(recorder, PostgresRecorder)
@@ -48,7 +42,7 @@ def together(
     for place, work in enumerate(works):
         threads.append(
             threading.Thread(target=lambda p=place, w=work: outcomes.update({p: Outcome.of(w)}))
-        )  # type: ignore[misc]
+        )
         threads[-1].start()
         while len(recorder._sharing._waiting["c1"]) <= place:
             assert threads[-1].is_alive()
@@ -59,7 +53,7 @@ def together(
     return [outcomes[place] for place in range(len(works))]
 
 
-def test_appends_that_wait_are_committed_together(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_appends_that_wait_are_committed_together(store, monkeypatch):
     transactions = []
     run = PostgresRecorder._transact
     monkeypatch.setattr(
@@ -71,11 +65,11 @@ def test_appends_that_wait_are_committed_together(store: Store, monkeypatch: pyt
     outcomes = together(store, [partial(append, said(str(n))) for n in range(20)])
     recorded = [outcome.unwrap() for outcome in outcomes]
     assert len(transactions) == 2, "of the first that led, and of those that waited"
-    assert [one.id for (one,) in recorded] == [*range(1, 21)]  # type: ignore[misc]
-    assert [one for (one,) in recorded] == [*store.follow()][1:]  # type: ignore[misc]
+    assert [one.id for (one,) in recorded] == [*range(1, 21)]
+    assert [one for (one,) in recorded] == [*store.follow()][1:]
 
 
-def test_one_that_is_refused_fails_alone(store: Store):
+def test_one_that_is_refused_fails_alone(store):
     works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (1, 7, 2, 2)]
     errors = [outcome.error for outcome in together(store, works)]
     assert [type(error) for error in errors] == [
@@ -92,14 +86,14 @@ class Failing:
 
     conversation = "c1"
 
-    def __call__(self, transaction: Transaction) -> None:
+    def __call__(self, transaction):
         found = transaction.conversation("c1")
         assert found is not None
         transaction.remember(found.key, "of the failed one", RecalledKey(0, 1))
         raise LookupError("too late")
 
 
-def test_what_one_wrote_before_it_failed_is_not_kept(store: Store):
+def test_what_one_wrote_before_it_failed_is_not_kept(store):
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     failing = partial(store.database.recorder.transact, Failing(), any_thread=True)
     errors = [outcome.error for outcome in together(store, [partial(append, said("1")), failing])]
@@ -110,7 +104,7 @@ def test_what_one_wrote_before_it_failed_is_not_kept(store: Store):
     )
 
 
-def test_what_another_process_appended_meanwhile_is_seen(store: Store, url: str):
+def test_what_another_process_appended_meanwhile_is_seen(store, url):
     """The first of those that wait takes the conversation for what this process left."""
     with open_store(url) as other:
         works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (2, 3)]

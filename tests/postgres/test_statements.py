@@ -9,9 +9,7 @@ beside it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -23,8 +21,6 @@ from foldlog.eventstore.recorders.postgres import stores
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from tests.said import said
-
-from .servers import Server
 
 STATEMENTS = statements("postgresql")
 TABLES = re.findall(
@@ -56,7 +52,7 @@ UNBOUND = dict(
 """The statements that ask for more than one conversation: see the file."""
 
 
-def unbound(statement: str) -> Iterator[str]:
+def unbound(statement):
     """Yield the tables that a statement uses without the key of a conversation."""
     for use in USE.finditer(statement):
         what, table, alias = use.groups()
@@ -72,7 +68,7 @@ def unbound(statement: str) -> Iterator[str]:
             yield table
 
 
-def beside(statement: str, place: int) -> str:
+def beside(statement, place):
     """Return what stands behind a place, to the end of its parentheses or of its SELECT."""
     depth = 0
     for end, each in enumerate(statement[place:], place):
@@ -105,7 +101,7 @@ COMMANDS = {
 ASKING = {**STATEMENTS, "begin_epoch": COMMANDS["CREATE FUNCTION {schema}.begin_epoch()"]}
 
 
-def asked_elsewhere(statement: str) -> Iterator[str]:
+def asked_elsewhere(statement):
     """Yield what a statement asks of a server, where it does not ask it of the one that has the
     tables.
     """
@@ -114,7 +110,7 @@ def asked_elsewhere(statement: str) -> Iterator[str]:
             yield use[0][:-1]
 
 
-def own_select(statement: str, place: int) -> str:
+def own_select(statement, place):
     """Return the SELECT that a place is in, or the whole statement, without what stands in its
     parentheses.
     """
@@ -129,7 +125,7 @@ def own_select(statement: str, place: int) -> str:
 
 
 @pytest.mark.parametrize("name", ASKING)
-def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name: str):
+def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name):
     """Else Citus asks the server that a client is connected to: followers miss all that comes after
     a move of the tables, and two writers hold the lock of one conversation.
     """
@@ -156,7 +152,7 @@ def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name: st
         ("INSERT INTO {schema}.facts VALUES (pg_current_xact_id())", ["pg_current_xact_id"]),
     ],
 )
-def test_the_reading_of_statements_sees_what_is_asked_elsewhere(statement: str, found: list[str]):
+def test_the_reading_of_statements_sees_what_is_asked_elsewhere(statement, found):
     assert list(asked_elsewhere(statement)) == found
 
 
@@ -169,7 +165,7 @@ def test_a_new_connection_and_a_writer_compare_the_server_that_has_the_tables():
 
 
 @pytest.mark.parametrize("name", [*STATEMENTS, *COMMANDS])
-def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name: str):
+def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name):
     statement = STATEMENTS.get(name) or COMMANDS[name]
     tables = re.findall(
         r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()", statement
@@ -177,13 +173,11 @@ def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name: str):
     assert not (CATALOG.search(statement) and tables)
 
 
-def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(
-    url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url, monkeypatch):
     sent: list[str] = []
     execute = psycopg.Connection.execute
 
-    def noting(self: Any, query: Any, *rest: Any, **options: Any) -> Any:
+    def noting(self, query, *rest, **options):
         sent.append(query.decode() if isinstance(query, bytes) else str(query))
         return execute(self, query, *rest, **options)
 
@@ -200,9 +194,7 @@ def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(
 
 
 @pytest.mark.parametrize("keys", [None, KeyRing("ab" * 32)], ids=["plain", "encrypted"])
-def test_what_an_agent_does_asks_for_one_conversation(
-    url: str, monkeypatch: pytest.MonkeyPatch, keys: KeyRing | None
-):
+def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
     """Append, View, past View, records, documents, fork: it finds a conversation by its id, and
     asks by its key.
     """
@@ -255,13 +247,13 @@ def test_what_an_agent_does_asks_for_one_conversation(
     ],
 )
 def test_what_grows_with_all_conversations_is_not_walked_for_one(
-    url: str,
-    schema: str,
-    postgres_server: Server,
-    name: str,
-    types: str,
-    arguments: str,
-    expected: str,
+    url,
+    schema,
+    postgres_server,
+    name,
+    types,
+    arguments,
+    expected,
 ):
     """To leave lists, and to follow past what is erased: other plans read an entry of each
     conversation.
@@ -309,7 +301,7 @@ def test_each_statement_that_is_not_about_one_conversation_is_joined_over_severa
 @pytest.mark.parametrize(
     "name", sorted(name for name in STATEMENTS if not name.startswith("stands"))
 )
-def test_the_key_in_a_statement_names_one_of_several_stores(name: str):
+def test_the_key_in_a_statement_names_one_of_several_stores(name):
     """What is asked by the key of a conversation is asked of its store, which the key's parameter
     says.
     """

@@ -2,20 +2,16 @@
 with the tables.
 """
 
-from __future__ import annotations
-
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.metrics import metrics
-from foldlog.eventstore import InvalidOption, Store, confirm, open_store
+from foldlog.eventstore import InvalidOption, confirm, open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import follower_status
@@ -23,18 +19,17 @@ from foldlog.eventstore.recorders.postgres import status as vacuuming
 from tests.foldlog.conftest import foldlog as foldlog
 from tests.said import say
 
-from .servers import Server
 from .waiting import in_thread
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
+def store(url):
     with open_store(url) as store:
         say(store, "c1", "0", "1")
         yield store
 
 
-def test_while_nobody_writes_nothing_is_held_back(store: Store):
+def test_while_nobody_writes_nothing_is_held_back(store):
     status = follower_status(store)
     assert (status.held_back, status.horizon_age, status.held_by, status.followers) == (
         0,
@@ -47,7 +42,7 @@ def test_while_nobody_writes_nothing_is_held_back(store: Store):
 
 
 def test_a_transaction_of_another_database_holds_followers_back_and_is_named(
-    store: Store, postgres_server: Server
+    store, postgres_server
 ):
     postgres_server.sql("CREATE DATABASE elsewhere")
     try:
@@ -68,9 +63,7 @@ def test_a_transaction_of_another_database_holds_followers_back_and_is_named(
         postgres_server.sql("DROP DATABASE elsewhere")
 
 
-def test_a_prepared_transaction_holds_followers_back_and_is_named(
-    store: Store, postgres_server: Server
-):
+def test_a_prepared_transaction_holds_followers_back_and_is_named(store, postgres_server):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
         say(store, "c1", "2", expected_version=2)
@@ -86,7 +79,7 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(
         postgres_server.sql("ROLLBACK PREPARED 'forgotten'")
 
 
-def test_followers_are_told_by_how_much_they_are_behind(store: Store):
+def test_followers_are_told_by_how_much_they_are_behind(store):
     recorder = store._recorder
     first = next(iter(store.follow()))
     recorder.transact(
@@ -104,7 +97,7 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
     assert all(0 <= lag.seconds < 60 for lag in follower_status(store).followers)
 
 
-def test_prometheus_is_told_of_them(store: Store):
+def test_prometheus_is_told_of_them(store):
     say(store, "c1", "3")
     confirm(store, "reader \udcff", 0)
     conversations = ServedConversations(store)
@@ -126,7 +119,7 @@ def test_prometheus_is_told_of_them(store: Store):
     )
 
 
-def test_the_command_shows_it(url: str, store: Store, foldlog: Any):
+def test_the_command_shows_it(url, store, foldlog):
     recorder = store._recorder
     recorder.transact(lambda transaction: transaction.set_value("tracking audit", str(1)))
     ran = foldlog("list", "--followers", "--db", url)
@@ -148,9 +141,7 @@ def test_a_store_in_a_file_has_no_status():
         follower_status(store)
 
 
-def test_rows_of_no_conversation_are_found(
-    url: str, schema: str, store: Store, postgres_server: Server
-):
+def test_rows_of_no_conversation_are_found(url, schema, store, postgres_server):
     recorder = store._recorder
     assert list(recorder.check()) == []
     postgres_server.sql(f"DELETE FROM {schema}.conversations")
@@ -158,24 +149,20 @@ def test_rows_of_no_conversation_are_found(
     assert finding.startswith("2 events belong to conversation number")
 
 
-def test_a_missing_index_is_a_finding(url: str, schema: str, store: Store, postgres_server: Server):
+def test_a_missing_index_is_a_finding(url, schema, store, postgres_server):
     postgres_server.sql(f"DROP INDEX {schema}.events_structural")
     [finding] = store._recorder.check()
     assert finding.startswith("the index events_structural is missing, so reading is slow or fails")
 
 
 @pytest.mark.parametrize("kind, name", [("table", "figure_counts"), ("function", "begin_epoch()")])
-def test_a_missing_table_or_function_is_a_finding(
-    kind: str, name: str, url: str, schema: str, store: Store, postgres_server: Server
-):
+def test_a_missing_table_or_function_is_a_finding(kind, name, url, schema, store, postgres_server):
     postgres_server.sql(f"DROP {kind} {schema}.{name}")
     [finding] = store._recorder.check()
     assert finding.startswith(f"the {kind} {name.removesuffix('()')} is missing, so calls that")
 
 
-def test_what_amcheck_finds_is_a_finding(
-    url: str, schema: str, store: Store, postgres_server: Server
-):
+def test_what_amcheck_finds_is_a_finding(url, schema, store, postgres_server):
     """Not every server has the extension; a function of its name and with its arguments stands for
     it.
     """
@@ -199,7 +186,7 @@ def test_what_amcheck_finds_is_a_finding(
         postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
 
 
-def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, store: Store):
+def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url, store):
     with psycopg.connect(url.partition("?")[0]) as reading:
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reading.execute("SELECT 1")
@@ -217,7 +204,7 @@ REPORTS = (Path(__file__).parent / "vacuum_reports.txt").read_text().rstrip().sp
 
 
 @pytest.mark.parametrize("case", [*REPORTS, "some left"])
-def test_vacuum_says_itself_what_it_removed(case: str):
+def test_vacuum_says_itself_what_it_removed(case):
     outcome, _, report = case.partition("\n")
     for turns in (0, 1, 2):  # the report has the last 32 bits of a number
         is_gone = vacuuming._removed_all_before(760 + (turns << 32), report)
@@ -234,7 +221,5 @@ def test_vacuum_says_itself_what_it_removed(case: str):
     ],
     ids=["of all tables", "of fewer tables", "begun again", "not yet"],
 )
-def test_a_report_is_of_all_tables_and_its_numbers_begin_again(
-    number: int, report: str, tables: int, is_gone: bool
-):
+def test_a_report_is_of_all_tables_and_its_numbers_begin_again(number, report, tables, is_gone):
     assert vacuuming._removed_all_before(number, report, tables) is is_gone

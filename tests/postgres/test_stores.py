@@ -8,9 +8,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,7 +19,6 @@ from foldlog.eventstore import (
     InvalidArgument,
     InvalidOption,
     Recorded,
-    Store,
     StoreUnavailable,
     StoreUnusable,
     VersionConflict,
@@ -37,27 +34,26 @@ from tests.at_once import at_once
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
 from tests.said import said, say
 
-from .cutting import CuttingProxy
 from .servers import Server, new_primary
 
 COUNT = 4
 
 
 @pytest.fixture(scope="module")
-def many(postgres_server: Server) -> str:
+def many(postgres_server):
     """The URL of four stores, made once: the tests use other conversations."""
     url = postgres_server.url(schema="many", stores=str(COUNT), patience_s="10")
     open_store(url).close()
     return url
 
 
-def stores_of(store: Store) -> Stores:
+def stores_of(store):
     recorder = store.database.recorder
     assert isinstance(recorder, Stores)
     return recorder
 
 
-def counted(postgres_server: Server, table: str, where: str = "true") -> list[int]:
+def counted(postgres_server, table, where="true"):
     """How many rows each store has."""
     query = " UNION ALL ".join(
         f"SELECT count(*) FROM many_{n:02d}.{table} WHERE {where}" for n in range(COUNT)
@@ -65,7 +61,7 @@ def counted(postgres_server: Server, table: str, where: str = "true") -> list[in
     return [int(each) for each in postgres_server.sql(query).split()]
 
 
-def elsewhere(store: Store, conversation: str) -> str:
+def elsewhere(store, conversation):
     """An id that names another store than that of a conversation."""
     home = stores_of(store).home
     return next(
@@ -73,12 +69,12 @@ def elsewhere(store: Store, conversation: str) -> str:
     )
 
 
-def after(store: Store) -> str:
+def after(store):
     """The position at the end of the store."""
     return str(store.database.last_position)
 
 
-def test_a_conversation_is_in_one_store_and_its_key_says_which(many: str, postgres_server: Server):
+def test_a_conversation_is_in_one_store_and_its_key_says_which(many, postgres_server):
     names = [f"spread {n}" for n in range(32)]
     with open_store(many) as store:
         for name in names:
@@ -102,13 +98,13 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many: str, postgr
         assert [row.id for row in page] == ["spread 20", "spread 21", "spread 22"]
 
 
-def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str):
+def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
     with open_store(many) as store:
         start = after(store)
 
         written: list[tuple[str, int]] = []
 
-        def write(writer: int) -> None:
+        def write(writer):
             name = f"followed {writer}"
             written.extend(
                 (name, say(store, name, "x", expected_version=n)[0].id) for n in range(20)
@@ -117,7 +113,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
         seen: list[Recorded] = []
         done = threading.Event()
 
-        def follow() -> None:
+        def follow():
             place = start
             while True:
                 is_last = done.is_set()
@@ -146,7 +142,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
                 list(store.follow(place))
 
 
-def test_followers_of_one_process_do_not_take_the_place_of_each_other(many: str):
+def test_followers_of_one_process_do_not_take_the_place_of_each_other(many):
     with open_store(many) as store:
         for name in ("near", elsewhere(store, "near")):
             say(store, name, "x")
@@ -161,7 +157,7 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many: str)
         assert [one.conversation for one in store.follow(behind)] == ["near"]
 
 
-def test_a_conversation_is_looked_for_by_how_its_id_begins(many: str):
+def test_a_conversation_is_looked_for_by_how_its_id_begins(many):
     with open_store(many) as store:
         say(store, "begun \U0010ffff/+x", "x")
         found = {
@@ -183,7 +179,7 @@ def test_a_conversation_is_looked_for_by_how_its_id_begins(many: str):
         assert not store.database.recorder.query(lambda reader: reader.has_beginning(long + "2"))
 
 
-def test_a_fork_lives_with_its_parent_whatever_its_id_names(many: str):
+def test_a_fork_lives_with_its_parent_whatever_its_id_names(many):
     with open_store(many) as one, open_store(many) as other:
         say(one, "parent", "0", "1")
         name = elsewhere(one, "parent")
@@ -207,11 +203,11 @@ def test_a_fork_lives_with_its_parent_whatever_its_id_names(many: str):
 
 
 def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_both_succeed(
-    many: str,
+    many,
 ):
     won: list[bool] = []
 
-    def begin(name: str, is_fork: bool) -> None:
+    def begin(name, is_fork):
         try:
             if is_fork:
                 one.fork("forked", 1, name)
@@ -233,7 +229,7 @@ def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_bot
             assert [row.id for row in other.iter_conversations()].count(name) == 1
 
 
-def test_what_belongs_to_a_conversation_is_in_its_store(many: str, postgres_server: Server):
+def test_what_belongs_to_a_conversation_is_in_its_store(many, postgres_server):
     before = (
         counted(postgres_server, "conversations"),
         counted(postgres_server, "records", "conversation = 0"),
@@ -255,7 +251,7 @@ def test_what_belongs_to_a_conversation_is_in_its_store(many: str, postgres_serv
     assert [now - then for now, then in zip(leases, before[1], strict=True)].index(1) == home
 
 
-def test_lists_by_attribute_and_activity_are_of_all_stores(many: str):
+def test_lists_by_attribute_and_activity_are_of_all_stores(many):
     with foldlog.open(many) as histories:
         for n in range(12):
             histories.create(f"listed {n}", {"user": "ann" if n % 2 else "bob"}).append(said("x"))
@@ -269,14 +265,12 @@ def test_lists_by_attribute_and_activity_are_of_all_stores(many: str):
         assert names == [f"listed {n}" for n in range(11, 0, -2)]
 
 
-def test_an_append_is_one_round_trip_and_a_process_opens_with_four(
-    many: str, postgres_server: Server, proxy: CuttingProxy
-):
+def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many, postgres_server, proxy):
     with open_store(many.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as store:
         assert proxy.turns <= 4
         say(store, "counted", "0")
 
-        def cost(work: Callable[[], object]) -> int:
+        def cost(work):
             before = proxy.turns
             work()
             return proxy.turns - before
@@ -292,7 +286,7 @@ def test_an_append_is_one_round_trip_and_a_process_opens_with_four(
         assert cost(lambda: list(store.follow(place))) <= 3
 
 
-def test_erasures_are_confirmed_by_followers_of_all_stores(many: str):
+def test_erasures_are_confirmed_by_followers_of_all_stores(many):
     with open_store(many) as store:
         for name in ("erased 1", "erased 2"):
             say(store, name, "x")
@@ -308,7 +302,7 @@ def test_erasures_are_confirmed_by_followers_of_all_stores(many: str):
         assert erase(store, "erased 2", reason="asked to").unconfirmed == ()
 
 
-def test_the_number_of_stores_is_fixed_and_asked_for(many: str):
+def test_the_number_of_stores_is_fixed_and_asked_for(many):
     with pytest.raises(
         StoreUnusable, match=r"many_00 and others; give their number in the URL \(\?stores=\)"
     ):
@@ -324,20 +318,18 @@ def test_the_number_of_stores_is_fixed_and_asked_for(many: str):
 
 
 @pytest.fixture
-def few(postgres_server: Server) -> Iterator[Callable[[str], None]]:
+def few(postgres_server):
     """Runs SQL beside two stores that have conversations, and is undone."""
     url = postgres_server.url(schema="few", stores="2")
     with open_store(url) as store:
         for n in range(8):
             say(store, f"c{n}", "x")
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        yield lambda statement: connection.execute(statement) and None  # type: ignore[arg-type]
+        yield lambda statement: connection.execute(statement) and None
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_store_that_is_missing_is_not_made_again(
-    few: Callable[[str], None], postgres_server: Server, number: int
-):
+def test_a_store_that_is_missing_is_not_made_again(few, postgres_server, number):
     few(f"ALTER SCHEMA few_{number:02d} RENAME TO few_lost")
     try:
         for mode in ("rwc", "rw", "ro"):
@@ -350,9 +342,7 @@ def test_a_store_that_is_missing_is_not_made_again(
         few(f"ALTER SCHEMA few_lost RENAME TO few_{number:02d}")
 
 
-def test_stores_that_changed_places_are_refused(
-    few: Callable[[str], None], postgres_server: Server
-):
+def test_stores_that_changed_places_are_refused(few, postgres_server):
     swap = [("few_00", "few_lost"), ("few_01", "few_00"), ("few_lost", "few_01")]
     for before, after in swap:
         few(f"ALTER SCHEMA {before} RENAME TO {after}")
@@ -364,7 +354,7 @@ def test_stores_that_changed_places_are_refused(
             few(f"ALTER SCHEMA {after} RENAME TO {before}")
 
 
-def test_stores_that_were_not_all_made_are_made_again(postgres_server: Server):
+def test_stores_that_were_not_all_made_are_made_again(postgres_server):
     url = postgres_server.url(schema="killed", stores="2")
     open_store(url).close()
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
@@ -374,7 +364,7 @@ def test_stores_that_were_not_all_made_are_made_again(postgres_server: Server):
         assert store.version("c1") == 1
 
 
-def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many: str):
+def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many):
     with open_store(many) as store:
         home = stores_of(store).home
         name = next(name for n in range(99) if home(name := f"alone {n}") == 2)
@@ -386,9 +376,7 @@ def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many: str):
         assert store.version(name) == 2
 
 
-def test_a_store_moves_to_another_server_by_copy(
-    many: str, postgres_server: Server, other_server: Server
-):
+def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_server):
     """Its writers stop meanwhile: it is copied alone, and named in the URL then."""
     with open_store(many) as store:
         home = stores_of(store).home
@@ -421,9 +409,7 @@ def test_a_store_moves_to_another_server_by_copy(
 
 
 @pytest.mark.long  # a server with a standby, which is promoted, and another one
-def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
-    other_server: Server, folder: Path
-):
+def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server, folder):
     """16 writers and a follower of all stores. A store that moves is met again by its follower, in
     order.
     """
@@ -442,7 +428,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
     seen: list[tuple[str, int, str]] = []
     is_over = threading.Event()
 
-    def write(writer: int) -> None:
+    def write(writer):
         for turn in itertools.count():
             name, text = f"agent {writer} {turn % 3}", f"{writer} {turn}"
             with gates[home(name)]:
@@ -451,7 +437,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
             if is_over.is_set():
                 return
 
-    def follow() -> None:
+    def follow():
         place: int | str = 0
         while True:
             is_last, store = (
@@ -464,12 +450,12 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
                 if store is opened[-1]:
                     time.sleep(0.05)
                 continue
-            seen.extend((one.conversation, one.id, one.event.content) for one in page)  # type: ignore[union-attr]
+            seen.extend((one.conversation, one.id, one.event.content) for one in page)
             place = str(page[-1].position) if page else place
             if is_last and not page:
                 return
 
-    def wait_for_more(events: int = 200) -> None:
+    def wait_for_more(events=200):
         until = len(acknowledged) + events
         while len(acknowledged) < until:
             assert any(each.is_alive() for each in writers)
@@ -504,7 +490,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
     names = {name for name, *_ in acknowledged}
     stored = {
         (name, event.id, event.content) for name in names for event in opened[-1].events(name)
-    }  # type: ignore[union-attr]
+    }
     assert len(acknowledged) == len(set(acknowledged)) == len(stored)
     assert set(acknowledged) == stored == set(seen)
     first_seen = [*dict.fromkeys(seen)]
@@ -517,15 +503,13 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
     standby.remove()
 
 
-def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(
-    postgres_server: Server, tmp_path: Path
-):
+def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(postgres_server, tmp_path):
     with open_store(postgres_server.url(schema="figured", stores="4")) as store:
         check(filled(store), tmp_path)
         assert len({stores_of(store).home(row.id) for row in store.iter_conversations()}) > 1
 
 
-def test_a_reply_that_two_stores_have_counts_once(postgres_server: Server, tmp_path: Path):
+def test_a_reply_that_two_stores_have_counts_once(postgres_server, tmp_path):
     url = postgres_server.url(schema="replies", stores=str(COUNT), patience_s="10")
     with open_store(url) as store:
         other = elsewhere(store, "first")

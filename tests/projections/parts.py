@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-WEB = "https://example.com/a.png"
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
 UPLOADED = {"type": "anthropic", "block": {"type": "container_upload", "file_id": "file_1"}}

@@ -5,8 +5,6 @@ all the same.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    Event,
     Message,
     Observation,
     Retraction,
@@ -31,7 +28,7 @@ from tests.eventstore.test_sqlite import FollowedBy, execute
 
 
 @pytest.fixture
-def asked() -> Iterator[list[str]]:
+def asked():
     """The statements of the stores that a test opens."""
     statements: list[str] = []
     with traced(statements):
@@ -39,21 +36,21 @@ def asked() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def store(asked: list[str], tmp_path: Path) -> Iterator[Store]:
+def store(asked, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as opened:
         opened.append("c", said("a", "b"), expected_version=0)
         yield opened
 
 
-def said(*texts: str) -> list[Event]:
+def said(*texts):
     return [Message(source="user", content=text) for text in texts]
 
 
-def append(store: Store, *events: Event) -> None:
+def append(store, *events):
     store.append("c", events, expected_version=ANY_VERSION)
 
 
-def watched(store: Store) -> Views:
+def watched(store):
     views = Views(store)
     store.register(views)
     append(store, *said("warm"))
@@ -61,7 +58,7 @@ def watched(store: Store) -> Views:
     return views
 
 
-def folded(store: Store) -> View:
+def folded(store):
     return View.from_events(store.events("c"))
 
 
@@ -70,21 +67,21 @@ class Refusing:
 
     name = "refusing"
 
-    def __init__(self, happens: Callable[[], object] = tuple) -> None:
+    def __init__(self, happens=tuple):
         self._happens = happens
 
-    def project(self, writing: object, events: object) -> None:
+    def project(self, writing, events):
         self._happens()
         raise ValueError("no")
 
 
-def reads(asked: list[str], work: Callable[[], object]) -> list[str]:
+def reads(asked, work):
     before = len(asked)
     work()
     return asked[before:]
 
 
-def test_what_this_process_appended_is_folded_in_without_a_question(store: Store, asked: list[str]):
+def test_what_this_process_appended_is_folded_in_without_a_question(store, asked):
     views = watched(store)
     append(store, *said("c"), Annotation(name="note", data=1))
     append(
@@ -99,7 +96,7 @@ def test_what_this_process_appended_is_folded_in_without_a_question(store: Store
     assert all(event.timestamp is not None for event in view)
 
 
-def test_a_view_does_not_share_what_the_caller_of_an_append_may_change(store: Store):
+def test_a_view_does_not_share_what_the_caller_of_an_append_may_change(store):
     views = watched(store)
     call = Action(tool="run", arguments={"n": [1]}, call_id="x")
     (recorded,) = store.append("c", call, expected_version=ANY_VERSION)
@@ -108,7 +105,7 @@ def test_a_view_does_not_share_what_the_caller_of_an_append_may_change(store: St
     assert views.current("c")[-1].arguments == {"n": [1]}
 
 
-def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store: Store):
+def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store):
     views = watched(store)
     append(store, *said("c", "d"))
     views.current("c")
@@ -126,14 +123,14 @@ def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store: Store
     )
 
 
-def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(store: Store):
+def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(store):
     views = Views(store)
     views.current("c")
     append(store, CondensationAction(forgotten_event_ids=(0,)), *said("c"))
     assert [event.id for event in views.current("c")] == [1, 3]
 
 
-def test_what_others_appended_in_between_is_read(store: Store, tmp_path: Path):
+def test_what_others_appended_in_between_is_read(store, tmp_path):
     views = watched(store)
     with open_store(f"sqlite:///{tmp_path}/history.db") as other:
         append(store, *said("ours"))
@@ -147,7 +144,7 @@ def test_what_others_appended_in_between_is_read(store: Store, tmp_path: Path):
         assert views.current("c") == folded(store)
 
 
-def test_another_store_on_the_same_recorder_is_noticed(store: Store):
+def test_another_store_on_the_same_recorder_is_noticed(store):
     """The other one finds the conversation in a transaction that writes nothing: the next rows are
     not noted there.
     """
@@ -162,7 +159,7 @@ def test_another_store_on_the_same_recorder_is_noticed(store: Store):
     assert other.append("c", said("theirs"), expected_version=4)[0].event.id == 4
 
 
-def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store, tmp_path: Path):
+def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store, tmp_path):
     """It takes no write lock of ours, so it may commit before our commit is looked at."""
     views = watched(store)
     writing, path = store.database.recorder._writing, tmp_path / "history.db"
@@ -177,14 +174,14 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     assert views.current("c") == folded(store)
 
 
-def test_a_transaction_in_progress_is_not_seen(store: Store):
+def test_a_transaction_in_progress_is_not_seen(store):
     """A View of another thread has what is committed, though this transaction has inserted its
     events.
     """
     views = watched(store)
     seen: list[View] = []
 
-    def look() -> None:
+    def look():
         thread = threading.Thread(target=lambda: seen.append(views.current("c")))
         thread.start()
         thread.join()
@@ -197,14 +194,12 @@ def test_a_transaction_in_progress_is_not_seen(store: Store):
     assert views.current("c") == before
 
 
-def test_rows_that_were_rolled_back_come_into_no_view(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_that_were_rolled_back_come_into_no_view(store, monkeypatch):
     views = watched(store)
 
     end = WriteTransaction.end
 
-    def interrupted(writing: WriteTransaction) -> None:
+    def interrupted(writing):
         end(writing)
         raise ValueError("no")
 
@@ -216,7 +211,7 @@ def test_rows_that_were_rolled_back_come_into_no_view(
     assert views.current("c") == folded(store)
 
 
-def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
+def test_a_view_of_what_was_rolled_back_does_not_go_on(store):
     """The projection made a View of events that were then not appended; others got their ids."""
     views = watched(store)
     store.register(Refusing())
@@ -227,9 +222,7 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
     assert views.current("c") == folded(store)
 
 
-def test_many_or_large_appends_are_read_from_the_store(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_many_or_large_appends_are_read_from_the_store(store, monkeypatch):
     views = watched(store)
     for n in range(writing._RECENT_MAX + 2):
         append(store, *said(str(n)))
@@ -245,9 +238,7 @@ def test_many_or_large_appends_are_read_from_the_store(
     assert views.current("c") == folded(store)
 
 
-def test_an_encrypted_and_compressed_store_does_the_same(
-    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_encrypted_and_compressed_store_does_the_same(asked, tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDLOG_KEY", "0123456789abcdef" * 4)
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with open_store(f"sqlite:///{tmp_path}/encrypted.db") as store:
@@ -258,7 +249,7 @@ def test_an_encrypted_and_compressed_store_does_the_same(
         assert views.current("c") == folded(store)
 
 
-def test_views_of_a_fork_and_of_another_views_object(store: Store, asked: list[str]):
+def test_views_of_a_fork_and_of_another_views_object(store, asked):
     views, others = watched(store), Views(store)
     store.fork("c", 2, "d")
     assert len(views.current("d")) == 2

@@ -12,12 +12,12 @@ from foldlog.projections.items import Items
 from tests.at_once import at_once
 
 
-def said(event_id: int) -> Message:
+def said(event_id):
     return Message(id=event_id, source="user", content="said")
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=12))
-def test_items_grown_from_any_earlier_ones_are_what_was_added(steps: list[tuple[int, int]]) -> None:
+def test_items_grown_from_any_earlier_ones_are_what_was_added(steps):
     made: list[tuple[Items, list[Message]]] = [(Items([]), [])]
     for step, (back, count) in enumerate(steps):
         items, plain = made[max(0, len(made) - 1 - back)]
@@ -31,7 +31,7 @@ def test_items_grown_from_any_earlier_ones_are_what_was_added(steps: list[tuple[
         assert items == Items(list(plain))
 
 
-def test_a_view_that_grows_at_its_end_holds_its_events_once() -> None:
+def test_a_view_that_grows_at_its_end_holds_its_events_once():
     view = View.from_events([said(0)])
     first = view.state.items._events
     for event_id in range(1, 500):
@@ -40,12 +40,12 @@ def test_a_view_that_grows_at_its_end_holds_its_events_once() -> None:
     assert len(first) == 500
 
 
-def test_of_many_threads_only_one_grows_a_list() -> None:
+def test_of_many_threads_only_one_grows_a_list():
     start = Items([said(0)])
     grown: list[Items] = []
     ready = threading.Barrier(8)
 
-    def grow(number: int) -> None:
+    def grow(number):
         ready.wait()
         grown.append(start.plus([said(number)] * number))
 

@@ -4,10 +4,7 @@
 events that they are made of; ``python -m tests.projections.test_messages`` makes them again.
 """
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,7 @@ from foldlog.projections import View, Views, content_texts, with_texts, words_of
 from foldlog.projections.messages import DIALECTS
 from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import call, message, parts_with
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 from tests.imported import SHIPPED, imported
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, image, text
@@ -25,14 +22,14 @@ from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, image, text
 CASES = [case for cases in cases_in("messages").values() for case in cases]
 
 
-def made(case: Case, dialects: str) -> str:
+def made(case, dialects):
     """Return the messages of a case, which are the same for each of these dialects."""
     view = View.from_events(case.events())
     (lines,) = {_lines(view, dialect) for dialect in dialects.split(", ")}
     return lines
 
 
-def _lines(view: View, dialect: str) -> str:
+def _lines(view, dialect):
     lines = []
     for sent, positions in view.rendered(dialect):
         ids = " ".join(str(view[position].id) for position in positions)
@@ -46,7 +43,7 @@ def test_the_messages_of_a_small_history_are_those_of_its_golden_case(case):
         assert made(case, dialects) == lines, "python -m tests.projections.test_messages"
 
 
-def problems(view: View) -> dict[str, list[str]]:
+def problems(view):
     """Return what each server refuses in the messages that are made for it."""
     found = {dialect: PROBLEMS[dialect](view.to_messages(dialect)) for dialect in DIALECTS}
     return {dialect: refused for dialect, refused in found.items() if refused}
@@ -62,7 +59,7 @@ def test_the_messages_of_each_case_are_accepted_by_every_server(case):
     [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
     ids=["shipped", "all"],
 )
-def test_the_messages_of_real_histories_are_accepted_by_every_server(path: Path):
+def test_the_messages_of_real_histories_are_accepted_by_every_server(path):
     views = [View.from_events(history.events(0, 400)) for history in imported(path)]
     assert views
     for view in views:
@@ -112,10 +109,10 @@ class AnAgentsModel:
 
     model, max_input_tokens, max_output_tokens = "mine", 1_000_000, None
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, dialect):
         self.dialect = dialect
 
-    def token_sums(self, view: View) -> list[int]:
+    def token_sums(self, view):
         return list(range(len(view) + 1))
 
 

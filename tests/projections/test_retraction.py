@@ -2,37 +2,34 @@
 request.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, History, Message, Retraction
+from foldlog import CondensationAction, Message, Retraction
 from foldlog.eventstore import InvalidEvent
 from foldlog.projections import View
 from tests.said import ids
 
 
 @pytest.fixture
-def history() -> Iterator[History]:
+def history():
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
         history.append(said(*"012345"))
         yield history
 
 
-def forget(*ids: int, summary: str) -> CondensationAction:
+def forget(*ids, summary):
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=0)
 
 
-def said(*texts: str) -> list[Message]:
+def said(*texts):
     return [Message(source="user", content=text) for text in texts]
 
 
-def test_the_view_is_again_what_it_was(history: History):
+def test_the_view_is_again_what_it_was(history):
     recorded = history.retract(2, "the user went back")
     assert ids(history.view()) == [0, 1]
     assert history.at(6) == View.from_events(history.events(0, 6))
@@ -45,7 +42,7 @@ def test_the_view_is_again_what_it_was(history: History):
     )
 
 
-def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history: History):
+def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history):
     first = history.retract(3)
     history.append(said("another way"))
     history.retract(2)
@@ -53,21 +50,21 @@ def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history: 
     assert history.lifetimes().of(4).at(history.version()) == "taken back"
 
 
-def test_a_retraction_answers_no_request(history: History):
+def test_a_retraction_answers_no_request(history):
     history.request_condensation("too long")
     history.retract(3)
     assert ids(history.view()) == [0, 1, 2]
     assert history.view().unhandled_condensation_request
 
 
-def test_what_takes_nothing_back_is_refused(history: History):
+def test_what_takes_nothing_back_is_refused(history):
     for version in (6, 7, 2**70):
         refused = f"no event {version} to take back: its newest event is 5; give 0 to 5"
         with pytest.raises(InvalidEvent, match=refused):
             history.retract(version)
     for version in (-1, None, 1.0, True):
         with pytest.raises(InvalidEvent, match="whole number from 0"):
-            Retraction(version=version)  # type: ignore[arg-type]
+            Retraction(version=version)
     with pytest.raises(InvalidEvent, match="no event 0 to take back: it is empty"):
         history._histories["new"].retract(0)
     assert history.version() == 6
@@ -82,7 +79,7 @@ def test_a_view_without_a_past_says_so():
     assert list(masked.then([Retraction(id=3, version=1)])) == list(view[:1])
 
 
-def test_the_past_of_a_view_has_every_event_however_it_was_folded(history: History):
+def test_the_past_of_a_view_has_every_event_however_it_was_folded(history):
     events = said(*"abcdef")
     view = View.from_events(events[:2]).then(events[2:3]).then(events[3:])
     for start, stop in ((0, 6), (2, 4), (1, 3), (5, 6), (3, 3)):
@@ -95,7 +92,7 @@ def test_the_past_of_a_view_has_every_event_however_it_was_folded(history: Histo
     assert stored.state.past.events(len(whole) - 1, stored.version)[-1].content == "new"
 
 
-def test_why_an_event_was_taken_back(history: History):
+def test_why_an_event_was_taken_back(history):
     history.append(forget(1, summary="one"))
     retraction = history.retract(5, "the user went back").event
     why = history.why(5)
@@ -105,7 +102,7 @@ def test_why_an_event_was_taken_back(history: History):
     assert history.why(1).fate == "shown"
 
 
-def test_why_and_difference_pass_over_condensations_that_were_taken_back(history: History):
+def test_why_and_difference_pass_over_condensations_that_were_taken_back(history):
     history.append(forget(1, summary="taken back"))
     history.retract(6)
     history.append(forget(1, 2, summary="stays"))

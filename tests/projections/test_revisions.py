@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -11,8 +10,7 @@ from hypothesis import given, strategies as st
 
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation
-from foldlog.eventstore.recorders.types import Record
-from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on
+from foldlog.projections.stored.revision import EMPTY_FOLD, fold_on
 from foldlog.projections.stored.revision_codec import (
     Revision,
     UnreadableRevision,
@@ -25,7 +23,7 @@ places = st.lists(st.tuples(st.integers(0, 900), st.integers(-1, 200)), max_size
 
 
 @st.composite
-def revisions(draw: st.DrawFn) -> Revision:
+def revisions(draw):
     summaries = draw(places)
     return Revision(
         kept=tuple(sorted(draw(st.sets(st.integers(0, 900))))),
@@ -40,17 +38,17 @@ def revisions(draw: st.DrawFn) -> Revision:
 
 
 @given(revisions(), st.integers(901, 2_000))
-def test_a_revision_comes_back_from_its_record(revision: Revision, version: int):
+def test_a_revision_comes_back_from_its_record(revision, version):
     assert decode_revision(encode_revision(version, revision)) == revision
 
 
 class NoPast:
     """The past of a fold without retractions."""
 
-    def at(self, version: int) -> ViewFold:
+    def at(self, version):
         raise AssertionError(version)
 
-    def keep(self, record: Record) -> None:
+    def keep(self, record):
         pass
 
 
@@ -68,7 +66,7 @@ class NoPast:
         b'{"summaries":[-1],"after":[3]}',
     ],
 )
-def test_a_record_that_cannot_be_read_says_so(body: bytes):
+def test_a_record_that_cannot_be_read_says_so(body):
     record = encode_revision(5_000, Revision(kept=(0, 3)))._replace(body=body)
     with pytest.raises(UnreadableRevision, match="the revision of version 5000 "):
         decode_revision(record)
@@ -77,7 +75,7 @@ def test_a_record_that_cannot_be_read_says_so(body: bytes):
 # --- size ---
 
 
-def calls(start: int, pairs: int) -> Iterator[Event]:
+def calls(start, pairs):
     for event_id in range(start, start + 2 * pairs, 2):
         call_id = f"call_{event_id}"
         yield Action(
@@ -90,7 +88,7 @@ def calls(start: int, pairs: int) -> Iterator[Event]:
         yield Observation(id=event_id + 1, content="x" * 900, call_id=call_id, cause=event_id)
 
 
-def stacked(condensations: int) -> Iterator[Event]:
+def stacked(condensations):
     """Each condensation adds a summary, and none ever goes."""
     event_id = 0
     for nth in range(condensations):
@@ -103,7 +101,7 @@ def stacked(condensations: int) -> Iterator[Event]:
         event_id += 1
 
 
-def scattered(condensations: int) -> Iterator[Event]:
+def scattered(condensations):
     """Each condensation forgets calls here and there, so that what stays is scattered."""
     at = random.Random(5)
     event_id, shown = 0, list[int]()
@@ -117,7 +115,7 @@ def scattered(condensations: int) -> Iterator[Event]:
         event_id += 1
 
 
-def usual(condensations: int) -> Iterator[Event]:
+def usual(condensations):
     event_id, summary = 0, ()
     yield Message(id=0, source="user", content="x" * 900)
     event_id = 1
@@ -133,7 +131,7 @@ def usual(condensations: int) -> Iterator[Event]:
 
 
 @pytest.mark.parametrize("history, part", [(usual, 0.01), (stacked, 0.1), (scattered, 0.1)])
-def test_revisions_are_small_beside_the_events(history, part: float):
+def test_revisions_are_small_beside_the_events(history, part):
     events = list(history(150))
     _, records = fold_on(EMPTY_FOLD, events, len(events), NoPast())
     assert len(records) == 150
@@ -144,7 +142,7 @@ def test_revisions_are_small_beside_the_events(history, part: float):
 def test_what_is_not_shown_costs_a_revision_nothing():
     from foldlog.eventstore.events import Annotation
 
-    def records(annotations: int) -> list[Record]:
+    def records(annotations):
         step = annotations + 1
         events: list[Event] = []
         for event in calls(0, 20):

@@ -2,18 +2,16 @@
 there.
 """
 
-from __future__ import annotations
-
 from foldlog._figures.sizes import event_tokens
 from foldlog.condensers.models.estimate import ESTIMATE
-from foldlog.eventstore import CondensationAction, Event, open_store
+from foldlog.eventstore import CondensationAction, open_store
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
 from tests.imported import SHIPPED, imported
 from tests.shown_at import shown_at
 
 
-def check(events: list[Event]) -> None:
+def check(events):
     with open_store("memory:") as store:
         writer = Views(store)
         store.register(writer)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +21,6 @@ from foldlog.eventstore import (
     Origin,
     ReadTransaction,
     Retraction,
-    Store,
     StoreUnusable,
     UnknownEvent,
     UnknownEventType,
@@ -42,60 +39,61 @@ from foldlog.projections import (
     views as views_module,
 )
 from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
-from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold
+from foldlog.projections.stored.revision import EMPTY_FOLD
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
 from tests.at_once import at_once
 from tests.condensers.made import condensed as forget
+from tests.golden.rows import rows
 from tests.reading import reading
 from tests.said import ids
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
+def store():
     with open_store("memory:") as opened:
         yield opened
 
 
 @pytest.fixture
-def views(store: Store) -> Views:
+def views(store):
     return registered(store)
 
 
-def registered(store: Store) -> Views:
+def registered(store):
     views = Views(store)
     store.register(views)
     return views
 
 
-def said(*texts: str) -> list[Event]:
+def said(*texts):
     return [Message(source="user", content=text) for text in texts]
 
 
-def append(store: Store, *events: Event) -> None:
+def append(store, *events):
     store.append("c", events, expected_version=ANY_VERSION)
 
 
-def revisions(store: Store) -> list[Record]:
+def revisions(store):
     with reading(store, "c") as snapshot:
         return list(snapshot.records(PROJECTION))
 
 
-def versions(store: Store) -> list[int]:
+def versions(store):
     """Return the versions that have a stored revision."""
     return [record.version for record in revisions(store)]
 
 
-def put(store: Store, *records: Record, replace_all: bool = False) -> None:
+def put(store, *records, replace_all=False):
     store.project(
         "c", lambda writing: writing.put_records(PROJECTION, records, replace_all=replace_all)
     )
 
 
-def findings(store: Store) -> list[tuple[int, str]]:
+def findings(store):
     return [(finding.version, finding.problem) for finding in audit(store, "c").findings]
 
 
-def test_the_view_is_the_same_object_until_something_is_appended(store: Store, views: Views):
+def test_the_view_is_the_same_object_until_something_is_appended(store, views):
     append(store, *said("a", "b"))
     view = views.current("c")
     assert views.current("c") is view
@@ -105,7 +103,7 @@ def test_the_view_is_the_same_object_until_something_is_appended(store: Store, v
     assert ids(view) == [0, 1], "a View that was given out does not change"
 
 
-def test_revisions_are_stored_only_by_writers_where_views_are_registered(store: Store):
+def test_revisions_are_stored_only_by_writers_where_views_are_registered(store):
     views = Views(store)
     append(store, *said("a", "b"), forget(0), *said("c"))
     assert ids(views.current("c")) == [1, 3]
@@ -119,16 +117,14 @@ def test_revisions_are_stored_only_by_writers_where_views_are_registered(store: 
     assert findings(store) == []
 
 
-def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, monkeypatch):
     views, other = Views(store), Views(store)
     for first in range(0, 40 * 101, 101):
         append(store, *said(*["x"] * 100), forget(*range(first, first + 95)))
     read_from = ReadTransaction.flagged_events
     counts: list[int] = []
 
-    def counted(reading: ReadTransaction, spans: Sequence[tuple[int, int]]) -> Sequence[Event]:
+    def counted(reading, spans):
         events = read_from(reading, spans)
         counts.append(len(events))
         return events
@@ -141,7 +137,7 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(
     assert sum(counts) > 3_000, "without a View in memory all are read"
 
 
-def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its_id(store: Store):
+def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its_id(store):
     views = Views(store)
     append(store, *said("a", "b", "c"), forget(0), *said("c"))
     views.current("c")
@@ -153,7 +149,7 @@ def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its
 
 
 @pytest.mark.parametrize("mode", ["", "?mode=ro"])
-def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path: Path, mode: str):
+def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path, mode):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         append(store, *said("a", "b"), forget(0), *said("c"))
@@ -169,13 +165,13 @@ def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path: Path, mode: str
 
 
 @pytest.mark.parametrize("version", [-1, 3])
-def test_a_version_that_never_was_is_refused(store: Store, views: Views, version: int):
+def test_a_version_that_never_was_is_refused(store, views, version):
     append(store, *said("a", "b"))
     with pytest.raises(NoSuchVersion, match=f"has no version {version}; it is at version 2"):
         views.at("c", version)
 
 
-def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(store: Store):
+def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(store):
     append(store, *said("a", "b", "c"), forget(0), *said("d"))
     registered(store)
     append(store, Retraction(version=4))
@@ -184,7 +180,7 @@ def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(st
     assert findings(store) == []
 
 
-def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: Store, views: Views):
+def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store, views):
     events: list[Event] = []
     for _ in range(120):
         start = len(events)
@@ -196,7 +192,7 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: S
     assert Views(store).current("c") == View.from_events(store.events("c"))
 
 
-def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path: Path):
+def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     with open_store(url) as store:
         append(store, *said("a", "b"), forget(0), *said("c"))
@@ -214,7 +210,7 @@ def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path: Path):
         Views(store).current("c")
 
 
-def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store, views: Views):
+def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store, views):
     pin = UnknownEvent(
         stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True
     )
@@ -226,15 +222,13 @@ def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store
     assert ids(views.at("c", 2)) == [0, 1]
 
 
-def test_others_read_and_write_during_a_rebuild(
-    store: Store, views: Views, monkeypatch: pytest.MonkeyPatch
-):
+def test_others_read_and_write_during_a_rebuild(store, views, monkeypatch):
     for start in range(0, 300, 10):
         append(store, *said(*"abcdefghi"), forget(*range(start, start + 8)))
     before = versions(store)
     fold_whole = views_module.fold_whole
 
-    def fold_and_append(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
+    def fold_and_append(reading):
         folded = fold_whole(reading)
         append(store, *said("late"), forget(290))
         assert views.current("c").version == 302
@@ -248,7 +242,7 @@ def test_others_read_and_write_during_a_rebuild(
     assert findings(store) == []
 
 
-def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store, views: Views):
+def test_revisions_of_another_version_of_the_fold_are_made_again(store, views):
     append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
     put(store, *(each._replace(code=2, body=b'{"kept":[0,1]}') for each in revisions(store)))
     views = registered(store)
@@ -258,12 +252,12 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store, v
     assert ids(views.at("c", 3)) == [1]
 
 
-def damage(path: Path, statement: str) -> None:
+def damage(path, statement):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(statement)
 
 
-def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
+def test_opening_a_view_reads_no_forgotten_event(tmp_path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         registered(store)
@@ -279,7 +273,7 @@ def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
 
 
 @pytest.fixture
-def work(store: Store, views: Views) -> Views:
+def work(store, views):
     """The Views of a conversation with two condensations."""
     run = Action(tool="run", call_id="x"), Observation(content="done", call_id="x")
     append(store, *said("a"), *run, Annotation(name="state"), *said("b"))
@@ -289,34 +283,10 @@ def work(store: Store, views: Views) -> Views:
     return views
 
 
-@pytest.mark.parametrize(
-    "event_id, fate, reason",
-    [
-        (0, ("shown", True, None, None), "the View shows it at index 0"),
-        (
-            8,
-            ("shown", False, None, None),
-            "its call or another call of the same response has no observation",
-        ),
-        (2, ("forgotten", False, 5, "it ran"), "condensation 5 forgot it at version 6"),
-        (
-            summary_id(5),
-            ("forgotten", False, 7, "it ran, then b"),
-            "condensation 7 forgot it at version 8",
-        ),
-        (3, ("never shown", False, None, None), "annotations are never shown to a model"),
-        (
-            5,
-            ("never shown", False, None, None),
-            "requests and retractions change a View; a View never shows them",
-        ),
-    ],
-)
-def test_why_an_event_is_shown_or_not(
-    work: Views, event_id: int, fate: tuple[object, ...], reason: str
-):
+@pytest.mark.parametrize("event_id, fate, reason", rows("settings.json", "why an event is shown"))
+def test_why_an_event_is_shown_or_not(work, event_id, fate, reason):
     why = work.why("c", event_id)
-    assert (why.fate, why.sent, why.by and why.by.id, why.summary and why.summary.content) == fate
+    assert [why.fate, why.sent, why.by and why.by.id, why.summary and why.summary.content] == fate
     assert why.reason.endswith(reason)
     assert (
         (why.stands_in is not None) == (why.forgotten_at is not None) == (why.fate == "forgotten")
@@ -325,12 +295,12 @@ def test_why_an_event_is_shown_or_not(
 
 
 @pytest.mark.parametrize("event_id", [10, -1, summary_id(0), summary_id(99)])
-def test_why_an_event_that_is_not_there(work: Views, event_id: int):
+def test_why_an_event_that_is_not_there(work, event_id):
     with pytest.raises(NoSuchEvent, match=f"has no event {event_id}: its events are 0 to 9, and"):
         work.why("c", event_id)
 
 
-def test_a_difference_has_what_entered_what_left_and_what_was_summarized(work: Views):
+def test_a_difference_has_what_entered_what_left_and_what_was_summarized(work):
     difference = work.difference("c", 5, 10)
     assert (difference.before, difference.after) == (5, 10)
     assert ids(difference.entered) == [summary_id(7), 6, 8, 9]
@@ -350,10 +320,8 @@ def test_a_difference_has_what_entered_what_left_and_what_was_summarized(work: V
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_imported_condensation_may_name_numbers_of_any_size(
-    store: Store, views: Views, format: str, sign: int
-):
-    def origin(number: int) -> Origin:
+def test_an_imported_condensation_may_name_numbers_of_any_size(store, views, format, sign):
+    def origin(number):
         return Origin(format=format, id=number)
 
     history: list[Event] = [
@@ -383,7 +351,7 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(
 # --- audit ---
 
 
-def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store: Store, work: Views):
+def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store, work):
     first, _ = revisions(store)
     spoilt = first._replace(body=first.body.replace(b"[0,1", b"[0,2"))
     assert spoilt != first
@@ -395,7 +363,7 @@ def test_a_revision_that_says_something_else_is_found_until_a_rebuild(store: Sto
 
 @pytest.mark.usefixtures("work")
 def test_a_revision_of_no_structural_event_and_one_of_another_code_are_found_and_a_hole_is_counted(
-    store: Store,
+    store,
 ):
     append(store, forget(0))
     _, second, third = revisions(store)
@@ -408,7 +376,7 @@ def test_a_revision_of_no_structural_event_and_one_of_another_code_are_found_and
     ]
 
 
-def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(tmp_path: Path):
+def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(tmp_path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         registered(store)
@@ -435,7 +403,7 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
         b"[]",
     ],
 )
-def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes):
+def test_a_revision_that_is_no_revision_is_made_again(store, body):
     append(store, *said("a", "b", "c"), forget(0), *said("d"))
     put(store, Record(4, CODE, body))
     assert [version for version, _ in findings(store)] == [4]
@@ -443,13 +411,13 @@ def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes)
     assert ids(Views(store).at("c", 4)) == [1, 2]
 
 
-def test_many_threads_share_one_views(tmp_path: Path):
+def test_many_threads_share_one_views(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         views = registered(store)
         append(store, *said("a"))
         failures: list[object] = []
 
-        def work(thread: int) -> None:
+        def work(thread):
             for n in range(20):
                 (recorded,) = store.append("c", said(f"{thread}.{n}"), expected_version=ANY_VERSION)
                 if n % 5 == 4:
@@ -463,7 +431,7 @@ def test_many_threads_share_one_views(tmp_path: Path):
         assert findings(store) == []
 
 
-def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store: Store):
+def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store):
     """Each chunk copies the View, so chunks of one size would cost the square of the history."""
     store.ingest("c", iter(said("word") * 20_000))
     with reading(store, "c") as snapshot:

@@ -1,14 +1,9 @@
 """The end of a log at the cost of the end, and the newest events taken back."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Histories, Message
+from foldlog import CondensationAction, Message
 from foldlog.eventstore import CorruptEvent, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import View, Views, audit
@@ -18,14 +13,14 @@ LONG = 2_000
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def histories(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Histories]:
+def histories(request, tmp_path):
     url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/h.db"}.get(request.param)
     with foldlog.open(url or request.getfixturevalue("postgres_url")()) as opened:
         yield opened
 
 
 @pytest.fixture
-def long(tmp_path: Path) -> str:
+def long(tmp_path):
     """The URL of a store with one long history, nothing of it in memory."""
     url = f"sqlite:///{tmp_path}/long.db"
     with foldlog.open(url) as opened:
@@ -34,19 +29,19 @@ def long(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+def rows_read(monkeypatch):
     """Asked for the number of rows that were read from SQLite since it was asked last."""
     counted = [0]
 
-    def counting(method: Callable[..., Sequence[object]]) -> Callable[..., Sequence[object]]:
-        def counted_rows(*arguments: object, **how: object) -> Sequence[object]:
+    def counting(method):
+        def counted_rows(*arguments, **how):
             rows = method(*arguments, **how)
             counted[0] += len(rows)
             return rows
 
         return counted_rows
 
-    def since() -> int:
+    def since():
         count, counted[0] = counted[0], 0
         return count
 
@@ -55,11 +50,11 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return since
 
 
-def said(*texts: str) -> list[Message]:
+def said(*texts):
     return [Message(source="user", content=text) for text in texts]
 
 
-def test_the_tail_of_a_log_and_its_events_backwards(histories: Histories):
+def test_the_tail_of_a_log_and_its_events_backwards(histories):
     history = histories["c1"]
     history.append(said(*map(str, range(150))))
     assert ids(history.tail(3)) == [147, 148, 149]
@@ -72,7 +67,7 @@ def test_the_tail_of_a_log_and_its_events_backwards(histories: Histories):
         history.tail(-1)
 
 
-def test_a_missing_event_is_no_shorter_tail(tmp_path: Path):
+def test_a_missing_event_is_no_shorter_tail(tmp_path):
     import sqlite3
 
     path = tmp_path / "h.db"
@@ -91,7 +86,7 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path: Path):
             Views(store).current("c1")
 
 
-def test_the_tail_of_a_log_reads_nothing_else(long: str, rows_read: Callable[[], int]):
+def test_the_tail_of_a_log_reads_nothing_else(long, rows_read):
     with foldlog.open(long) as opened:
         history = opened["c1"]
         rows_read()
@@ -103,9 +98,7 @@ def test_the_tail_of_a_log_reads_nothing_else(long: str, rows_read: Callable[[],
         assert rows_read() >= LONG
 
 
-def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(
-    long: str, rows_read: Callable[[], int]
-):
+def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(long, rows_read):
     for n in range(1, 6):
         with foldlog.open(long) as opened:
             assert ids(opened["c1"].pop()) == [LONG - n]
@@ -123,7 +116,7 @@ def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(
         assert audit(opened.store, "c1").findings == ()
 
 
-def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories: Histories):
+def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories):
     history = histories["c1"]
     assert history.pop() == ()
     history.append(said(*"abcd"))
@@ -138,7 +131,7 @@ def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories: Histories):
         history.pop(-1)
 
 
-def test_a_summary_alone_is_not_popped(histories: Histories):
+def test_a_summary_alone_is_not_popped(histories):
     history = histories["c1"]
     history.append(said(*"abcd"))
     history.append(
@@ -149,22 +142,22 @@ def test_a_summary_alone_is_not_popped(histories: Histories):
     assert history.version() == 5
 
 
-def test_a_pop_that_others_append_before_takes_their_events(histories: Histories):
+def test_a_pop_that_others_append_before_takes_their_events(histories):
     history = histories["c1"]
     history.append(said(*"ab"))
     current, came = histories.views.current, [said("c")]
 
-    def overtaken(conversation: str) -> View:
+    def overtaken(conversation):
         view = current(conversation)
         if came:
             history.append(came.pop())
         return view
 
-    histories.views.current = overtaken  # type: ignore[method-assign]
+    histories.views.current = overtaken
     assert ids(history.pop()) == [2]
 
 
-def test_a_view_is_of_its_moment_and_outlives_the_store(long: str):
+def test_a_view_is_of_its_moment_and_outlives_the_store(long):
     with foldlog.open(long) as opened:
         held = opened["c1"].view()
         opened["c1"].append(said("later"))

@@ -1,13 +1,10 @@
 """The View as people use it: a small, immutable sequence, and what the fold refuses."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 
 from foldlog.eventstore import (
     CondensationRequest,
-    Event,
     InvalidEvent,
     Message,
     Retraction,
@@ -18,7 +15,7 @@ from foldlog.projections import View
 from tests.said import ids
 
 
-def said(*texts: str) -> list[Event]:
+def said(*texts):
     return [
         Message(id=event_id, source="user", content=text) for event_id, text in enumerate(texts)
     ]
@@ -40,9 +37,9 @@ def test_a_view_is_a_sequence_of_events():
 def test_a_view_cannot_be_changed():
     view = View.from_events(said("a"))
     with pytest.raises(AttributeError):
-        view.state = View.from_events(()).state  # type: ignore[misc]
+        view.state = View.from_events(()).state
     with pytest.raises(AttributeError):
-        view.version = 7  # type: ignore[misc]
+        view.version = 7
     assert isinstance(view.events, tuple)
 
 
@@ -58,9 +55,7 @@ def test_events_with_a_gap_are_no_conversation():
 
 @pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])
 @pytest.mark.parametrize("shown", [True, False])
-def test_an_unknown_event_that_changes_a_view_is_not_passed_over(
-    shown: bool, later: tuple[Event, ...]
-):
+def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown, later):
     unknown = UnknownEvent(
         id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown
     )

@@ -92,7 +92,7 @@ odd_events = st.one_of(
 )
 
 
-def view_of(events: list[Any]) -> View:
+def view_of(events):
     return View.from_events([replace(event, id=n) for n, event in enumerate(events)])
 
 
@@ -137,7 +137,7 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
         assert [m["tool_call_id"] for m in messages[n + 1 : n + 1 + len(ids)]] == ids
 
 
-def text_of(part: Any) -> Any:
+def text_of(part):
     return {repr(FOUND): "4 m", repr(MCP): "ebb"}.get(
         repr(part), part.get("text", part.get("refusal"))
     )
@@ -163,7 +163,7 @@ def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
 
 
 @cache
-def openais_types() -> dict[str, TypeAdapter[Any]]:
+def openais_types():
     from openai.types.chat import ChatCompletionMessageParam
     from openai.types.responses import ResponseInputItemParam
 

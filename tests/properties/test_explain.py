@@ -7,7 +7,6 @@ from hypothesis import given
 from foldlog.eventstore.events import (
     CondensationAction,
     CondensationSummary,
-    Event,
     Retraction,
     is_structural,
 )
@@ -20,7 +19,7 @@ from tests.properties.histories import histories
 
 @examples(150)
 @given(histories)
-def test_why_agrees_with_the_views(events: list[Event]) -> None:
+def test_why_agrees_with_the_views(events):
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
     shown = [{event.id for event in view} for view in views]
     structural = [event for event in events if is_structural(event)]
@@ -64,7 +63,7 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
 
 @examples(150)
 @given(histories)
-def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
+def test_a_difference_agrees_with_the_views(events):
     structural = [event for event in events if is_structural(event)]
     for before in range(0, len(events), 3):
         views = View.from_events(events[:before]), View.from_events(events)

@@ -8,13 +8,12 @@ import gc
 import json
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from foldlog.condensers import ObservationMaskingCondenser
-from foldlog.eventstore import Action, Event, Message, Observation
+from foldlog.eventstore import Action, Message, Observation
 from foldlog.projections import View, rendered
 from foldlog.projections.messages import DIALECTS, growing
 from tests.how_many import examples
@@ -24,7 +23,7 @@ MARKED = ({"type": "text", "text": "marked ", "cache_control": {"type": "ephemer
 BLANK = (" ", "\n")
 
 
-def _varied(event: Event, draw: Any) -> Event:
+def _varied(event, draw):
     """Return the event with a content that is marked for a prompt cache, or blank, or as it is."""
     if not isinstance(event, Message | Observation):
         return event
@@ -33,11 +32,11 @@ def _varied(event: Event, draw: Any) -> Event:
     )
 
 
-def _texts(messages: list[dict[str, Any]]) -> list[str]:
+def _texts(messages):
     return [json.dumps(message) for message in messages]
 
 
-def _spoil(value: Any) -> None:
+def _spoil(value):
     """Change what a caller was given, as far down as it goes."""
     for each in list(value.values() if isinstance(value, dict) else value):
         if isinstance(each, dict | list):
@@ -47,9 +46,7 @@ def _spoil(value: Any) -> None:
 
 @examples(150)
 @given(histories, st.data())
-def test_messages_that_grew_are_those_that_are_made_at_once(
-    events: list[Event], data: st.DataObject
-) -> None:
+def test_messages_that_grew_are_those_that_are_made_at_once(events, data):
     events = [_varied(event, data.draw) for event in events]
     condenser = ObservationMaskingCondenser(2)
     views = [View.from_events([])]
@@ -73,12 +70,12 @@ def test_messages_that_grew_are_those_that_are_made_at_once(
             assert _texts(view.to_messages(dialect)) == _texts([message for message, _ in fresh])
 
 
-def turn(number: int) -> list[Event]:
+def turn(number):
     call = Action(tool="run", call_id=f"c{number}", response_id=f"r{number}", thought="so")
     return [call, Observation(call_id=f"c{number}", content="done")]
 
 
-def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch) -> None:
+def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
     asked: list[int] = []
     real = growing.turns
 
@@ -97,7 +94,7 @@ def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch) -> N
         asked.clear()
 
 
-def test_the_messages_of_a_view_go_with_it() -> None:
+def test_the_messages_of_a_view_go_with_it():
     view = View.from_events([Message(source="user", content="do"), *turn(1)])
     view.to_messages()
     kept = weakref.ref(view.state.items.renderings["litellm"])
@@ -108,7 +105,7 @@ def test_the_messages_of_a_view_go_with_it() -> None:
     assert not View.from_events([]).state.items.renderings
 
 
-def test_threads_that_ask_at_the_same_time_get_the_messages_of_their_view() -> None:
+def test_threads_that_ask_at_the_same_time_get_the_messages_of_their_view():
     views = [View.from_events([Message(source="user", content="do")])]
     for number in range(30):
         views.append(views[-1].then(turn(number)))

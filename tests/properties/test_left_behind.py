@@ -8,7 +8,6 @@ definition says. ``tests/golden/views`` has a rule for each kind of unit;
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -25,7 +24,7 @@ from foldlog.eventstore.events import (
 )
 from foldlog.projections import View, contains, normalize, well_formed
 from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.definition import assert_as_defined
 from tests.properties.histories import histories, long_histories
@@ -36,9 +35,7 @@ CASES = [case for cases in cases_in("views").values() for case in cases]
 
 @examples(500)
 @given(histories, st.data())
-def test_a_forgotten_piece_leaves_behind_what_the_definition_says(
-    events: list[Event], data: st.DataObject
-) -> None:
+def test_a_forgotten_piece_leaves_behind_what_the_definition_says(events, data):
     view = View.from_events(events)
     start = data.draw(st.integers(0, len(view)))
     gone = view[start : data.draw(st.integers(start, len(view)))]
@@ -50,7 +47,7 @@ def test_a_forgotten_piece_leaves_behind_what_the_definition_says(
 
 @examples(4_000)
 @given(long_histories, st.data())
-def test_a_long_fold_is_what_its_definition_says(events: list[Event], data: st.DataObject) -> None:
+def test_a_long_fold_is_what_its_definition_says(events, data):
     cut = data.draw(st.integers(0, len(events)))
     view, in_two = View.from_events(events), View.from_events(events[:cut]).then(events[cut:])
     assert_as_defined(view, events)
@@ -59,17 +56,15 @@ def test_a_long_fold_is_what_its_definition_says(events: list[Event], data: st.D
 
 
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), max_size=12))
-def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> None:
+def test_intervals_hold_what_their_pairs_hold(pairs):
     intervals = normalize(pairs)
     members = {value for first, last in pairs for value in range(first, last + 1)}
     assert [value for value in range(-25, 25) if contains(intervals, value)] == sorted(members)
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
 
 
-def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind() -> (
-    None
-):
-    def forget(first: int, last: int) -> CondensationAction:
+def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind():
+    def forget(first, last):
         origin = Origin(format="test")
         return CondensationAction(
             origin=origin, forgotten_events_start_id=first, forgotten_events_end_id=last
@@ -84,7 +79,7 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
     assert View.from_events(numbered).left_behind == {1_107}
 
 
-def made(case: Case, output: str) -> str:
+def made(case, output):
     """Return the ids of the events that the View of a case shows and leaves behind or that are
     sent, its cut points, or the calls of each response.
     """
@@ -98,12 +93,12 @@ def made(case: Case, output: str) -> str:
     return f"shows {written(ids(view))}\nleft behind {written(sorted(view.left_behind))}".rstrip()
 
 
-def written(numbers: Iterable[int]) -> str:
+def written(numbers):
     return " ".join(map(str, numbers))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
-def test_a_view_is_as_its_golden_case_and_its_definition_say(case: Case) -> None:
+def test_a_view_is_as_its_golden_case_and_its_definition_say(case):
     events = case.events()
     for output, text in case.outputs.items():
         assert made(case, output) == text, "python -m tests.properties.test_left_behind"

@@ -1,12 +1,10 @@
 """Lifetimes agree with the Views of all versions."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from hypothesis import example, given
 
-from foldlog.eventstore.events import Event, Retraction, is_structural
+from foldlog.eventstore.events import Retraction, is_structural
 from foldlog.projections import LifetimesFold, View
 from foldlog.projections.explain import explain_event
 from foldlog.projections.retractions import target
@@ -24,7 +22,7 @@ from tests.shown_at import shown_at
         [_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]
     )
 )
-def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> None:
+def test_lifetimes_agree_with_the_view_of_each_version(events):
     folding = LifetimesFold(
         "c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)]
     )

@@ -2,16 +2,13 @@
 or read.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import cycle
 
 from hypothesis import given, strategies as st
 
 from foldlog._redacting import redacted
-from foldlog.eventstore import CannotRedact, CondensationRequest, Event, Store, open_store
-from foldlog.eventstore.inside import Record
+from foldlog.eventstore import CannotRedact, CondensationRequest, open_store
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -20,7 +17,7 @@ from tests.reading import reading
 many = examples(120)
 
 
-def assert_every_version(views: Views, events: list[Event]) -> None:
+def assert_every_version(views, events):
     for version in range(len(events) + 1):
         expected = View.from_events(events[:version])
         view = views.at("c", version)
@@ -29,7 +26,7 @@ def assert_every_version(views: Views, events: list[Event]) -> None:
     assert views.current("c") == View.from_events(events)
 
 
-def appended(store: Store, events: list[Event], sizes: list[int]) -> None:
+def appended(store, events, sizes):
     """The history as an import in several parts, each one as long as its size says."""
     stop = 0
     for size in [*sizes, len(events)]:
@@ -39,9 +36,7 @@ def appended(store: Store, events: list[Event], sizes: list[int]) -> None:
 
 @many
 @given(histories, st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8), st.booleans())
-def test_two_writers_with_and_without_the_projection_leave_the_same_views(
-    events: list[Event], parts: list[tuple[int, bool]], reading: bool
-) -> None:
+def test_two_writers_with_and_without_the_projection_leave_the_same_views(events, parts, reading):
     if not events:
         return
     with open_store("memory:") as store:
@@ -64,7 +59,7 @@ def test_two_writers_with_and_without_the_projection_leave_the_same_views(
 
 @many
 @given(histories)
-def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
+def test_rebuilt_revisions_are_the_same_bytes(events):
     if not events:
         return
     with open_store("memory:") as store:
@@ -80,9 +75,7 @@ def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
 
 @many
 @given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
-def test_views_are_the_same_whichever_revisions_are_stored(
-    events: list[Event], kept: list[bool]
-) -> None:
+def test_views_are_the_same_whichever_revisions_are_stored(events, kept):
     """A damaged one is not read, so that any may be missing."""
     if not events:
         return
@@ -98,9 +91,7 @@ def test_views_are_the_same_whichever_revisions_are_stored(
 
 @many
 @given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
-def test_redactions_leave_the_revisions_that_the_log_makes(
-    events: list[Event], gone: list[int], with_summaries: bool
-) -> None:
+def test_redactions_leave_the_revisions_that_the_log_makes(events, gone, with_summaries):
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
@@ -118,6 +109,6 @@ def test_redactions_leave_the_revisions_that_the_log_makes(
             assert_every_version(views, now)
 
 
-def stored(store: Store) -> list[Record]:
+def stored(store):
     with reading(store, "c") as snapshot:
         return list(snapshot.records("views"))

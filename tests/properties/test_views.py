@@ -5,7 +5,6 @@ sent to a model. ``definition.py`` has what a View shows.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 from hypothesis import given, strategies as st
 
@@ -13,7 +12,6 @@ from foldlog.eventstore.events import (
     Action,
     CondensationAction,
     CondensationSummary,
-    Event,
     Observation,
     summary_id,
 )
@@ -33,7 +31,7 @@ many = examples(300)
 
 @many
 @given(histories)
-def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events: list[Event]) -> None:
+def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events):
     whole = fold(events)
     for cut in range(len(events) + 1):
         before = fold(events[:cut])
@@ -45,7 +43,7 @@ def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events: list[Event])
 
 @many
 @given(histories)
-def test_a_view_that_grows_is_the_view_of_the_whole(events: list[Event]) -> None:
+def test_a_view_that_grows_is_the_view_of_the_whole(events):
     view = View.from_events(())
     for start in range(0, len(events), 3):
         view = view.then(events[start : start + 3])
@@ -65,8 +63,8 @@ def test_a_view_that_grows_is_the_view_of_the_whole(events: list[Event]) -> None
 @many
 @given(histories)
 def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earlier_call(
-    events: list[Event],
-) -> None:
+    events,
+):
     fit = well_formed(View.from_events(events))
     waiting: list[Action] = []
     for event in fit:
@@ -91,15 +89,13 @@ def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earli
 
 @examples(200)
 @given(st.one_of(ordered_histories, histories), st.data())
-def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(
-    events: list[Event], data: st.DataObject
-) -> None:
+def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(events, data):
     view = View.from_events(events)
     for start, stop in drawn_cuts(view, data):
         assert_nothing_else_goes(view, start, stop)
 
 
-def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
+def drawn_cuts(view, data):
     found = units(view.events, view.left_behind)
     calls = found.parallel_calls
     of_loops = {place for loop in found.loops for place in loop}
@@ -107,7 +103,7 @@ def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
     if any(not of_loops.isdisjoint(members) for members in abandoned):
         # a cut may part them, and a loop without one of its calls begins or ends elsewhere
         return []
-    responses = [view[each.members[0]].response_id for each in calls]  # type: ignore[union-attr]
+    responses = [view[each.members[0]].response_id for each in calls]
     unanswered = {
         response for each, response in zip(calls, responses, strict=True) if each.unanswered
     }
@@ -117,7 +113,7 @@ def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
     return data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
 
 
-def assert_nothing_else_goes(view: View, start: int, stop: int) -> None:
+def assert_nothing_else_goes(view, start, stop):
     gone = set(ids(view[start:stop]))
     action = CondensationAction(
         id=view.version,
@@ -138,7 +134,7 @@ def assert_nothing_else_goes(view: View, start: int, stop: int) -> None:
 
 @many
 @given(histories)
-def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Event]) -> None:
+def test_every_event_that_a_model_may_see_goes_into_one_message(events):
     view = View.from_events(events)
     rendered = view.rendered()
     assert [message for message, _ in rendered] == view.to_messages()
@@ -157,7 +153,7 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Eve
 # --- units of a View that grows ---
 
 
-def _plainly(view: View) -> tuple[Any, ...]:
+def _plainly(view):
     found = view.units
     return (
         [(list(calls.members), calls.unanswered) for calls in found.parallel_calls],
@@ -165,7 +161,7 @@ def _plainly(view: View) -> tuple[Any, ...]:
     )
 
 
-def _copied(part: Any) -> Any:
+def _copied(part):
     if isinstance(part, int):
         return part
     return (
@@ -177,9 +173,7 @@ def _copied(part: Any) -> Any:
 
 @many
 @given(histories, st.sets(st.integers(0, 40)))
-def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(
-    events: list[Event], asked_at: set[int]
-) -> None:
+def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(events, asked_at):
     """They are carried on from one View to the next; the units of an earlier View stay as they are."""
     view, asked = View.from_events([]), []
     for event in events:

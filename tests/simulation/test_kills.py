@@ -2,20 +2,16 @@
 the same step after it.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator
 from itertools import count, product
 from operator import methodcaller
-from pathlib import Path
 
 import pytest
 
 from foldlog.eventstore.log.importing import DETACH, REKEY
 from tests.simulation.checks import derived, everything
-from tests.simulation.steps import FAULTY, Step, Steps, drawn
-from tests.simulation.world import Site, World, sped_up
+from tests.simulation.steps import FAULTY, Steps, drawn
+from tests.simulation.world import World, sped_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -34,20 +30,20 @@ WORLDS = {"erase": 20, "redact": 10}
 """In so many worlds in memory, because the conversation has to have forks."""
 
 
-def unfinished(site: Site) -> set[tuple[str, str]]:
+def unfinished(site):
     recorder = site.processes[0].store.database.recorder
     left = recorder.query(methodcaller("unfinished"))
     return {(one.conversation, one.operation) for one in left if one.operation in (DETACH, REKEY)}
 
 
-def look_at_all(world: World, seed: int) -> None:
+def look_at_all(world, seed):
     rng = random.Random(seed)
     for site in world.sites:
         everything(site.processes[0], rng)
         derived(site.processes[0], rng)
 
 
-def is_killed(world: World, step: Step, statement: int) -> bool:
+def is_killed(world, step, statement):
     """Kill a step before a statement, and take it again. Return whether it came to the statement.
 
     Before, between and after them, one process of each store gives the answers of the model. In the
@@ -70,7 +66,7 @@ def is_killed(world: World, step: Step, statement: int) -> bool:
 
 
 @pytest.fixture
-def database(request: pytest.FixtureRequest, recorder: str) -> Callable[[], Iterator[str]] | None:
+def database(request, recorder):
     """Makes the URLs of the two stores of a world on a server."""
     if recorder != "postgresql":
         return None
@@ -80,12 +76,12 @@ def database(request: pytest.FixtureRequest, recorder: str) -> Callable[[], Iter
 
 @pytest.mark.parametrize("recorder, kind", CASES)
 def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
-    kind: str,
-    recorder: str,
-    tmp_path: Path,
-    whole: bool,
-    database: Callable[[], Iterator[str]] | None,
-) -> None:
+    kind,
+    recorder,
+    tmp_path,
+    whole,
+    database,
+):
     kills = 0
     worlds = 3 if whole else WORLDS.get(kind, 3)
     for number in range(worlds if recorder == "memory" else 2):

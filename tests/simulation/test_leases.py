@@ -1,7 +1,5 @@
 """The short form of ``python -m tests.simulation.leases``."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog._history.lease import LeaseBlock
@@ -9,13 +7,11 @@ from tests.simulation.leases import Found, run
 
 
 @pytest.mark.parametrize("sqlite, brief", [(False, 4_000), (True, 800)], ids=["memory", "sqlite"])
-def test_never_do_two_workers_append_under_a_valid_lease(
-    sqlite: bool, brief: int, whole: bool
-) -> None:
+def test_never_do_two_workers_append_under_a_valid_lease(sqlite, brief, whole):
     assert run(1, 10 * brief if whole else brief, sqlite=sqlite) > brief // 20
 
 
-def test_an_append_that_looks_at_no_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_that_looks_at_no_lease_is_found(monkeypatch):
     monkeypatch.setattr(LeaseBlock, "_fence", lambda self, reader: None)
     with pytest.raises(Found, match="was renewed"):
         run(1, 8_000)

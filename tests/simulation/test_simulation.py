@@ -1,7 +1,5 @@
 """The short form of ``python -m tests.simulation``."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog import eventstore
@@ -20,12 +18,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "recorder, brief, of_all", [("memory", 2_000, 8_000), ("sqlite", 200, 2_800)]
 )
-def test_a_simulation_finds_nothing(recorder: str, brief: int, of_all: int, whole: bool) -> None:
+def test_a_simulation_finds_nothing(recorder, brief, of_all, whole):
     steps = of_all if whole else brief
     assert worlds(1, steps, float("inf"), recorder) == (steps, None)
 
 
-def test_a_world_goes_the_same_way_each_time() -> None:
+def test_a_world_goes_the_same_way_each_time():
     told = []
     for _ in range(2):
         with sped_up():
@@ -35,7 +33,7 @@ def test_a_world_goes_the_same_way_each_time() -> None:
     assert told[0] == told[1]
 
 
-def test_of_the_report_of_a_condenser_the_same_stays_as_in_the_model() -> None:
+def test_of_the_report_of_a_condenser_the_same_stays_as_in_the_model():
     with open_store("memory:") as store:
         store.append("c1", annotation([{"why": "a secret word"}], "digest"), expected_version=0)
         (report,) = store.events("c1")
@@ -49,7 +47,7 @@ def test_of_the_report_of_a_condenser_the_same_stays_as_in_the_model() -> None:
     }
 
 
-def test_a_failure_is_shortened() -> None:
+def test_a_failure_is_shortened():
     with sped_up():
         failed = play("2/1", "memory", [*drawn("2/1", 30), ("no such step", 0)])
         assert failed is not None
@@ -57,7 +55,7 @@ def test_a_failure_is_shortened() -> None:
         assert shortened(failed).steps == [("no such step", 0)]
 
 
-def test_a_store_that_forks_an_event_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_forks_an_event_too_early_is_found(monkeypatch):
     fork = eventstore.Store.fork
     monkeypatch.setattr(
         eventstore.Store,

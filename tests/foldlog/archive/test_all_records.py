@@ -2,13 +2,10 @@
 adapters.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest
 
-from foldlog import Histories
 from foldlog.adapters._shared import from_plain, records_of, sent_whole, to_plain
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.eventstore import Annotation, CondensationAction, Message
@@ -18,7 +15,7 @@ ITEMS = [{"role": "user", "content": f"{number}"} for number in range(300)]
 
 
 @pytest.fixture
-def history(histories: Histories):
+def history(histories):
     history = histories["s"]
     for start in range(0, len(ITEMS), 4):
         history.append_records(ITEMS[start : start + 4], format=FORMAT)

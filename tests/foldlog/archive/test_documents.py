@@ -2,11 +2,8 @@
 its text.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._history.histories import Histories
-from foldlog.eventstore import Message, Store, open_store
+from foldlog.eventstore import Message, open_store
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
 
 FILE = Path(__file__).parents[2] / "golden" / "whole_documents.json"
@@ -25,7 +22,7 @@ ASKED, *_, ANSWERED = MESSAGES
 SHAPES = [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}, {"separators": (",", ":")}]
 
 
-def write(path: Path, value: Any, shape: dict[str, Any]) -> bytes:
+def write(path, value, shape):
     data = json.dumps(value, **shape).encode()
     path.write_bytes(data)
     return data
@@ -33,9 +30,7 @@ def write(path: Path, value: Any, shape: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_document_is_exported_byte_for_byte(
-    name: str, shape: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path):
     path, document = tmp_path / "one.json", DOCUMENTS[name]
     data = write(path, document, shape)
     is_array = type(document) is list and document is not MESSAGES
@@ -55,7 +50,7 @@ def test_a_document_is_exported_byte_for_byte(
 @pytest.mark.parametrize(
     "begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")]
 )
-def test_what_is_around_a_document_is_kept(begin: bytes, end: bytes, tmp_path: Path) -> None:
+def test_what_is_around_a_document_is_kept(begin, end, tmp_path):
     path = tmp_path / "one.json"
     data = begin + json.dumps(TASK, indent=1).encode() + end
     path.write_bytes(data)
@@ -63,7 +58,7 @@ def test_what_is_around_a_document_is_kept(begin: bytes, end: bytes, tmp_path: P
         assert bytes_of(store, imported(store, path).conversation) == data
 
 
-def test_json_that_is_not_strict_is_kept(tmp_path: Path) -> None:
+def test_json_that_is_not_strict_is_kept(tmp_path):
     path = tmp_path / "one.json"
     data = json.dumps(MESSAGES).replace("one\\ntwo", "tab\there \\ud83d").encode()
     data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
@@ -74,7 +69,7 @@ def test_json_that_is_not_strict_is_kept(tmp_path: Path) -> None:
         assert one.records == len(MESSAGES)
 
 
-def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path: Path) -> None:
+def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
     path = tmp_path / "one.json"
     with new_store() as store, new_store() as at_once:
         for number in range(1, len(MESSAGES) + 1):
@@ -88,7 +83,7 @@ def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path: Path) -> 
         assert events_of(store, one.conversation) == events_of(at_once, whole.conversation)
 
 
-def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path: Path) -> None:
+def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path):
     path = tmp_path / "one.json"
     with new_store() as store:
         for cost in (1, 2):
@@ -100,13 +95,13 @@ def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path: Path) -
         assert bytes_of(store, one.conversation) == data != older
 
 
-def all_bytes(store: Store, conversation: str) -> bytes:
+def all_bytes(store, conversation):
     return bytes_of(store, conversation) + b"".join(
         msg.encode() for msg in map(repr, store.events(conversation))
     )
 
 
-def test_a_redaction_takes_what_the_document_repeats(tmp_path: Path) -> None:
+def test_a_redaction_takes_what_the_document_repeats(tmp_path):
     path = tmp_path / "one.json"
     said = {
         **TASK,
@@ -134,9 +129,7 @@ def test_a_redaction_takes_what_the_document_repeats(tmp_path: Path) -> None:
         assert b"my secret" not in all_bytes(store, name)
 
 
-def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(
-    tmp_path: Path, foldlog: Any
-) -> None:
+def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(tmp_path, foldlog):
     path = tmp_path / "one.json"
     write(path, {**TASK, "info": {"task": "the deal"}}, {})
     foldlog("import", path)
@@ -154,9 +147,7 @@ def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(
 @pytest.mark.parametrize(
     "info", [{"task": "the Caf\u00e9 deal"}, {"secrets": [{"caf\u00e9 deal": 1}]}], ids=repr
 )
-def test_a_redaction_finds_a_text_between_the_records(
-    info: dict[str, Any], used: bool, tmp_path: Path, foldlog: Any
-) -> None:
+def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, foldlog):
     path = tmp_path / "one.json"
     write(path, {**TASK, "info": info}, {})
     assert foldlog("import", path).status == 0
@@ -184,8 +175,8 @@ def test_a_redaction_finds_a_text_between_the_records(
 
 
 def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     path = tmp_path / "one.json"
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
     path.write_text(deep)
@@ -195,7 +186,7 @@ def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(
         assert bytes_of(store, one.conversation) == deep.encode()
 
 
-def test_several_histories_of_one_document_have_their_own_parts(tmp_path: Path) -> None:
+def test_several_histories_of_one_document_have_their_own_parts(tmp_path):
     path = tmp_path / "runs.json"
     other = {**TASK, "instance_id": "a__b-2"}
     write(path, [TASK, other], {"indent": 2})
@@ -206,7 +197,7 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path: Path) 
         assert all(part in path.read_bytes() for part in parts)
 
 
-def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path: Path) -> None:
+def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path):
     path = tmp_path / "runs.jsonl"
     lines = [
         json.dumps({**TASK, "instance_id": name}, indent=None).encode() + b"\n"
@@ -220,7 +211,7 @@ def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path: Path) -> No
         ] == lines
 
 
-def test_the_second_value_of_a_key_counts() -> None:
+def test_the_second_value_of_a_key_counts():
     document = document_in(b'{"a": [1], "b": "[", "a": [{"x": 1}, {}]}', "x.json")
     found = list(document_of(document, "a", document.value["a"]))
     assert [row.text for row in found] == [b'{"x": 1}', b"{}"]
@@ -232,7 +223,7 @@ def test_the_second_value_of_a_key_counts() -> None:
 @pytest.mark.parametrize(
     "text", ["[]", " [ ] ", "[1 , 2]\n", "[]x", "[1]]", "[1,2", "[1 2]", "", "[", '["a']
 )
-def test_an_array_is_read_as_the_standard_library_reads_it(text: str, tmp_path: Path) -> None:
+def test_an_array_is_read_as_the_standard_library_reads_it(text, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(text)
     try:
@@ -244,7 +235,7 @@ def test_an_array_is_read_as_the_standard_library_reads_it(text: str, tmp_path: 
         assert [row.value for row in array_in(path)[1]] == expected
 
 
-def test_a_frame_that_is_not_that_of_the_records_is_an_array() -> None:
+def test_a_frame_that_is_not_that_of_the_records_is_an_array():
     frame = frames.frame_of("[1,2]", {0: (1, 2), 1: (3, 4)}, 2)
     assert frames.whole(frame, [b"1", b"2"]) == b"[1,2]"
     assert json.loads(frames.whole(frame, [b"1", b"2", b"3"])) == [1, 2, 3]

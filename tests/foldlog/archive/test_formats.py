@@ -2,10 +2,7 @@
 however it grew.
 """
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -27,12 +24,12 @@ _WORDS_MIN = 20
 """Longer texts with a space are words of somebody, not names."""
 
 
-def lines_of(format: str) -> list[bytes]:
+def lines_of(format):
     return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_source_that_grows_is_as_if_it_was_imported_once(format: str, tmp_path: Path) -> None:
+def test_a_source_that_grows_is_as_if_it_was_imported_once(format, tmp_path):
     lines, path = lines_of(format), tmp_path / "source.jsonl"
     path.write_bytes(b"".join(lines))
     with new_store() as at_once, new_store() as grown:
@@ -51,7 +48,7 @@ def test_a_source_that_grows_is_as_if_it_was_imported_once(format: str, tmp_path
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_stays_of_a_redacted_record_has_no_words(format: str) -> None:
+def test_what_stays_of_a_redacted_record_has_no_words(format):
     chosen = format_named(format)
     skeleton = DecodedRecords(chosen) if chosen.skeleton is None else chosen.skeleton()
     for line in lines_of(format):
@@ -61,7 +58,7 @@ def test_what_stays_of_a_redacted_record_has_no_words(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_stays_of_any_record_can_be_read_before_the_others(format: str) -> None:
+def test_what_stays_of_any_record_can_be_read_before_the_others(format):
     rules, lines = format_named(format), lines_of(format)
     for number, record in enumerate(lines):
         counted = DecodedRecords(rules)

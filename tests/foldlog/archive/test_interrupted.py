@@ -2,16 +2,13 @@
 on.
 """
 
-from __future__ import annotations
-
 from itertools import count
-from pathlib import Path
 
 import pytest
 
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Import
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import open_store
 from tests.eventstore.interruptions import interrupted_at
 from tests.foldlog.archive.imports import bytes_of, events_of
 from tests.foldlog.records import CORPUS
@@ -21,7 +18,7 @@ _STEP = 311
 """One place of so many is interrupted, each time another one; all of them take minutes."""
 
 
-def import_and_use(store: Store, path: Path) -> None:
+def import_and_use(store, path):
     (one,) = Import(store, [path])
     store.version(one.conversation)
 
@@ -29,7 +26,7 @@ def import_and_use(store: Store, path: Path) -> None:
 @pytest.mark.parametrize(
     "first", [pytest.param(1), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 9))]
 )
-def test_it_leaves_nothing_half(first: int, tmp_path: Path) -> None:
+def test_it_leaves_nothing_half(first, tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_bytes(
         b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:9])

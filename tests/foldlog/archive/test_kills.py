@@ -2,13 +2,8 @@
 goes on.
 """
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
 from itertools import count
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +11,7 @@ from msgspec.structs import replace
 import foldlog
 from foldlog._archive import makes_events, projecting, reading, recording, writing
 from foldlog._archive.importing import Import
-from foldlog.eventstore import Event, KeyRing, Redaction, Store, open_store
+from foldlog.eventstore import KeyRing, Redaction, open_store
 from foldlog.eventstore.log import importing as log_importing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.sources import moving
@@ -29,12 +24,12 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed_after(store: Store, transactions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_after(store, transactions, monkeypatch):
     """Let a store end the process when it would begin one more write transaction than these."""
     recorder, numbers = store.database.recorder, count()
     transact = recorder.transact
 
-    def counted(work: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def counted(work, *args, **options):
         if next(numbers) >= transactions:
             raise Killed
         return transact(work, *args, **options)
@@ -42,7 +37,7 @@ def killed_after(store: Store, transactions: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(recorder, "transact", counted)
 
 
-def grow(store: Store, path: Path) -> None:
+def grow(store, path):
     lines = whole().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
     list(Import(store, [path]))
@@ -50,24 +45,24 @@ def grow(store: Store, path: Path) -> None:
     list(Import(store, [path]))
 
 
-def use(store: Store, path: Path) -> None:
+def use(store, path):
     path.write_bytes(whole())
     (one,) = Import(store, [path])
     store.version(one.conversation)
 
 
-def fork(store: Store, path: Path) -> None:
+def fork(store, path):
     use(store, path)
     lines = whole().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-4]) + lines[-1])
     list(Import(store, [path]))
 
 
-def whole() -> bytes:
+def whole():
     return (CORPUS / "claude-code.jsonl").read_bytes()
 
 
-def told(store: Store) -> list[Any]:
+def told(store):
     rows = [row.id for row in store.conversations()]
     return [
         (name, bytes_of(store, name), imported_in(store, name), figures_of(store, name))
@@ -75,14 +70,14 @@ def told(store: Store) -> list[Any]:
     ]
 
 
-def imported_in(store: Store, name: str) -> list[Event]:
+def imported_in(store, name):
     """All events but receipts, each of which has a time of its own; so has what it redacted."""
     events = [event for event in events_of(store, name) if not isinstance(event, Redaction)]
     return [event if event.redacted is None else replace(event, redacted=None) for event in events]
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small(monkeypatch):
     """Many transactions."""
     monkeypatch.setattr(reading, "SIZE", 3_000)
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 3_000)
@@ -92,7 +87,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "_TOGETHER", 2)
 
 
-def redact_one(store: Store, path: Path) -> None:
+def redact_one(store, path):
     use(store, path)
     (row,) = store.conversations()
     history = foldlog.Histories(store)[row.id]
@@ -100,7 +95,7 @@ def redact_one(store: Store, path: Path) -> None:
         history.redact(3, reason="asked for", by="me")
 
 
-def record(store: Store, path: Path) -> None:
+def record(store, path):
     """Hand over records one by one, as a runtime that begins again where it was, until they are put
     together.
     """
@@ -114,13 +109,11 @@ LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
 
 
 @pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
-def new_place(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Callable[[int], Callable[[], Store]]:
+def new_place(request, tmp_path):
     """What opens the store with a number, a new one for each."""
     keys = KeyRing(["11" * 32]) if request.param.endswith("sealed") else None
 
-    def of_number(number: int) -> Callable[[], Store]:
+    def of_number(number):
         if request.param.startswith("sqlite"):
             url = f"sqlite:///{tmp_path}/{number}.db"
         else:
@@ -132,11 +125,11 @@ def new_place(
 
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
 def test_a_killed_import_or_first_use_goes_on(
-    work: Callable[[Store, Path], None],
-    new_place: Callable[[int], Callable[[], Store]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    work,
+    new_place,
+    tmp_path,
+    monkeypatch,
+):
     path = tmp_path / "session.jsonl"
     with makes_events(open_store("memory:")) as store:
         work(store, path)
@@ -161,9 +154,7 @@ def test_a_killed_import_or_first_use_goes_on(
 
 
 @pytest.mark.parametrize("was_pending", [False, True])
-def test_a_killed_copy_goes_on_and_makes_no_event_twice(
-    was_pending: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, monkeypatch):
     path = tmp_path / "session.jsonl"
     path.write_bytes(whole())
     with makes_events(open_store("memory:")) as store:

@@ -2,19 +2,12 @@
 record.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import random
 import sys
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
-
-import pytest
 
 from foldlog._archive import importing, writing
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
@@ -30,15 +23,13 @@ from tests.foldlog.archive.imports import figures_of, imported, new_store
 RECORDS = 5_000
 
 
-def line(number: int, words: str = "so") -> bytes:
+def line(number, words="so"):
     message = {"role": "user", "content": words}
     value = {"type": "user", "uuid": f"u{number}", "sessionId": "s1", "message": message}
     return json.dumps(value).encode()
 
 
-def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(tmp_path, monkeypatch):
     size = 2**20
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2 * size)
     words = random.Random(1).randbytes(size // 512).hex()
@@ -57,7 +48,7 @@ def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(
     assert peak < 3.5 * size
 
 
-def size_of(held: object) -> int:
+def size_of(held):
     """The bytes of an object and of all that it alone holds."""
     size, known, left = 0, set[int](), [held]
     while left:
@@ -71,7 +62,7 @@ def size_of(held: object) -> int:
     return size
 
 
-def held_for_each(record: Callable[[int], bytes]) -> tuple[ClaudeCodeSkeleton, float]:
+def held_for_each(record):
     """What counted some records, and how many bytes it holds for each, beside those for sets that
     are empty.
     """
@@ -83,11 +74,11 @@ def held_for_each(record: Callable[[int], bytes]) -> tuple[ClaudeCodeSkeleton, f
     return skeleton, (size_of(skeleton) - sizes[-1]) / RECORDS
 
 
-def test_a_record_is_recognized_by_some_bytes_of_memory() -> None:
+def test_a_record_is_recognized_by_some_bytes_of_memory():
     assert held_for_each(line)[1] < 12
 
 
-def reply(number: int) -> bytes:
+def reply(number):
     usage = {"input_tokens": number, "output_tokens": 7}
     message = {
         "role": "assistant",
@@ -105,7 +96,7 @@ def reply(number: int) -> bytes:
     return json.dumps({**value, "timestamp": "2026-03-01T08:00:00Z"}).encode()
 
 
-def test_a_reply_is_counted_in_some_bytes_of_memory() -> None:
+def test_a_reply_is_counted_in_some_bytes_of_memory():
     skeleton, held = held_for_each(reply)
     assert held < 20
     total = skeleton.replies.total()
@@ -113,22 +104,20 @@ def test_a_reply_is_counted_in_some_bytes_of_memory() -> None:
     assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
 
 
-def test_the_stored_hashes_of_replies_are_let_go() -> None:
+def test_the_stored_hashes_of_replies_are_let_go():
     skeleton, _ = held_for_each(reply)
     held = size_of(skeleton)
     assert len(skeleton.encoded()) > 2 * RECORDS * HASH_BYTES
     assert size_of(skeleton) - held < RECORDS * HASH_BYTES
 
 
-def test_the_figures_of_a_long_source_are_made_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
     made = list[int]()
     figures_in = writing.figures_in
 
-    def counted(skeleton: Any, format: Any, records: int, told: Any) -> Any:
+    def counted(skeleton, format, records, told):
         made.append(records)
         return figures_in(skeleton, format, records, told)
 
@@ -142,7 +131,7 @@ def test_the_figures_of_a_long_source_are_made_twice(
         assert figures_of(store, "s1")["calls"] != []
 
 
-def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path: Path) -> None:
+def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join(line(number, "w" * 2**19) for number in range(60)))
     tracemalloc.start()
@@ -154,7 +143,7 @@ def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path: Path) -
         tracemalloc.stop()
 
 
-def test_a_set_has_the_hashes_that_were_added() -> None:
+def test_a_set_has_the_hashes_that_were_added():
     draw = random.Random(7)
     # of one bucket, one beside the other
     few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]
@@ -166,7 +155,7 @@ def test_a_set_has_the_hashes_that_were_added() -> None:
         known.add(hashed[:7])
 
 
-def test_the_pages_of_a_set_make_an_equal_set() -> None:
+def test_the_pages_of_a_set_make_an_equal_set():
     draw = random.Random(7)
     # one bucket of several pages, and others
     hashes = [bytes(2) + draw.randbytes(6) for _ in range(200)]
@@ -181,13 +170,13 @@ def test_the_pages_of_a_set_make_an_equal_set() -> None:
     assert b"".join(again.pages()) == pages
 
 
-def test_a_part_is_found_between_the_borders_of_others() -> None:
+def test_a_part_is_found_between_the_borders_of_others():
     assert index_of(b"ab", b"xaby" + b"ab") == 2
     assert index_of(b"ab", b"xaby") == -1
     assert index_of(b"ab", b"") == -1
 
 
-def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored() -> None:
+def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored():
     hashes = b"a" * 16 + b"b" * 16
     seen = Seen(SourceState(records=2), hashes, have_ids=True)
     assert seen.is_again(b"b" * 16, "id", None)
@@ -199,7 +188,7 @@ def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored() -
     assert in_order.is_again(b"b" * 16, None, "1")
 
 
-def test_a_reply_counts_once_however_late_its_lines_come_again() -> None:
+def test_a_reply_counts_once_however_late_its_lines_come_again():
     skeleton = ClaudeCodeSkeleton()
     for number in [*range(40), 0, 39]:
         record = reply(number).replace(b'"uuid": "u', b'"uuid": "v%d' % skeleton.state.records)

@@ -12,10 +12,8 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -32,10 +30,8 @@ from foldlog._matching import events_with, holding, source_with
 from foldlog.eventstore import (
     CannotRedact,
     DocumentChanges,
-    Event,
     KeyRing,
     Message,
-    Store,
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import vacuum
@@ -44,11 +40,10 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.eventstore.sources.tables import Source, Sources
+from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import events_of, figures_of, in_memory
-from tests.foldlog.archive.kinds import KINDS, Kind, Line
-from tests.postgres.servers import Server
+from tests.foldlog.archive.kinds import KINDS, Line
 
 WORD = re.compile(r"w[0-9a-f]{24}")
 KEYS = KeyRing(["11" * 32])
@@ -75,7 +70,7 @@ class Model:
         "elsewhere": 1,
     }
 
-    def __init__(self, folder: Path, seed: int, kind: Kind, place: InMemory) -> None:
+    def __init__(self, folder, seed, kind, place):
         self.random, self.kind = random.Random(seed), kind
         self.session = f"s{seed}"
         self.path = folder / self.session / kind.file
@@ -100,10 +95,10 @@ class Model:
     # -- the file
     # ----------------------------------------------------------------------------------------------
 
-    def word(self) -> str:
+    def word(self):
         return f"w{self.random.getrandbits(96):024x}"
 
-    def line(self) -> str:
+    def line(self):
         self.numbers += 1
         there = [word for line in self.lines for word in WORD.findall(line)]
         word = self.word()
@@ -115,67 +110,67 @@ class Model:
             self.gone.difference_update(WORD.findall(record))
         return record
 
-    def place(self) -> int:
+    def place(self):
         return self.random.randrange(self.begin, len(self.lines))
 
-    def edit(self) -> None:
+    def edit(self):
         self.lines[self.place()] = self.line()
 
-    def space(self) -> None:
+    def space(self):
         place = self.place()
         self.lines[place] = self.lines[place].replace('": ', '":  ', self.random.randint(1, 2))
 
-    def cut(self) -> None:
+    def cut(self):
         if len(self.lines) > 4:
             del self.lines[-self.random.randint(1, 3) :]
 
-    def grow(self) -> None:
+    def grow(self):
         self.lines += [self.line() for _ in range(self.random.randint(1, 3))]
 
-    def back(self) -> None:
+    def back(self):
         lines, self.title = self.random.choice(self.versions)
         self.lines = lines[:]
 
-    def repeat(self) -> None:
+    def repeat(self):
         self.lines.append(self.lines[self.place()])
 
-    def damage(self) -> None:
+    def damage(self):
         if self.kind.has_lines:
             word = self.word()
             self.beside.add(word)
             self.lines.insert(self.place(), f'{{"type": "user", "text": "{word}')
 
-    def entitle(self) -> None:
+    def entitle(self):
         word = self.word()
         self.beside.add(word)
         self.title = f"about {word}"
 
-    def write(self) -> None:
+    def write(self):
         self.versions.append((self.lines[:], self.title))
         self.kind.write(self.path, self.lines, self.title)
 
     # -- the store
     # ----------------------------------------------------------------------------------------------
 
-    def sources(self) -> list[tuple[str, Source]]:
-        def read(reader: Any) -> list[tuple[str, Source]]:
+    def sources(self):
+        def read(reader):
             sources = Sources(self.store.database, reader)
             return [(sources.name_of(each.conversation), each) for each in sources.all()]
 
         return self.store.database.recorder.query(read)
 
-    def one(self) -> str:
+    def one(self):
         return self.random.choice(self.sources())[0]
 
-    def use(self) -> None:
+    def use(self):
         self.store.version(self.one())
 
-    def append(self) -> None:
+    def append(self):
         name = self.one()
         said = Message(source="user", content="somebody goes on")
         self.store.append(name, said, expected_version=self.store.version(name))
 
-    def redact(self) -> None:
+    def redact(self):
         """Redact one event. Where its word stands elsewhere, it may come again."""
         name = self.one()
         begins = self.store.conversation(name).parent_version or 0
@@ -194,7 +189,7 @@ class Model:
                 self.loosen(before, word)
                 self.gone |= {word} - {*WORD.findall(self.stored())}
 
-    def match(self) -> None:
+    def match(self):
         """Redact all that holds a word, as ``redact --matching`` does."""
         if not (words := sorted({*WORD.findall(self.stored())})):
             return
@@ -216,27 +211,27 @@ class Model:
         self.loosen(before, word)
         self.gone.add(word)
 
-    def words_by_source(self) -> dict[str, set[str]]:
+    def words_by_source(self):
         return {
             name: {*WORD.findall(b"".join(raw(self.store, name)).decode())}
             for name, _ in self.sources()
         }
 
-    def loosen(self, before: dict[str, set[str]], word: str) -> None:
+    def loosen(self, before, word):
         """Take notice of what went with a word: all words of the records that held it."""
         left = self.words_by_source()
         lines = {line for lines, _ in self.versions for line in lines if word in line}
         self.loose |= {word, *(each for line in lines for each in WORD.findall(line))}
         self.loose |= {each for name, its in before.items() for each in its - left[name]}
 
-    def fork(self) -> None:
+    def fork(self):
         name = self.one()
         if version := self.store.version(name):
             self.store.fork(
                 name, self.random.randint(1, version), f"fork-{self.random.getrandbits(40)}"
             )
 
-    def erase(self) -> None:
+    def erase(self):
         """Erase one that no other shares."""
         shared = {row.parent for row in self.store.conversations()}
         for name, source in self.sources():
@@ -247,14 +242,14 @@ class Model:
                 self.erased |= words - {*WORD.findall(self.stored())}
                 return
 
-    def rekey(self) -> None:
+    def rekey(self):
         if self.keys is not None:
             decrypt = self.random.random() < 0.5
             assert [
                 each.problem for each in rekey(self.store, decrypt=decrypt) if each.problem
             ] == []
 
-    def copy(self) -> None:
+    def copy(self):
         """Go on with a copy of the store."""
         if self.random.random() < 0.3:
             for row in [*self.store.conversations()]:
@@ -265,7 +260,7 @@ class Model:
             self.store.close()
             self.store = copy
 
-    def elsewhere(self) -> None:
+    def elsewhere(self):
         """Import the same file under another name. What stands beside its records is not known
         again there.
         """
@@ -278,7 +273,7 @@ class Model:
     # -- what is there
     # ----------------------------------------------------------------------------------------------
 
-    def stored(self) -> str:
+    def stored(self):
         """All that is stored of what the lines say, sealed or not."""
         found = list[str]()
         for name, source in self.sources():
@@ -291,7 +286,7 @@ class Model:
         found += self.rows()
         return "\n".join(found)
 
-    def rows(self) -> Iterator[str]:
+    def rows(self):
         """Yield all values in all tables, inflated where they are deflated; of a sealed store they
         say nothing.
         """
@@ -301,7 +296,7 @@ class Model:
     # -- a step
     # ----------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
+    def step(self):
         if not self.log:
             self.write()
             list(Import(self.store, [self.path], self.kind.format))
@@ -325,13 +320,13 @@ class Model:
         ]
         assert problems == [], (self.log, problems)
 
-    def check_gone(self) -> None:
+    def check_gone(self):
         found = self.stored()
         assert [word for word in self.gone if word in found] == [], (self.kind.format, self.log)
         for word in [*self.gone][:3]:
             assert Histories(self.store).search(word) == ()
 
-    def check_import(self, conversation: str) -> None:
+    def check_import(self, conversation):
         """What was imported is there, but for what was removed."""
         there = b"".join(raw(self.store, conversation)).decode()
         # a line may be damaged
@@ -347,7 +342,7 @@ class Model:
                 assert there.encode().startswith(self.path.read_bytes()), self.log
         assert missing <= self.gone | self.erased | self.loose | self.beside, (self.log, missing)
 
-    def check_events(self) -> None:
+    def check_events(self):
         """The events of the source are those of an import of its bytes at once."""
         for name, source in self.sources():
             if (
@@ -369,7 +364,7 @@ class Model:
             assert [*map(told_by, ours)] == [*map(told_by, expected)], (self.log, name)
 
 
-def told_by(event: Event) -> Event:
+def told_by(event):
     """An event, without the time of the import."""
     return (
         msgspec.structs.replace(event, timestamp=None)
@@ -378,7 +373,7 @@ def told_by(event: Event) -> Event:
     )
 
 
-def inflated(value: object) -> str:
+def inflated(value):
     if isinstance(value, bytes | memoryview):
         value = bytes(value)
         with suppress(zlib.error):
@@ -390,13 +385,13 @@ def inflated(value: object) -> str:
 class InMemory:
     """Stores in memory."""
 
-    def open(self, keys: KeyRing | None) -> Store:
+    def open(self, keys):
         return makes_events(open_store("memory:", keys=keys))
 
-    def next_round(self) -> None:
+    def next_round(self):
         """Take notice that the stores of a round are closed."""
 
-    def rows(self, store: Store) -> Iterator[Sequence[object]]:
+    def rows(self, store):
         """Yield the rows of all tables."""
         recorder = store.database.recorder
         assert isinstance(recorder, MemoryRecorder)
@@ -412,19 +407,19 @@ class OnServer(InMemory):
     empty one.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], new: Callable[..., str]) -> None:
+    def __init__(self, connection, new):
         self._connection, self._new, self._url = connection, new, ""
         self._is_first = True
 
-    def open(self, keys: KeyRing | None) -> Store:
+    def open(self, keys):
         self._url = self._new(another=self._is_first)
         self._is_first = False
         return makes_events(open_store(self._url, keys=keys))
 
-    def next_round(self) -> None:
+    def next_round(self):
         self._is_first = True
 
-    def rows(self, store: Store) -> Iterator[Sequence[object]]:
+    def rows(self, store):
         (schema,) = parse_qs(urlsplit(self._url).query)["schema"]
         named = """SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace
             AND relkind IN ('r', 'p') AND NOT relispartition"""
@@ -435,12 +430,12 @@ class OnServer(InMemory):
 
 
 @pytest.fixture
-def on_server(postgres_server: Server, postgres_url: Callable[..., str]) -> Iterator[OnServer]:
+def on_server(postgres_server, postgres_url):
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         yield OnServer(connection, postgres_url)
 
 
-def run(folder: Path, seed: int, kind: Kind, place: InMemory) -> None:
+def run(folder, seed, kind, place):
     model = Model(folder, seed, kind, place)
     try:
         for _ in range(model.random.randint(6, 18)):
@@ -455,18 +450,18 @@ def run(folder: Path, seed: int, kind: Kind, place: InMemory) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_what_was_redacted_never_comes_back(kind: Kind, tmp_path: Path):
+def test_what_was_redacted_never_comes_back(kind, tmp_path):
     run(tmp_path, 7, kind, InMemory())
 
 
-def test_it_never_comes_back_on_a_server(on_server: OnServer, tmp_path: Path):
+def test_it_never_comes_back_on_a_server(on_server, tmp_path):
     run(tmp_path, 7, KINDS[0], on_server)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_it_never_comes_back_in_any_of_many_rounds(kind: Kind, ten: int, tmp_path: Path):
+def test_it_never_comes_back_in_any_of_many_rounds(kind, ten, tmp_path):
     for seed in range(20 * ten, 20 * ten + 20):
         run(tmp_path, seed, kind, InMemory())
 
@@ -474,8 +469,6 @@ def test_it_never_comes_back_in_any_of_many_rounds(kind: Kind, ten: int, tmp_pat
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_it_never_comes_back_on_a_server_in_many_rounds(
-    kind: Kind, ten: int, on_server: OnServer, tmp_path: Path
-):
+def test_it_never_comes_back_on_a_server_in_many_rounds(kind, ten, on_server, tmp_path):
     for seed in range(20 * ten, 20 * ten + 20):
         run(tmp_path, seed, kind, on_server)

@@ -4,10 +4,6 @@ is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import foldlog
@@ -20,14 +16,13 @@ from tests.foldlog.archive.imports import imported
 from tests.foldlog.records import CORPUS
 
 KEYS = KeyRing(["11" * 32])
-Open = Callable[[str], Store]
 
 
 @pytest.fixture(
     params=[("sqlite", None), ("sqlite", KEYS), ("postgresql", None), ("postgresql", KEYS)],
     ids=["sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"],
 )
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+def opened(request, tmp_path):
     """Opens the same store, in a mode."""
     database, keys = request.param
     on_server = database == "postgresql"
@@ -38,7 +33,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     )
     stores: list[Store] = []
 
-    def opened(mode: str) -> Store:
+    def opened(mode):
         stores.append(makes_events(open_store(f"{url}&mode={mode}", keys=keys)))
         return stores[-1]
 
@@ -47,7 +42,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-def session(folder: Path, lines: int | None = None) -> Path:
+def session(folder, lines=None):
     """Lines of a real form, in a file; some of the first, or all."""
     path = folder / "session.jsonl"
     path.write_bytes(
@@ -56,7 +51,7 @@ def session(folder: Path, lines: int | None = None) -> Path:
     return path
 
 
-def shown(store: Store, name: str) -> dict[str, Any]:
+def shown(store, name):
     """What commands that only read show of a conversation."""
     histories = foldlog.Histories(store)
     history, views = histories[name], Views(store)
@@ -76,7 +71,7 @@ def shown(store: Store, name: str) -> dict[str, Any]:
     }
 
 
-def test_it_is_shown_as_it_will_be(opened: Open, tmp_path: Path) -> None:
+def test_it_is_shown_as_it_will_be(opened, tmp_path):
     writing, reading = opened("rwc"), opened("ro")
     name = imported(writing, session(tmp_path)).conversation
     first, again = shown(reading, name), shown(reading, name)
@@ -88,7 +83,7 @@ def test_it_is_shown_as_it_will_be(opened: Open, tmp_path: Path) -> None:
         reading.append(name, (), expected_version=0)
 
 
-def test_what_it_has_grown_by_is_shown_too(opened: Open, tmp_path: Path) -> None:
+def test_what_it_has_grown_by_is_shown_too(opened, tmp_path):
     writing, reading = opened("rwc"), opened("ro")
     name = imported(writing, session(tmp_path, 12)).conversation
     before = shown(reading, name)
@@ -104,7 +99,7 @@ def test_what_it_has_grown_by_is_shown_too(opened: Open, tmp_path: Path) -> None
     assert grown == shown(writing, name)
 
 
-def test_more_are_shown_than_are_in_memory_at_once(opened: Open, tmp_path: Path) -> None:
+def test_more_are_shown_than_are_in_memory_at_once(opened, tmp_path):
     writing, reading = opened("rwc"), opened("ro")
     path = session(tmp_path)
     names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]

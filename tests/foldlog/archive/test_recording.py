@@ -1,7 +1,5 @@
 """Records that a runtime hands over one by one."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldlog

@@ -8,7 +8,6 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._matching import events_with, holding, source_with
 from foldlog._redacting import redacted
-from foldlog.eventstore import Message, Store
+from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import SourceRefused
@@ -30,7 +29,7 @@ from tests.sound import assert_sound
 SECRET = "the lamp is behind the third stone"
 
 
-def line(number: int, text: Any, role: str = "user", session: str = "s1") -> dict[str, Any]:
+def line(number, text, role="user", session="s1"):
     message = {"role": role, "content": text}
     return {
         "type": role,
@@ -51,13 +50,13 @@ LINES = [
 ]
 
 
-def write(path: Path, lines: list[Any]) -> Path:
+def write(path, lines):
     texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
     path.write_text("".join(f"{text}\n" for text in texts))
     return path
 
 
-def redact(store: Store, text: str = SECRET) -> None:
+def redact(store, text=SECRET):
     """Redact all that holds a text, as ``redact --matching`` does."""
     holds = holding(text)
     for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
@@ -70,7 +69,7 @@ def redact(store: Store, text: str = SECRET) -> None:
             redact_beside(store, name)
 
 
-def held(store: Store, text: str = SECRET) -> list[str]:
+def held(store, text=SECRET):
     """The conversations that hold a text in a record, between records, or in an event."""
     rows = [row.id for row in store.conversations() if row.erased_at is None]
     return [
@@ -89,9 +88,7 @@ OTHERS: dict[str, Callable[[Path], tuple[Path, dict[str, str]]]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
-    other: str, tmp_path: Path
-) -> None:
+def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(other, tmp_path):
     path = write(tmp_path / "s1.jsonl", LINES)
     with new_store() as store, new_store() as copy:
         imported(store, path)
@@ -108,9 +105,7 @@ def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
         assert len(held(store)) == 1
 
 
-def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(tmp_path, monkeypatch):
     path = write(tmp_path / "s1.jsonl", LINES[:2])
     other = write(tmp_path / "other.jsonl", [LINES[0], line(1, "no", "assistant"), LINES[2]])
     with new_store() as store:
@@ -130,8 +125,8 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
 def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_order_of_copies(
-    order: tuple[int, ...], tmp_path: Path
-) -> None:
+    order, tmp_path
+):
     with new_store() as store, new_store() as copy:
         files = [LINES, *([*LINES[:4], line(4, text)] for text in ("or not", "or so"))]
         paths = [write(tmp_path / f"{number}.jsonl", file) for number, file in enumerate(files)]
@@ -145,10 +140,8 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(
-    number: int, tmp_path: Path
-) -> None:
-    def redact_in_source() -> None:
+def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_path):
+    def redact_in_source():
         redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
 
     with new_store() as store, new_store() as copy:
@@ -162,8 +155,8 @@ def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(
 
 
 def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversation(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     with new_store() as store, new_store() as copy:
         imported(store, write(tmp_path / "s1.jsonl", LINES))
         fork = imported(store, write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")]))
@@ -184,7 +177,7 @@ def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversatio
         assert_sound(copy)
 
 
-def chat(path: Path, *texts: str) -> Path:
+def chat(path, *texts):
     """A chat whose messages have no ids and no times."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
     messages = [
@@ -195,7 +188,7 @@ def chat(path: Path, *texts: str) -> Path:
     return path
 
 
-def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path: Path) -> None:
+def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
@@ -220,7 +213,7 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path: Pa
                 assert isinstance(one, Failed) == for_content
 
 
-def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path: Path) -> None:
+def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     with new_store() as store:
@@ -236,9 +229,7 @@ def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
 @pytest.mark.parametrize("asked", [True, False])
-def test_damaged_lines_and_records_without_events_go_with_a_redaction(
-    odd: str, asked: bool, tmp_path: Path
-) -> None:
+def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd, asked, tmp_path):
     path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
     with new_store() as store:
         imported(store, path)
@@ -255,8 +246,8 @@ def test_damaged_lines_and_records_without_events_go_with_a_redaction(
 
 
 def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     path = write(tmp_path / "s1.jsonl", LINES)
     later = [line(5, "more"), line(6, "the oil is under the bench", "assistant"), line(7, "bye")]
     edited = [*LINES[:2], line(2, f"{SECRET}, I think"), *LINES[3:], *later]
@@ -280,7 +271,7 @@ REPEATING = {
 }
 
 
-def records_of(format: str, *words: str) -> tuple[Any, list[str]]:
+def records_of(format, *words):
     """Records that each say a word, and one that repeats these words."""
     kind = next(kind for kind in KINDS if kind.format == format)
     chosen, found, number = random.Random(1), list[str](), 0
@@ -299,9 +290,7 @@ def records_of(format: str, *words: str) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("format", REPEATING)
-def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(
-    format: str, tmp_path: Path
-) -> None:
+def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format, tmp_path):
     kind, lines = records_of(format, "lamp-33", "bench-44")
     path = tmp_path / kind.file
     with new_store() as store:
@@ -319,8 +308,8 @@ def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(
 
 
 def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repeat_it(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     kind, lines = records_of("otlp-genai", "lamp-33", "bench-44")
     path = tmp_path / kind.file
     with new_store() as store:
@@ -333,7 +322,7 @@ def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repe
         assert held(store, "lamp-33") == []
 
 
-def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path: Path) -> None:
+def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path):
     path = write(tmp_path / "s1.jsonl", LINES)
     with new_store() as store:
         imported(store, path)

@@ -1,18 +1,14 @@
 """How old an import is: as old as the last import that added to it, whenever it is used."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from foldlog._archive import makes_events
 from foldlog._maintenance import conversations_with
 from foldlog._matching import events_with
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import open_store
 from tests.foldlog.archive.imports import imported
 
 MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -20,25 +16,25 @@ DAY = timedelta(days=1)
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = MARCH
 
-    def __call__(self) -> datetime:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def store(clock: Clock) -> Iterator[Store]:
+def store(clock):
     with makes_events(open_store("memory:", clock=clock)) as store:
         yield store
 
 
-def session(path: Path, count: int) -> Path:
+def session(path, count):
     lines = (
         {
             "type": "user",
@@ -52,20 +48,18 @@ def session(path: Path, count: int) -> Path:
     return path
 
 
-def older(store: Store, before: datetime) -> list[str]:
+def older(store, before):
     return [row.id for row in conversations_with(store, before=before)]
 
 
-def test_the_events_of_an_import_are_as_old_as_the_import(
-    store: Store, clock: Clock, tmp_path: Path
-) -> None:
+def test_the_events_of_an_import_are_as_old_as_the_import(store, clock, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
     clock.now += 100 * DAY
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH]
     assert older(store, clock.now - 90 * DAY) == ["s1"]
 
 
-def test_an_import_that_grows_is_not_old(store: Store, clock: Clock, tmp_path: Path) -> None:
+def test_an_import_that_grows_is_not_old(store, clock, tmp_path):
     path = tmp_path / "s1.jsonl"
     imported(store, session(path, 2))
     clock.now += 100 * DAY
@@ -76,9 +70,7 @@ def test_an_import_that_grows_is_not_old(store: Store, clock: Clock, tmp_path: P
     assert [each.recorded_at for each in store.log("s1")] == [clock.now] * 3
 
 
-def test_records_that_come_after_the_first_use_are_recorded_when_they_came(
-    store: Store, clock: Clock, tmp_path: Path
-) -> None:
+def test_records_that_come_after_the_first_use_are_recorded_when_they_came(store, clock, tmp_path):
     path = tmp_path / "s1.jsonl"
     imported(store, session(path, 2))
     assert store.version("s1") == 2
@@ -88,9 +80,7 @@ def test_records_that_come_after_the_first_use_are_recorded_when_they_came(
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
 
 
-def test_what_is_younger_makes_no_events_to_know_that(
-    store: Store, clock: Clock, tmp_path: Path
-) -> None:
+def test_what_is_younger_makes_no_events_to_know_that(store, clock, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
     assert events_with(store, "s1", None, MARCH) == []
     assert store.conversation("s1", pending=True).pending == 2

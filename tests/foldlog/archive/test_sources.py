@@ -5,8 +5,6 @@ went on elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ from foldlog._archive import importing, projecting, reading, writing
 from foldlog._archive.importing import Failed, Import, Imported
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
-from foldlog.eventstore import Message, Store
+from foldlog.eventstore import Message
 from tests.between import before_next_call
 from tests.foldlog.archive.imports import (
     bytes_of,
@@ -29,21 +27,21 @@ from tests.foldlog.records import CORPUS
 from tests.sound import assert_sound
 
 
-def lines_of(format: str) -> list[bytes]:
+def lines_of(format):
     return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
 
 
 @pytest.fixture(params=["claude-code", "codex"])
-def lines(request: pytest.FixtureRequest) -> list[bytes]:
+def lines(request):
     return lines_of(request.param)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "session.jsonl"
 
 
-def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines: list[bytes], path: Path) -> None:
+def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines, path):
     whole = b"".join(lines)
     ends = [sum(map(len, lines[: len(lines) * part // 6])) for part in range(1, 6)]
     inside = [ends[part] + len(lines[len(lines) * (part + 1) // 6]) // 2 for part in (0, 2, 4)]
@@ -68,11 +66,11 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines: list[bytes], path: 
 
 
 def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
-    lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    lines, path, monkeypatch
+):
     with new_store() as store:
 
-        def import_longer() -> None:
+        def import_longer():
             path.write_bytes(b"".join(lines))
             imported(store, path)
 
@@ -87,8 +85,8 @@ def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
 
 @pytest.mark.parametrize("start", [0, 1], ids=["shorter", "others"])
 def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
-    start: int, lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    start, lines, path, monkeypatch
+):
     with new_store() as store:
         path.write_bytes(b"".join(lines[:6]))
         imported(store, path)
@@ -105,9 +103,9 @@ def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
 
 
 def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one_after_it(
-    lines: list[bytes], path: Path
-) -> None:
-    def shown(store: Store, name: str) -> list[int | None]:
+    lines, path
+):
+    def shown(store, name):
         stored = FiguresOfStore(store)
         ((_, figures),) = stored.of([store.conversation(name, pending=True)])
         condensations = stored.totals().condensations.values()
@@ -134,9 +132,7 @@ REWRITTEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("what", REWRITTEN)
-def test_a_log_that_was_written_again_becomes_a_fork(
-    what: str, lines: list[bytes], path: Path
-) -> None:
+def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path):
     again = REWRITTEN[what](lines)
     at = next(
         place for place, (one, other) in enumerate(zip(lines, again, strict=False)) if one != other
@@ -160,9 +156,7 @@ def test_a_log_that_was_written_again_becomes_a_fork(
         assert_sound(store)
 
 
-def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(
-    lines: list[bytes], path: Path
-) -> None:
+def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path):
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-1]))
         one = imported(store, path)
@@ -175,9 +169,7 @@ def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(
         assert bytes_of(store, two.conversation) == path.read_bytes()
 
 
-def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(
-    lines: list[bytes], path: Path, tmp_path: Path
-) -> None:
+def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_path):
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-3]))
         name = imported(store, path).conversation
@@ -196,14 +188,12 @@ def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(
         assert (one.conversation, one.added, one.forked_at) == (fork, 1, None)
 
 
-def test_what_came_before_an_error_is_here_and_the_import_says_so(
-    lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, monkeypatch):
     path.write_bytes(b"".join(lines))
     append = SourceWriter._append_blocks
     left = iter(range(1))
 
-    def fill(*given: Any) -> Any:
+    def fill(*given):
         if next(left, None) is None:
             raise OSError("the disk is full")
         return append(*given)
@@ -222,16 +212,14 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(
         assert bytes_of(store, one.conversation) == path.read_bytes()
 
 
-def test_short_sources_of_a_folder_share_a_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch):
     log = b"".join(lines_of("claude-code"))
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
     with new_store() as store:
         transact, transactions = store.database.recorder.transact, list[object]()
 
-        def counted(work: Callable[[Any], Any]) -> Any:
+        def counted(work):
             transactions.append(work)
             return transact(work)
 
@@ -242,9 +230,7 @@ def test_short_sources_of_a_folder_share_a_transaction(
             assert bytes_of(store, one.conversation) == one.path.read_bytes()
 
 
-def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(
-    lines: list[bytes], tmp_path: Path
-) -> None:
+def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
     with new_store() as store:
@@ -254,9 +240,7 @@ def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(
         assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
 
 
-def test_a_first_use_goes_on_while_others_make_the_same_events(
-    lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monkeypatch):
     """Others make them, one in each transaction, always before this one does."""
     monkeypatch.setattr(projecting, "_EVENTS", 1)
     path.write_bytes(b"".join(lines))
@@ -264,7 +248,7 @@ def test_a_first_use_goes_on_while_others_make_the_same_events(
         name = imported(store, path).conversation
         extend, others = store.extend, iter(range(len(lines) - 2))
 
-        def late(*given: Any, **how: Any) -> Any:
+        def late(*given, **how):
             if next(others, None) is not None:
                 extend(*given, **how)
             return extend(*given, **how)
@@ -276,9 +260,7 @@ def test_a_first_use_goes_on_while_others_make_the_same_events(
         assert_sound(store)
 
 
-def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(
-    lines: list[bytes], path: Path
-) -> None:
+def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, path):
     broken = (
         lines[1]
         .replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80')

@@ -2,15 +2,10 @@
 made or not.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from itertools import count
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +13,6 @@ from foldlog import Histories
 from foldlog._archive import makes_events, projecting, reading
 from foldlog.eventstore import (
     ConversationErased,
-    Event,
     EventsNotMade,
     KeyRing,
     Message,
@@ -27,15 +21,14 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.inside import has_content
-from foldlog.eventstore.maintenance.copy import Moved, compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.sources import moving
-from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
 from tests.between import Killed, before_next_call, killing, meeting
 from tests.foldlog.archive.imports import (
@@ -51,29 +44,26 @@ from tests.foldlog.records import CORPUS
 from tests.sound import assert_sound
 
 KEYS = KeyRing(["11" * 32])
-Use = Callable[[Store, str], object]
 
 
-def unused(store: Store, conversation: str) -> None:
+def unused(store, conversation):
     """Leave the records without events."""
 
 
-def used(store: Store, conversation: str) -> None:
+def used(store, conversation):
     store.version(conversation)
 
 
 USES = pytest.mark.parametrize("use", [unused, used])
 
 
-def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path, monkeypatch):
     monkeypatch.setattr(projecting, "_EVENTS", 4)
     with new_store() as store:
         one = imported(store, session(tmp_path))
         extend, written = store.extend, list[int]()
 
-        def full(conversation: str, events: Sequence[Event], **how: Any) -> int:
+        def full(conversation, events, **how):
             if len(written) == 2:
                 raise StoreUnavailable(f"the disk is full{NOTHING_WRITTEN}", kind="full")
             written.append(extend(conversation, events, **how))
@@ -93,24 +83,24 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(
         assert source_of(store, one.conversation).made == one.records
 
 
-def findings_in(store: Store) -> list[Any]:
+def findings_in(store):
     return [finding for verdict in verify(store) for finding in verdict.findings]
 
 
-def copied(store: Store, target: Store, *conversations: str, jobs: int = 4) -> Moved:
+def copied(store, target, *conversations, jobs=4):
     """Copy the one conversation of a store, or this one of several."""
     (moved,) = copy_store(store, target, *conversations, jobs=jobs)
     assert moved.problem is None
     return moved
 
 
-def session(folder: Path, name: str = "claude-code") -> Path:
+def session(folder, name="claude-code"):
     path = folder / "session.jsonl"
     path.write_bytes((CORPUS / f"{name}.jsonl").read_bytes())
     return path
 
 
-def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path: Path):
+def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with makes_events(open_store(url)) as store:
         one = imported(store, session(tmp_path))
@@ -119,7 +109,7 @@ def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_p
 
 
 @USES
-def test_a_copy_has_the_source(use: Use, tmp_path: Path):
+def test_a_copy_has_the_source(use, tmp_path):
     with new_store() as store, new_store() as target:
         path = session(tmp_path)
         one = imported(store, path)
@@ -135,12 +125,12 @@ def test_a_copy_has_the_source(use: Use, tmp_path: Path):
         assert [*compare_stores(store, target)][1:] == []
 
 
-def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path: Path):
+def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path):
     path = session(tmp_path)
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
 
-    def counts(store: Store, target: Store) -> tuple[int, int]:
+    def counts(store, target):
         moved = copied(store, target)
         return moved.added, moved.records
 
@@ -158,9 +148,7 @@ def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path: Path):
 
 @USES
 @pytest.mark.parametrize("grows", [False, True])
-def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
-    use: Use, grows: bool, tmp_path: Path
-):
+def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(use, grows, tmp_path):
     """The events that the copy made are not made again either."""
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -185,7 +173,7 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
         assert_sound(target)
 
 
-def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(tmp_path: Path):
+def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(tmp_path):
     path = session(tmp_path)
     whole = path.read_bytes()
     with new_store() as store, new_store() as target:
@@ -199,9 +187,7 @@ def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(tmp_pa
         assert_sound(target)
 
 
-def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(tmp_path, monkeypatch):
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     with new_store() as store, new_store() as target:
@@ -216,7 +202,7 @@ def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
         assert_sound(target)
 
 
-def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: Path):
+def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path):
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:12]))
@@ -237,7 +223,7 @@ def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path: P
         assert_sound(target)
 
 
-def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(tmp_path: Path):
+def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(tmp_path):
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     with new_store() as store, new_store() as target:
@@ -251,7 +237,7 @@ def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(tm
         assert_sound(target)
 
 
-def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(tmp_path: Path):
+def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(tmp_path):
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     with new_store() as first, new_store() as store, new_store() as target:
@@ -273,9 +259,7 @@ def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_record
 
 
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
-def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(
-    number: int, tmp_path: Path
-):
+def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(number, tmp_path):
     with new_store() as store, new_store() as target:
         name = imported(store, session(tmp_path)).conversation
         other = Store(store.database.recorder, store.database.settings)
@@ -290,7 +274,7 @@ def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_al
 
 
 @pytest.mark.parametrize("lost", [0, 9, 24])
-def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int, tmp_path: Path):
+def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost, tmp_path):
     path = tmp_path / "damaged.db"
     with makes_events(open_store(path)) as store:
         name = imported(store, session(tmp_path)).conversation
@@ -309,7 +293,7 @@ def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost: int,
 
 
 @USES
-def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
+def test_a_source_is_sealed_with_its_conversation(use, tmp_path):
     path = tmp_path / "a.db"
     with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
         one = imported(store, session(tmp_path))
@@ -340,7 +324,7 @@ def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
 
 
 @USES
-def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use: Use, tmp_path: Path):
+def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use, tmp_path):
     with new_store() as store, new_store() as target:
         path = session(tmp_path)
         one = imported(store, path)
@@ -364,14 +348,14 @@ def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use: Use
         assert_sound(store)
 
 
-def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
+def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
     path = tmp_path / "a.db"
     with makes_events(open_store(f"sqlite:///{path}")) as store:
         one = imported(store, session(tmp_path))
         source = source_of(store, one.conversation)
         from foldlog.eventstore.sources.tables import SourcesToWrite
 
-        def damage(transaction: Any) -> None:
+        def damage(transaction):
             sources = SourcesToWrite(store.database, transaction)
             (block,) = sources.blocks(source)
             sources.put_blocks(
@@ -385,7 +369,7 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
 
 
 @pytest.mark.parametrize("column", ["sources.about", "sources.sums", "blocks.body", "made.places"])
-def test_what_cannot_be_unpacked_is_found(column: str, tmp_path: Path):
+def test_what_cannot_be_unpacked_is_found(column, tmp_path):
     path = tmp_path / "a.db"
     with makes_events(open_store(f"sqlite:///{path}")) as store:
         one = imported(store, session(tmp_path))
@@ -398,7 +382,7 @@ def test_what_cannot_be_unpacked_is_found(column: str, tmp_path: Path):
         assert "cannot be decompressed" in finding.problem
 
 
-def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path: Path):
+def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path):
     path = session(tmp_path)
     with new_store() as store, new_store() as other:
         one = imported(store, path)
@@ -419,7 +403,7 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path: Path)
         assert head_of(other, one.conversation) == head_of(store, one.conversation)
 
 
-def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path: Path):
+def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path):
     with new_store() as store:
         one = imported(store, session(tmp_path))
         assert projecting.SECRET in about(source_of(store, one.conversation))
@@ -427,17 +411,17 @@ def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path: Path):
         assert projecting.SECRET not in about(source_of(store, one.conversation))
 
 
-def head_of(store: Store, conversation: str) -> bytes | None:
+def head_of(store, conversation):
     found = store.database.recorder.query(lambda reader: store.database.find(reader, conversation))
     return None if found is None else found.head
 
 
-def without_keys(source: Source) -> Source:
+def without_keys(source):
     """The source, as it is equal in two stores."""
     return source._replace(conversation=0, root=0, parent=None)
 
 
-def refusing(store: Store, conversation: str) -> set[bytes]:
+def refusing(store, conversation):
     key = source_of(store, conversation).conversation
     return store.database.recorder.query(
         lambda reader: {*Sources(store.database, reader).refused_of(key)}
@@ -446,14 +430,14 @@ def refusing(store: Store, conversation: str) -> set[bytes]:
 
 @USES
 def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
-    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    use, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(moving, "_TOGETHER", 1)
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     with new_store() as store, new_store() as target:
 
-        def copy_after_kills() -> None:
+        def copy_after_kills():
             recorder, settings = target.database.recorder, target.database.settings
             for transactions in count(1):
                 with suppress(Killed):
@@ -479,9 +463,7 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
         assert events_of(target, name) == events_of(store, name)
 
 
-def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(moving, "_TOGETHER", 1)
     monkeypatch.setattr(reading, "SIZE", 2_000)
     path = session(tmp_path)
@@ -508,16 +490,14 @@ def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
         assert bytes_of(target, name) == bytes_of(store, name) == path.read_bytes()
 
 
-def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "SIZE", 2_000)
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     firsts = list[int]()
     write = SourcesToWrite.put_blocks
 
-    def noted(self: SourcesToWrite, source: Source, blocks: Sequence[Block]) -> None:
+    def noted(self, source, blocks):
         firsts.extend(block.first for block in blocks)
         write(self, source, blocks)
 
@@ -540,7 +520,7 @@ def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
         assert_sound(target)
 
 
-def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path: Path):
+def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path):
     with new_store() as store, new_store() as target:
         name = imported(store, session(tmp_path)).conversation
         used(store, name)
@@ -568,7 +548,7 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path: Pat
         assert figures_of(target, name) == figures_of(store, name)
 
 
-def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(tmp_path: Path):
+def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(tmp_path):
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     changed = lines[-1].replace(b"timestamp", b"timestamq")

@@ -1,7 +1,5 @@
 """aider's Markdown: its sessions, whose lines are whose, and what its model was shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldlog._formats.aider import _markdown

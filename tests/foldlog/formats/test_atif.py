@@ -1,7 +1,5 @@
 """Trajectories in ATIF."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

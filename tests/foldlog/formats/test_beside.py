@@ -22,14 +22,13 @@ import foldlog as package
 from foldlog._figures.prices import Prices
 from foldlog._figures.spending import spent_by
 from foldlog._figures.stored import FiguresOfStore
-from foldlog.eventstore import Store
 from tests.golden.outputs import run
 
 FILE = Path(__file__).parents[2] / "golden" / "beside.jsonl"
 STORIES = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 
 
-def take(step: dict[str, Any], folder: Path) -> dict[str, Any]:
+def take(step, folder):
     """Take a step in a folder, and return it with what is stored now if it has a ``look``."""
     for name, lines in step["files"].items():
         path = folder / name
@@ -44,12 +43,12 @@ def take(step: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**step, "look": {**looks, "all": spent["all"]}}
 
 
-def prices_in(folder: Path) -> Prices:
+def prices_in(folder):
     path = folder / "prices.json"
     return Prices(path) if path.exists() else Prices()
 
 
-def spent_in(store: Store, prices: Prices) -> dict[str, Any]:
+def spent_in(store, prices):
     """What each conversation used: tokens in and out, cost, calls; and for all together the sums,
     and the tokens of caches by day and model.
     """
@@ -75,18 +74,18 @@ def spent_in(store: Store, prices: Prices) -> dict[str, Any]:
     return spent
 
 
-def look(history: package.History, spent: list[Any]) -> dict[str, Any]:
+def look(history, spent):
     view = [getattr(event, "content", None) or event.tool for event in history.view()]
     *_, last = history.export()
     return {"spent": spent, "view": view, "last record": last}
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story["name"])
-def test_what_is_told_beside_records_is_stored(story: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_told_beside_records_is_stored(story, tmp_path):
     assert [take(step, tmp_path) for step in story["steps"]] == story["steps"]
 
 
-def test_a_document_of_this_name_that_another_hand_wrote_is_no_usage(tmp_path: Path) -> None:
+def test_a_document_of_this_name_that_another_hand_wrote_is_no_usage(tmp_path):
     (story,) = [each for each in STORIES if each["name"].startswith("the state beside")]
     take(story["steps"][0], tmp_path)
     odd = [

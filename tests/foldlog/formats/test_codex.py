@@ -2,8 +2,6 @@
 record by record.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """Conversations of Cursor: where they lie, and what its model was told."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

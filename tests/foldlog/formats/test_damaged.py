@@ -2,8 +2,6 @@
 other histories.
 """
 
-from __future__ import annotations
-
 import json
 from functools import partial, reduce
 from itertools import product

@@ -1,7 +1,5 @@
 """What holds for every format: what is written for it, what is sent of it, and how it grows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +12,6 @@ from foldlog._formats.conversion import NotWritten
 from foldlog.eventstore import (
     Action,
     Annotation,
-    Event,
     Message,
     Observation,
     SystemMessage,
@@ -27,12 +24,12 @@ from tests.foldlog.records import CORPUS
 ASKED = Message(source="user", content="ask")
 
 
-def in_order(events: list[Event]) -> list[Event]:
+def in_order(events):
     """Events with the ids that count up from 0."""
     return [replace(event, id=number) for number, event in enumerate(events)]
 
 
-def test_five_formats_are_written() -> None:
+def test_five_formats_are_written():
     assert sorted(WRITTEN) == [
         "anthropic-messages",
         "atif",
@@ -53,7 +50,7 @@ HISTORY = [
 ]
 
 
-def said(events: list[Event]) -> list[tuple[str, str]]:
+def said(events):
     """What a model is told, by who says it."""
     lines: list[tuple[str, str]] = []
     for message in View.from_events(events).to_messages():
@@ -67,7 +64,7 @@ def said(events: list[Event]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_what_was_written_is_told_the_same_after_an_import(format: str) -> None:
+def test_what_was_written_is_told_the_same_after_an_import(format):
     prompt = (
         Annotation(name="begin")
         if format == "anthropic-messages"
@@ -85,7 +82,7 @@ def test_what_was_written_is_told_the_same_after_an_import(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", sorted({*FORMATS} - {*WRITTEN}))
-def test_a_history_is_not_written_in_another_format(format: str, foldlog: Any) -> None:
+def test_a_history_is_not_written_in_another_format(format, foldlog):
     with foldlog_package.open("foldlog.db") as histories:
         histories["a"].append(ASKED)
         for view in (False, True):
@@ -99,8 +96,8 @@ def test_a_history_is_not_written_in_another_format(format: str, foldlog: Any) -
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
-    format: str, foldlog: Any, tmp_path: Path
-) -> None:
+    format, foldlog, tmp_path
+):
     source = (CORPUS / f"{format}.jsonl").read_bytes()
     assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
     (name, *_) = [

@@ -6,12 +6,9 @@ source and after it.
 writes the table again. Look at what changed.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ from foldlog._archive.importing import Import, Imported
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._formats.registry import OURS
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import open_store
 from tests.foldlog.records import CORPUS
 
 TABLE = Path(__file__).parents[2] / "golden" / "figures.json"
@@ -28,7 +25,7 @@ NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "
 """What a source counts in records, or does not know, before its events are made."""
 
 
-def row_of(store: Store, conversation: str) -> dict[str, Any]:
+def row_of(store, conversation):
     """The name and the figures of a conversation, without those that its import does not repeat."""
     figures, only = FiguresOfStore(store), Where(only=[conversation])
     ((_, one),) = figures.of([store.conversation(conversation, pending=True)])
@@ -64,7 +61,7 @@ def row_of(store: Store, conversation: str) -> dict[str, Any]:
     }
 
 
-def rows_of(format: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def rows_of(format):
     """The figures of a format's sample before the first use, and after it."""
     with tempfile.TemporaryDirectory() as folder, makes_events(open_store("memory:")) as store:
         path = Path(folder, "sample.jsonl")
@@ -77,12 +74,12 @@ def rows_of(format: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return before, row_of(store, name)
 
 
-def without(row: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+def without(row, names):
     return {name: value for name, value in row.items() if name not in names}
 
 
 @pytest.mark.parametrize("format", sorted(OURS))
-def test_the_figures_of_a_sample_are_those_of_the_table(format: str) -> None:
+def test_the_figures_of_a_sample_are_those_of_the_table(format):
     before, after = rows_of(format)
     assert after == json.loads(TABLE.read_text("utf-8"))[format]
     assert without(before, NOT_BEFORE_USE) == without(after, NOT_BEFORE_USE)

@@ -1,7 +1,5 @@
 """Logs of Inspect: a history for each sample."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

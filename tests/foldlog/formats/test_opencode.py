@@ -1,7 +1,5 @@
 """What OpenCode's messages mean, where they lie, and how a session grows."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

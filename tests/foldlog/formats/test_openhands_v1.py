@@ -1,7 +1,5 @@
 """What OpenHands V1 records mean, the strange ones too."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -2,8 +2,6 @@
 is taken back.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

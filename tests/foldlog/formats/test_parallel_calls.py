@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -42,7 +40,7 @@ words.
 """
 
 
-def events_of(steps: str):
+def events_of(steps):
     """The events of these steps: the calls k1 to k3 are of one reply, k4 and k5 of another."""
     calls = {}
     yield Message(id=0, source="user", content="says go")

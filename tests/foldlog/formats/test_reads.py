@@ -17,7 +17,7 @@ import pytest
 import foldlog as api
 from foldlog._formats.imported_calls import calls_of_imported
 from foldlog._formats.usage import ModelCall
-from foldlog.eventstore import Event, codec, open_store
+from foldlog.eventstore import codec, open_store
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.foldlog.formats.reading import GOLDEN_READS
@@ -26,7 +26,7 @@ FILES = sorted(GOLDEN_READS.glob("*.jsonl"))
 ROWS = [json.loads(line) for path in FILES for line in path.read_text("utf-8").splitlines()]
 
 
-def stored(event: Event) -> dict[str, Any]:
+def stored(event):
     """Return what a store keeps of an event, without what a library deflates: another one makes
     other bytes of it.
     """
@@ -37,7 +37,7 @@ def stored(event: Event) -> dict[str, Any]:
     }
 
 
-def fields_of(call: ModelCall) -> dict[str, Any]:
+def fields_of(call):
     """Return the fields of a call that are not as usual, and its time in words."""
     usual = ModelCall._field_defaults
     fields = {
@@ -48,7 +48,7 @@ def fields_of(call: ModelCall) -> dict[str, Any]:
     return {**fields, "at": str(call.at)}
 
 
-def read(row: dict[str, Any]) -> dict[str, Any]:
+def read(row):
     """Return a row with the events of its records, as they are stored, and the ids of those that a
     View shows; with the findings, and with the calls of models and what these used, if there are
     any.
@@ -69,12 +69,12 @@ def read(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['format']}: {row['name']}")
-def test_records_are_read_as_these_events(row: dict[str, Any]):
+def test_records_are_read_as_these_events(row):
     assert read(row) == row
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row: dict[str, Any]):
+def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row):
     records, format = row["records"], row["format"]
     with open_store("memory:") as store:
         whole = api.Histories(store)["whole"]

@@ -5,12 +5,9 @@
 writes the refusals again. Look at what changed.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,7 @@ FILE = Path(__file__).parents[2] / "golden" / "refused.jsonl"
 ROWS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 
 
-def refusal(row: dict[str, Any], folder: Path) -> str:
+def refusal(row, folder):
     """What the import of the ``text`` or the ``document`` of a row says; bytes that are no text are
     surrogates.
     """
@@ -34,9 +31,7 @@ def refusal(row: dict[str, Any], folder: Path) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_a_file_without_a_history_is_refused_with_what_it_is(
-    row: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_file_without_a_history_is_refused_with_what_it_is(row, tmp_path):
     assert refusal(row, tmp_path) == row["why"]
 
 

@@ -2,8 +2,6 @@
 object says.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 from dataclasses import replace

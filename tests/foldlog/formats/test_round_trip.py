@@ -8,14 +8,13 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 import foldlog
-from foldlog.eventstore import Annotation, Event, InvalidEvent, codec
+from foldlog.eventstore import Annotation, InvalidEvent, codec
 from foldlog.formats import FORMATS, decode
 from tests.foldlog.records import records_of
 from tests.how_many import examples
@@ -59,12 +58,12 @@ class Mixed:
     values at their keys.
     """
 
-    def __init__(self, format: str) -> None:
+    def __init__(self, format):
         self._sound = records_of(format)
         self._values: defaultdict[str, list[Any]] = defaultdict(list)
         self._learn(self._sound)
 
-    def records(self, at: random.Random, most: int) -> list[Any]:
+    def records(self, at, most):
         start = at.randrange(len(self._sound))
         drawn = self._sound[start:] if at.randrange(2) else at.choices(self._sound, k=most)
         self._odd_key = at.choice(list(self._values))
@@ -72,7 +71,7 @@ class Mixed:
         mixed = [self._mixed(at, record, percent) for record in drawn[: at.randrange(most + 1)]]
         return list(json.loads(text(mixed)))
 
-    def _learn(self, value: Any) -> None:
+    def _learn(self, value):
         if isinstance(value, dict):
             for key, inner in value.items():
                 self._values[key].append(inner)
@@ -80,7 +79,7 @@ class Mixed:
             for inner in value.values() if isinstance(value, dict) else value:
                 self._learn(inner)
 
-    def _mixed(self, at: random.Random, value: Any, percent: int) -> Any:
+    def _mixed(self, at, value, percent):
         if isinstance(value, list):
             return [
                 self._mixed(at, inner, percent) for inner in value if at.randrange(200) >= percent
@@ -92,7 +91,7 @@ class Mixed:
             keys.append(at.choice(list(self._values)))
         return {key: self._at(at, key, value, percent) for key in keys}
 
-    def _at(self, at: random.Random, key: str, value: dict[str, Any], percent: int) -> Any:
+    def _at(self, at, key, value, percent):
         if key in value and key != self._odd_key and at.randrange(100) >= percent:
             return self._mixed(at, value[key], percent)
         return at.choice(ODD) if at.randrange(2) else at.choice(self._values[key])
@@ -102,14 +101,14 @@ MIXED = {name: Mixed(name) for name in FORMATS}
 seeds = st.integers(0, 2**32).map(random.Random)
 
 
-def text(records: object) -> str:
+def text(records):
     """Compared as text, 1 and 1.0 and true are three things, as they are in JSON, and keys have an
     order.
     """
     return json.dumps(records)
 
 
-def stored(events: Iterable[Event]) -> Iterator[Event]:
+def stored(events):
     """The events as they come back out of a store."""
     for event in events:
         encoded = codec.encode(event)
@@ -119,7 +118,7 @@ def stored(events: Iterable[Event]) -> Iterator[Event]:
 @pytest.mark.parametrize("format", FORMATS)
 @examples(500)
 @given(at=seeds)
-def test_records_become_the_same_events_each_time(format: str, at: random.Random):
+def test_records_become_the_same_events_each_time(format, at):
     """Decoding gives them the ids that count up from 0, changes no record, and does the same each
     time.
     """
@@ -140,9 +139,7 @@ def test_records_become_the_same_events_each_time(format: str, at: random.Random
 @pytest.mark.parametrize("format", FORMATS)
 @examples(60)
 @given(at=seeds)
-def test_records_that_are_appended_one_by_one_come_back_as_they_were(
-    format: str, at: random.Random
-):
+def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, at):
     """Decoders begin anew at any record, and events of ours come in between."""
     records = MIXED[format].records(at, 8)
     with foldlog.open("memory:") as histories:

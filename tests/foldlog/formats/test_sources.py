@@ -29,7 +29,7 @@ FILE = Path(__file__).parents[2] / "golden" / "found.jsonl"
 ROWS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 
 
-def write(path: Path, *lines: Any) -> Path:
+def write(path, *lines):
     """Write lines, a text as it is; bytes that are no text are surrogates."""
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
@@ -37,7 +37,7 @@ def write(path: Path, *lines: Any) -> Path:
     return path
 
 
-def found(folder: Path, *paths: str, format: str = "auto") -> dict[str, Any]:
+def found(folder, *paths, format="auto"):
     """What an import finds at paths in a folder: histories, and what belongs to none."""
     with new_store() as store:
         imports = Import(store, [folder / path for path in paths], format)
@@ -58,7 +58,7 @@ def found(folder: Path, *paths: str, format: str = "auto") -> dict[str, Any]:
     return whole
 
 
-def row_in(folder: Path, row: dict[str, Any]) -> dict[str, Any]:
+def row_in(folder, row):
     """Return a row with what is found now in its files."""
     files = folder / "files"
     for name, lines in row["files"].items():
@@ -67,15 +67,15 @@ def row_in(folder: Path, row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-def test_an_import_finds_these_histories(row: dict[str, Any], tmp_path: Path) -> None:
+def test_an_import_finds_these_histories(row, tmp_path):
     assert json.dumps(row_in(tmp_path, row)) == json.dumps(row)
 
 
-def chat() -> dict[str, Any]:
+def chat():
     return {"role": "user", "content": "hi"}
 
 
-def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path: Path) -> None:
+def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path):
     for name in ("runs/a.jsonl", "runs/z/b.jsonl", "elsewhere/c.jsonl", "above.jsonl"):
         write(tmp_path / name, chat(), chat())
     for name, to in (("a", "z"), ("link", "../elsewhere"), ("link2", "../elsewhere"), ("up", "..")):
@@ -92,9 +92,7 @@ def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path
 
 
 @pytest.mark.parametrize("begin, between, end", [("", "", ""), ("[", ",", "]")])
-def test_a_record_that_is_too_long_is_a_finding(
-    begin: str, between: str, end: str, tmp_path: Path
-) -> None:
+def test_a_record_that_is_too_long_is_a_finding(begin, between, end, tmp_path):
     long = {**chat(), "content": "x" * RECORD_SIZE_MAX}
     lines = (json.dumps(record) for record in (chat(), long, chat()))
     write(tmp_path / "a.json", begin + f"{between}\n".join(lines) + end)
@@ -105,13 +103,13 @@ def test_a_record_that_is_too_long_is_a_finding(
     ]
 
 
-def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path):
     write(tmp_path / "a.json", "[" * 100_000)
     *_, finding = found(tmp_path, "a.json")["findings"]
     assert finding.startswith("a.json: nested deeper than 480 levels")
 
 
-def test_paths_without_a_history(tmp_path: Path) -> None:
+def test_paths_without_a_history(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
     for path, why in (
@@ -133,13 +131,13 @@ def test_paths_without_a_history(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_is_on_lines_if_two_are_not_blank_and_may_be_emptied_while_it_is_read(
-    text: str, is_on_lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    text, is_on_lines, tmp_path, monkeypatch
+):
     file, really = tmp_path / "a.json", Path.open
     file.write_text(text)
     assert on_lines(file) is is_on_lines
 
-    def emptied(path: Path, *how: Any) -> Any:
+    def emptied(path, *how):
         os.truncate(path, 0)
         return really(path, *how)
 

@@ -16,7 +16,7 @@ import pytest
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 from tests.foldlog.formats.writing import WRITTEN, written
-from tests.golden.cases import Case, cases_in, write_anew
+from tests.golden.cases import cases_in, write_anew
 
 CASES_OF = {path.stem: cases for path, cases in cases_in("writes").items()}
 CASES = [
@@ -30,7 +30,7 @@ CASES = [
 TEXT = re.compile(r"[a-z]+\d\d")
 
 
-def records_in(case: Case, format: str) -> str:
+def records_in(case, format):
     notes: list[str] = []
     if format in WRITTEN:
         records = list(encode(case.events(), format, notes=notes.append))
@@ -40,19 +40,19 @@ def records_in(case: Case, format: str) -> str:
 
 
 @pytest.mark.parametrize("case, format", CASES)
-def test_events_are_written_as_these_records(case: Case, format: str) -> None:
+def test_events_are_written_as_these_records(case, format):
     assert records_in(case, format) == case.outputs[format]
 
 
 @pytest.mark.parametrize("case", CASES_OF["condensations"], ids=lambda case: case.rule)
-def test_a_condensation_that_was_written_is_read_again(case: Case) -> None:
+def test_a_condensation_that_was_written_is_read_again(case):
     for format in case.outputs:
         again = View.from_events(decode(encode(case.events(), format), format))
         assert again.to_messages() == View.from_events(case.events()).to_messages()
 
 
 @pytest.mark.parametrize("case", CASES_OF["texts"], ids=lambda case: case.rule)
-def test_each_text_is_written_or_a_note_counts_what_was_left_out(case: Case) -> None:
+def test_each_text_is_written_or_a_note_counts_what_was_left_out(case):
     """A text is a word with two digits."""
     texts = {*TEXT.findall("".join(case.lines))}
     for format in WRITTEN:
