@@ -1,8 +1,9 @@
 """A long conversation with an agent of Microsoft's Agent Framework, condensed within its runs;
 nothing is lost.
 
-pip install '.[agent-framework]' agent-framework-openai OPENAI_API_KEY=... OPENAI_MODEL=... python
-examples/agent_framework_foldlog.py "What did we speak of?"
+pip install '.[agent-framework]' agent-framework-openai
+export OPENAI_API_KEY=... OPENAI_MODEL=...
+python examples/agent_framework_foldlog.py "What did we speak of?"
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A small agent that works in a folder with a shell, and never outgrows its model's context.
 
-    python examples/agent_loop.py "why does the test fail? fix it" --model openai/gpt-4o-mini
-    --folder . python examples/agent_loop.py "anything" --rehearse
+    python examples/agent_loop.py "why does the test fail? fix it" --model openai/gpt-4o-mini \\
+        --folder .
+    python examples/agent_loop.py "anything" --rehearse
 
 Everything that happens is appended to a history, and what the model is shown is that history's
 View. Before each call of the model a condenser may forget: because the View has grown too large,

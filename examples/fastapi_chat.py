@@ -1,8 +1,9 @@
 """A chat server for many users: replies are streamed, and a user who goes away leaves a valid
 history.
 
-    CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3 curl
-    --no-buffer --json '{"text": "what time is it?"}' http://127.0.0.1:8000/users/ann/chats/first
+    CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3
+    curl --no-buffer --json '{"text": "what time is it?"}' \\
+        http://127.0.0.1:8000/users/ann/chats/first
 
 Messages to one chat are answered one after the other, by any worker process; one that waits for too
 long gets a 409, one to an erased chat a 410. While nothing can be recorded, as on a full disk, both
