@@ -20,7 +20,7 @@ IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filt
 }).length"""
 
 
-def found(page, selector: str) -> int:
+def found(page, selector):
     """The number of elements that are wholly in sight."""
     return page.ask(f"({IN_SIGHT})({json.dumps(selector)})")
 

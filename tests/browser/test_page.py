@@ -18,10 +18,8 @@ from foldlog._words.safe_text import json_text
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
-    Event,
     Message,
     Retraction,
-    Store,
     open_store,
 )
 from foldlog.eventstore.maintenance.erase import erase
@@ -35,7 +33,7 @@ GONE = ("summarized", "forgotten", "taken back")
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
 
-def nothing_happened(page, home: str):
+def nothing_happened(page, home):
     """Nothing ran, and nothing but the page's own address was asked for."""
     assert page.ask("window.attacked") is None
     assert [url for url in page.requests if not url.startswith((home, "data:,"))] == []
@@ -128,11 +126,11 @@ def test_a_very_long_line_opens_and_is_shown_in_parts(page, report):
     assert page.ask("document.querySelectorAll('.transcript .prose b').length") == 0
 
 
-def forgets(*ids: int, summary: str | None = None, offset: int | None = None) -> CondensationAction:
+def forgets(*ids, summary=None, offset=None):
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
 
 
-def talk(number: int) -> list[Event]:
+def talk(number):
     return [Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(number)]
 
 
@@ -167,7 +165,7 @@ def histories():
             yield history.name, lambda history=history: history.events
 
 
-def documents(store: Store) -> list[str]:
+def documents(store):
     """The page's document of a history at half of its versions, and what came then."""
     fold, half = PageFold(store, "c"), store.version("c") // 2
     fold.take(store.log("c", 0, half))

@@ -43,7 +43,7 @@ MEANS = (
 )
 
 
-def told_in(page, selector: str) -> str:
+def told_in(page, selector):
     return page.text(selector).replace("\N{NO-BREAK SPACE}", " ")
 
 

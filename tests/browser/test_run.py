@@ -11,12 +11,10 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    Event,
     Message,
     Observation,
     Retraction,
 )
-from tests.browser.chromium import Page
 from tests.browser.states import V, sample
 from tests.page_samples import hostile_history
 from tests.said import said
@@ -33,11 +31,11 @@ def page(chromium, serve):
         yield opened
 
 
-def at(seconds: int) -> datetime:
+def at(seconds):
     return START + timedelta(seconds=seconds)
 
 
-def failing() -> list[Event]:
+def failing():
     """A run with two errors, a wait of ten minutes, and a file that is needed again after it was
     forgotten.
     """
@@ -73,20 +71,20 @@ def failing() -> list[Event]:
     ]
 
 
-def opened(page: Page, url: str):
+def opened(page, url):
     page.open(url)
     page.wait(READY)
     page.settle()
 
 
-def is_in_sight(page: Page, event: int) -> bool:
+def is_in_sight(page, event):
     boxes = f"""[{V}.transcript.node, {V}.transcript.nodes.get({V}.transcript.placeOf({event}))].map((each) => each.getBoundingClientRect())"""
     return page.ask(
         f"(([all, one]) => one.top < all.bottom - 40 && one.bottom > all.top + 20)({boxes})"
     )
 
 
-def block(page: Page, event: int) -> str:
+def block(page, event):
     return " ".join(page.text(f'.transcript [data-event="{event}"]').split())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from foldlog.eventstore import (
     Action,
     CondensationAction,
-    Event,
     Message,
     Observation,
     SystemMessage,
@@ -23,9 +21,7 @@ START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ROWS = "Array.from(document.querySelectorAll('a.row .name'), (each) => each.innerText.trim())"
 
 
-def run(
-    title: str, day: int, tool: str = "Bash", errors: int = 0, seconds: int = 60
-) -> Iterator[Event]:
+def run(title, day, tool="Bash", errors=0, seconds=60):
     """A run of one day, whose tool fails some times."""
     at = START + timedelta(days=day)
     yield said(title, timestamp=at)
@@ -53,7 +49,7 @@ def listed(page, runs):
     return page
 
 
-def shown(page, count: int) -> list[str]:
+def shown(page, count):
     page.wait(f"{V}.total === {count} && document.querySelectorAll('a.row').length === {count}")
     page.settle()
     return page.ask(ROWS)

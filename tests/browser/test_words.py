@@ -34,12 +34,12 @@ CUT = """(selector) => Array.from(document.querySelectorAll(selector)).filter((e
 ).map((each) => each.className + ': ' + each.innerText)"""
 
 
-def cut(page, selector: str) -> list[str]:
+def cut(page, selector):
     """The texts of the elements that do not fit into them."""
     return page.ask(f"({CUT})({json.dumps(selector)})")
 
 
-def messages(number: int) -> list[Message]:
+def messages(number):
     return [said("some words") for _ in range(number)]
 
 
