@@ -226,7 +226,7 @@ class Maintenance:
         ``dry_run``, nothing is erased, and the conversations that would be erased are returned.
 
         A conversation stays if it has a younger fork, a new event, or a worker with its lease.
-        ``stay`` of the result lists the reasons. A later call of ``expire`` erases a conversation
+        The field ``stay`` of the result says why. A later call of ``expire`` erases a conversation
         that stayed. ``detach_forks`` gives younger forks a copy of the shared events. If a reader
         prevents the vacuum, ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors of
         ``Histories.erase`` and ``Histories.list``. Durability: the conversations are erased in

@@ -170,7 +170,7 @@ def is_gone(name: str) -> bool:
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a name is the name of a copy. A copy never follows the store, so it can only
-    be deleted.
+    """Return whether a name is the name of a copy. Changes of the store do not reach a
+    copy. To remove content from a copy, delete the copy.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

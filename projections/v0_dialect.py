@@ -34,9 +34,7 @@ class Register(NamedTuple):
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Add to the tomb the ids that a condensation or request from V0 forgets: the ids in the event,
-    and its own id.
-    """
+    """Add to the tomb the ids that an event from V0 forgets: its own id, and the ids that it names."""
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
         start = event.forgotten_events_start_id

@@ -144,8 +144,8 @@ class SummarizingCondenser(RollingCondenser):
                 summary = replace(summary, reports=(*reports, *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
-            f"the hard context reset failed in {len(failures)} of at most"
-            f" {self.hard_context_reset_max_retries} tries, with {len(reports)} calls of the model;"
+            f"the hard context reset failed {len(failures)} times (the limit is"
+            f" {self.hard_context_reset_max_retries}), after {len(reports)} calls of the model;"
             f" the last failure: {failures[-1].problem}",
             tuple(reports),
         ) from failures[-1]

@@ -1,4 +1,4 @@
-"""Find a conversation by its id, and read one or all conversations at one moment."""
+"""Find a conversation by its id, and read several conversations in one read transaction."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
 
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the documents of a history that lacks the records ``unread``: see ``UNREAD``.
+    """Return the documents of a history. ``unread`` names the records that the history lacks.
     ``attributes`` are the attributes of the history without ``INCOMPLETE``.
     """
     return {

@@ -74,7 +74,7 @@ def text_part(text: str) -> Part:
 
 def named(part: Mapping[str, Any], why: str = "") -> Part:
     """Return a text part in place of a part that cannot be sent. The text part contains the texts
-    of the part, or a note with the reason ``why``.
+    of the replaced part, or a note that gives the reason ``why``.
     """
     kind = str(part.get("type") or "part").removesuffix("_url")
     if why:
