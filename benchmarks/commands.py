@@ -188,9 +188,23 @@ _READING = (
 
 QUESTIONS = [
     Question(
-        "list of 100,000 conversations", "ms CPU", 3.0, "at most", listing, raw="sqlite3 and print"
+        "list of 100,000 conversations",
+        "ms CPU",
+        3.0,
+        "at most",
+        listing,
+        "sqlite3 and print",
+        "Lists of many conversations",
     ),
-    Question("list of a small store", "ms CPU", 1.0, "at most", starting, raw=f"{_START_MS} ms"),
+    Question(
+        "list of a small store",
+        "ms CPU",
+        1.0,
+        "at most",
+        starting,
+        f"{_START_MS} ms",
+        "Lists of many conversations",
+    ),
     Question("memory of that list", "MiB", 1.0, "at most", listing_memory, raw="100 MiB"),
     *(
         Question(

@@ -139,6 +139,7 @@ QUESTIONS = [
             "at most",
             partial(opening, depth=depth, clock=clock),
             raw="ours, one conversation",
+            explained="Forks",
         )
         for name, clock in (("", time.perf_counter), (", CPU time", time.process_time))
         for depth in DEPTHS
@@ -151,6 +152,7 @@ QUESTIONS = [
             "at most",
             partial(appending, depth=depth),
             raw="ours, one conversation",
+            explained="Forks",
         )
         for depth in DEPTHS
     ),
@@ -162,6 +164,7 @@ QUESTIONS = [
             "at most",
             partial(forking, depth=depth),
             raw="ours, a new conversation",
+            explained="Forks",
         )
         for depth in DEPTHS
     ),

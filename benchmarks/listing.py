@@ -158,6 +158,7 @@ QUESTIONS = [
             "at most",
             partial(figures, answer),
             raw="1 s",
+            explained="Lists of many conversations",
         )
         for name, answer in (
             ("the last 20 active", _last_active),

@@ -52,12 +52,20 @@ def _bytes_of(path: Path) -> int:
 
 
 QUESTIONS = [
-    Question("size on disk, everything in it", "bytes/event", 1.05, "at most", measure),
+    Question(
+        "size on disk, everything in it",
+        "bytes/event",
+        1.05,
+        "at most",
+        measure,
+        explained="Size on disk",
+    ),
     Question(
         "size on disk, an image of 100 KB sent 100 times",
         "bytes/event",
         0.02,
         "at most",
         measure_image,
+        explained="Size on disk",
     ),
 ]

@@ -99,7 +99,9 @@ def _answer(answer: Run) -> str:
         limit(answer["better"], answer["target"]),
     )
     if not answer["holds"]:
-        ratio, target = f"**{ratio}**", f"{target}, [missed](#{_anchor(answer['explained'])})"
+        explained = answer["explained"]
+        missed = f"[missed](#{_anchor(explained)})" if explained else "missed"
+        ratio, target = f"**{ratio}**", f"{target}, {missed}"
     ours, raw = (
         f"{figure(answer['ours'])} {answer['unit']}",
         f"{figure(answer['raw'])}, {answer['baseline']}",

@@ -68,6 +68,7 @@ QUESTIONS = tuple(
         "at least",
         partial(measure, model),
         raw="litellm counts all",
+        explained="An exact token check",
     )
     for model in ("gpt-4o-mini", "claude-sonnet-4-5")
 )

@@ -34,7 +34,9 @@ class Register(NamedTuple):
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Add to the tomb the ids that an event from V0 forgets: its own id, and the ids that it names."""
+    """Add to the tomb the ids that an event from V0 forgets: its own id and the ids that it
+    names.
+    """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
         start = event.forgotten_events_start_id

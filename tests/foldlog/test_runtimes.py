@@ -50,7 +50,7 @@ def calling(histories, call_id, **attributes):
 
 def tool(paid, **rule):
     @foldlog.effect(**rule)
-    def pay(to, key):
+    def pay(to: str, key: str) -> str:
         if key not in paid:
             paid.append(key)
         return f"paid {to}"
