@@ -54,8 +54,10 @@ def change_of_prompt(
         known = {**PROMPT_REPLACED, **known}
     elif because != "compaction" and summary is None and _is_end(gone, before, condensed_at):
         return Retraction(version=gone[0], reason=str(known.get("reason", "")))
-    told: dict[str, Any] = {} if summary is None else {"summary": summary, "summary_offset": place}
-    return CondensationAction(forgotten_event_ids=gone, metadata=known, **told)
+    summary_fields: dict[str, Any] = (
+        {} if summary is None else {"summary": summary, "summary_offset": place}
+    )
+    return CondensationAction(forgotten_event_ids=gone, metadata=known, **summary_fields)
 
 
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:

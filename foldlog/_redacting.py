@@ -25,6 +25,7 @@ from foldlog._companions import companion_of, companions, forked_from
 from foldlog._matching import Holds, copies_of, events_with, keep_documents, source_with, texts_of
 from foldlog._unreadable import sound
 from foldlog._written_files import (
+    describe_file,
     erased_sources,
     is_a_copy,
     is_gone,
@@ -32,7 +33,6 @@ from foldlog._written_files import (
     path_in,
     read_models,
     source_name,
-    told,
 )
 from foldlog.eventstore import (
     NOT_RECORDED,
@@ -570,9 +570,9 @@ def holders(
     ]
     noted_sources = {name: path_in(name) for name in names if name.startswith("imported ")}
     # The store's own path is left out, because an open backup has a note of itself.
-    named = [told(store, name) for name in names if name not in noted_sources]
+    named = [describe_file(store, name) for name in names if name not in noted_sources]
     for name in filter(is_gone, noted_sources):
-        told(store, name)
+        describe_file(store, name)
     former = []
     if store.path is not None:
         former = sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))

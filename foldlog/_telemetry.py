@@ -116,7 +116,7 @@ _LONG_S: Final = 1.0
 class Telemetry(Protocol):
     """An observer of the work of a process, such as ``foldlog.otel``."""
 
-    def told(self, name: str, values: Mapping[str, Any]) -> None:
+    def receive(self, name: str, values: Mapping[str, Any]) -> None:
         """Receive a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
 
     def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
@@ -160,7 +160,7 @@ def is_told(name: str) -> bool:
 
 def measure(name: str, **values: Any) -> None:
     if telemetry is not None:
-        telemetry.told(name, values)
+        telemetry.receive(name, values)
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def stores_in(names: Iterable[str]) -> Iterator[str]:
             yield path_in(name)
 
 
-def told(store: Store, name: str) -> str:
+def describe_file(store: Store, name: str) -> str:
     """Return the name of a file as a text for people. If the file does not exist any more, the text
     says so, and the store forgets the file.
     """

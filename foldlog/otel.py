@@ -104,7 +104,7 @@ class _Telemetry:
     def store(self, *given: Any, **named: Any) -> Store:
         return _ObservedStore(self, *given, **named)
 
-    def told(self, name: str, values: Mapping[str, Any]) -> None:
+    def receive(self, name: str, values: Mapping[str, Any]) -> None:
         match name.removeprefix("foldlog."):
             case "store.waited":
                 self.record("foldlog.wait.duration", values["seconds"])
@@ -129,12 +129,12 @@ class _Telemetry:
             reasons = set()
         # A condenser of a user may have reasons of its own.
         reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"
-        told = {
+        attributes = {
             "foldlog.outcome": outcome,
             "foldlog.condenser": values["condenser"],
             "foldlog.reason": reason,
         }
-        self.add("foldlog.condensations", 1, told)
+        self.add("foldlog.condensations", 1, attributes)
         if values.get("cost"):
             self.add(
                 "foldlog.model.cost", values["cost"], {"foldlog.condenser": values["condenser"]}
@@ -167,10 +167,10 @@ class _Telemetry:
             finally:
                 seconds = time.perf_counter() - begun
                 if is_call:
-                    told = self._measure_call(values, more, seconds)
+                    attributes = self._measure_call(values, more, seconds)
                 else:
-                    told = _prefixed({**values, **more})
-                span.set_attributes(told)
+                    attributes = _prefixed({**values, **more})
+                span.set_attributes(attributes)
 
     def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
@@ -184,26 +184,26 @@ class _Telemetry:
             "gen_ai.provider.name": provider.partition("/")[0] or "unknown",
             "gen_ai.request.model": values["model"],
         }
-        told: dict[str, Any] = dict(shared)
+        attributes: dict[str, Any] = dict(shared)
         reply = more.get("reply")
         if reply is not None:
             shared["gen_ai.response.model"] = reply.model
-            told |= {
+            attributes |= {
                 "gen_ai.response.model": reply.model,
                 "gen_ai.response.finish_reasons": [str(reply.finish_reason)],
             }
             if reply.response_id is not None:
-                told["gen_ai.response.id"] = reply.response_id
+                attributes["gen_ai.response.id"] = reply.response_id
             for kind, name in (("input", "prompt_tokens"), ("output", "completion_tokens")):
                 if name in reply.usage:
-                    told[f"gen_ai.usage.{kind}_tokens"] = reply.usage[name]
+                    attributes[f"gen_ai.usage.{kind}_tokens"] = reply.usage[name]
                     self.record(
                         "gen_ai.client.token.usage",
                         reply.usage[name],
                         {**shared, "gen_ai.token.type": kind},
                     )
         if self._contents:
-            told["gen_ai.input.messages"] = dumps(
+            attributes["gen_ai.input.messages"] = dumps(
                 [message_of(dict(each)) for each in values["messages"]],
                 ensure_ascii=False,
                 default=str,
@@ -212,10 +212,10 @@ class _Telemetry:
                 output = [
                     {"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}
                 ]
-                told["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
+                attributes["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
         failed = {name: more[name] for name in ("error.type",) if name in more}
         self.record("gen_ai.client.operation.duration", seconds, {**shared, **failed})
-        return told
+        return attributes
 
     def add(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:
         self._counters[name].add(amount, dict(attributes or {}))
@@ -225,12 +225,12 @@ class _Telemetry:
 
 
 def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
-    told = {
+    attributes = {
         name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()
     }
-    view = told.pop("foldlog.view", None)
+    view = attributes.pop("foldlog.view", None)
     is_compacted = view is not None and not all(map(is_declined, view.condensations))
-    return told | ({COMPACTED: True} if is_compacted else {})  # the conventions have no false
+    return attributes | ({COMPACTED: True} if is_compacted else {})  # the conventions have no false
 
 
 class _ObservedStore(Store):

@@ -109,8 +109,7 @@ def copy_source(
 ) -> int:
     """Copy the source of a conversation after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target already has the events
-    before ``version``. Later, the target makes the
-    other events from the records.
+    before ``version``. Later, the target makes the other events from the records.
 
     After each transaction, the source in the target is consistent. Until the last transaction, the
     source in the target is shorter than the original. Events that the target itself made stay, and

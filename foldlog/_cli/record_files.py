@@ -25,7 +25,7 @@ class Export(NamedTuple):
     format   the format of the source or of the records
     records  the records; empty if the bytes of the source are written
     write    writes everything to a file, and returns the number of records
-    notes    what is left out; the list is complete after ``write``
+    notes    the content that the export leaves out; the list is complete after ``write``
     """
 
     format: str

@@ -137,10 +137,10 @@ def _marks(path: Path) -> dict[int, list[Located]]:
     _, messages = _array(path)
     for located in messages:
         match located.value:
-            case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if (
+            case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **rest} if (
                 deleted != before
             ):
-                index = told.get("conversationHistoryIndex")
+                index = rest.get("conversationHistoryIndex")
                 before = deleted
                 mark = {key: located.value[key] for key in _MARK if key in located.value}
                 number = max(last, index) if type(index) is int else last

@@ -127,8 +127,10 @@ class _Decoder(FollowingDecoder):
                 _read_response(read, [part for part in parts if kind_of(part) not in _UNTOLD])
         elif role == "user":
             read.parts = _told([part for part in parts if part.get("mime") not in IN_WORDS])
-            told = {part.get("synthetic") is True for part in parts if part.get("type") == "text"}
-            read.say("environment" if told == {True} else "user", as_text=True)
+            synthetic = {
+                part.get("synthetic") is True for part in parts if part.get("type") == "text"
+            }
+            read.say("environment" if synthetic == {True} else "user", as_text=True)
         read.close(str(role), None)
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
@@ -196,8 +198,8 @@ def _result(state: _Part) -> _Part:
                     [*said_in(state.get("output")), *_told(dicts_in(state.get("attachments")))]
                 )
             }
-        case {"status": "error", "metadata": {"interrupted": True, "output": str(told)}}:
-            return {"content": told}
+        case {"status": "error", "metadata": {"interrupted": True, "output": str(output)}}:
+            return {"content": output}
         case {"status": "error"}:
             return {"content": text_or_empty(state.get("error")), "is_error": True}
     return {"content": "[Tool execution was interrupted]", "is_error": True}

@@ -173,15 +173,15 @@ def _rows(
 ) -> Iterator[Located]:
     """Yield rows in the format of an export."""
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
-        told: _Part = {}
+        fields: _Part = {}
         data = parsed(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
         for column, value in row.items():
             *names, last = column.replace("_id", "ID").split("_")
             if value is not None:
-                holder = reduce(lambda held, name: held.setdefault(name, {}), names, told)
+                holder = reduce(lambda held, name: held.setdefault(name, {}), names, fields)
                 known = parsed_text(value) if column in _JSON else None
                 holder[last] = value if known is None else known
-        yield data._replace(value={**dict_or_empty(data.value), **told})
+        yield data._replace(value={**dict_or_empty(data.value), **fields})
 
 
 def _session(read: Read, session: str) -> Located | None:

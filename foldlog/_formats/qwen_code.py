@@ -187,12 +187,12 @@ class _Decoder(FollowingDecoder):
         responses = held_in(parts, "functionResponse")
         for response in responses:
             call_id = response.get("id")
-            told, has_failed = result_of(
+            result, has_failed = result_of(
                 parts if call_id else [{"functionResponse": response}], call_id
             )
             shown = {} if self.calls.is_open(call_id) else {"shown": False}
             read.answer(
-                call_id, told, is_error=failed or has_failed, tool=response.get("name"), **shown
+                call_id, result, is_error=failed or has_failed, tool=response.get("name"), **shown
             )
         said = content_of(parts)
         if said and not responses:

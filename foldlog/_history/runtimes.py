@@ -60,7 +60,8 @@ class RuntimeCall:
         model.
 
         The first call in a process also reads the effects that other processes left without an
-        outcome. Before any other tool with effects runs, the model is told about them once.
+        outcome. Before any other tool with effects runs, one message to the model names these
+        effects.
         """
         if rule.repeat == "safe":
             return "", None
@@ -195,8 +196,8 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Call this function before a runtime appends its own results for calls whose outcome is
-    unknown. Before the next tool with effects runs in this process, the model is told about these
-    calls.
+    unknown. Before the next tool with effects runs in this process, a message to the model names
+    these calls.
     """
     history = histories[conversation]
     with suppress(ConversationErased):

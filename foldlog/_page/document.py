@@ -153,7 +153,7 @@ class PageFold:
         elif isinstance(event, CondensationAction):
             self._condensations[event.id] = event
             metadata = event.metadata
-            told = {
+            fields = {
                 key: metadata[key]
                 for key in ToldDocument.__struct_fields__
                 if metadata.get(key) is not None
@@ -165,7 +165,7 @@ class PageFold:
                     reason=because(event, self._requests),
                     requests=tuple(request.id for request in self._requests),
                     summary=None if event.summary is None else summary_id(event.id),
-                    **told,
+                    **fields,
                 )
             )
             self._requests = []

@@ -84,8 +84,8 @@ class _WellFormed(io.RawIOBase):
             self._rest = self._lines.readline()
             if _SURROGATE in self._rest.lower():
                 with suppress(ValueError):  # the server answers the unchanged line
-                    told = json.dumps(json.loads(self._rest), ensure_ascii=False)
-                    self._rest = f"{told}\n".encode("utf-8", "replace")
+                    message = json.dumps(json.loads(self._rest), ensure_ascii=False)
+                    self._rest = f"{message}\n".encode("utf-8", "replace")
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size

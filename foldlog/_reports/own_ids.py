@@ -27,7 +27,7 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
     """Cost: the returned function reads all events before a condensation of V0, once."""
     before: list[Annotation] = []
 
-    def told(event: Event) -> Event:
+    def renumber(event: Event) -> Event:
         if not (isinstance(event, CondensationAction) and names_source_ids(event)):
             return event
         start = before[-1].id + 1 if before else 0
@@ -44,4 +44,4 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
             forgotten_events_end_id=None,
         )
 
-    return told
+    return renumber

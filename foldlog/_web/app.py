@@ -403,7 +403,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
             return store.query(given, _present)
         return documents.FollowedDocument(version=store.database.data_version())
 
-    async def told() -> AsyncIterator[str]:
+    async def stream() -> AsyncIterator[str]:
         before: documents.FollowedDocument | None = None
         waited = 0.0
         yield "retry: 1000\n\n"
@@ -425,7 +425,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
             waited += _POLL_S
 
     return StreamingResponse(
-        told(), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
     )
 
 

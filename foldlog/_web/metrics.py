@@ -63,9 +63,9 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
         # A condenser of a user may write any reason.
-        told = reason.reason if parts <= set(WORDS.values()) else "other"
-        made[told] += reason.condensations
-        saved[told] += reason.tokens_saved or 0
+        label = reason.reason if parts <= set(WORDS.values()) else "other"
+        made[label] += reason.condensations
+        saved[label] += reason.tokens_saved or 0
     yield "condensations", "Condensations in the log, by reason.", _by_reason(made)
     yield "tokens_saved", "Tokens that condensations took from Views.", _by_reason(saved)
     yield "condensation_cost_usd", "Recorded cost of condensations.", _sample_of(fleet.cost)

@@ -282,5 +282,5 @@ def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
             parts[-1][1] = max(parts[-1][1], stop)
         else:
             parts.append([start, stop])
-    told = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
-    return re.sub(r"\s+", " ", f"{told}{'…' if parts[-1][1] < len(text) else ''}")
+    excerpt = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
+    return re.sub(r"\s+", " ", f"{excerpt}{'…' if parts[-1][1] < len(text) else ''}")

@@ -64,9 +64,9 @@ def because(
     return printable(text, one_line=True)
 
 
-def _in_words(code: str, told: Mapping[str, Any]) -> str:
-    before = told.get(f"{code}_before")
-    most = told.get(f"{code}_max")
+def _in_words(code: str, metadata: Mapping[str, Any]) -> str:
+    before = metadata.get(f"{code}_before")
+    most = metadata.get(f"{code}_max")
     if type(before) is int and type(most) is int:
         return f"View of {before:,} {code} exceeded {most:,}"
     return WORDS[code]

@@ -220,16 +220,16 @@ class FoldlogSessionStore(OpenHistories):
         return replace(tool, handler=handler)
 
     async def _before_tool(
-        self, told: Any, tool_use_id: str | None, context: Any
+        self, hook_input: Any, tool_use_id: str | None, context: Any
     ) -> dict[str, Any]:
         key: SessionKey = {
-            "project_key": project_key_for_directory(told["cwd"]),
-            "session_id": told["session_id"],
+            "project_key": project_key_for_directory(hook_input["cwd"]),
+            "session_id": hook_input["session_id"],
         }
-        name = told["tool_name"].rpartition("__")[2]
+        name = hook_input["tool_name"].rpartition("__")[2]
         if name in self._calls:
             self._calls[name].append(
-                (self.conversation(key), told["tool_use_id"], name, told["tool_input"])
+                (self.conversation(key), hook_input["tool_use_id"], name, hook_input["tool_input"])
             )
         return {}
 

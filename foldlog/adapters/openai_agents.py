@@ -274,13 +274,13 @@ class FoldlogSession(OpenHistories):
         """
         used = response.usage
         model = _model_name(agent.model)
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "input_tokens": used.input_tokens,
             "output_tokens": used.output_tokens,
         }
         for name in ("input_tokens_details", "output_tokens_details"):
-            told[name] = getattr(getattr(used, name, None), "__dict__", {})
-        event = Annotation(name="usage", meta=usage_meta(told, model=model))
+            reported[name] = getattr(getattr(used, name, None), "__dict__", {})
+        event = Annotation(name="usage", meta=usage_meta(reported, model=model))
         self._appended(lambda history: history.append(event))
 
     def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:

@@ -277,8 +277,8 @@ class FoldlogFileStore(WithHistories, FileStore):
                 " written"
             )
         self._files.catch_up()
-        told = len(self._files.names) if self._listed_files is None else self._listed_files
-        if number < told or self._files.has(source_id):
+        listed_count = len(self._files.names) if self._listed_files is None else self._listed_files
+        if number < listed_count or self._files.has(source_id):
             raise InvalidEvent(
                 f"{path}: conversation {self.history.id!r} has {len(self._files.names)} events, and"
                 " an event is never replaced; nothing was written; open the conversation again"

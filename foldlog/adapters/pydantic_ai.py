@@ -260,11 +260,11 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def _all(self, scope: str | None) -> list[ConversationRecord]:
         records = [
-            (record.updated_at, told["active"], record)
-            for _, told in kept(
+            (record.updated_at, listed["active"], record)
+            for _, listed in kept(
                 self.histories.sync, _FORMAT, f"{self._prefix}/", self._listed_record
             )
-            if (record := self._record_in(told["record"])) is not None
+            if (record := self._record_in(listed["record"])) is not None
             and (scope is None or record.scope == scope)
         ]
         return [
@@ -549,7 +549,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     async def wrap_tool_execute(
-        self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any
+        self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **others: Any
     ) -> Any:
         """Run a tool. If ``foldlog.effect`` marks the tool, the same call runs at most once."""
         conversation = self.store.conversation(str(ctx.conversation_id))
@@ -559,7 +559,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             return await handler(args)
 
     async def after_tool_execute(
-        self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any
+        self, ctx: RunContext[Any], *, call: Any, result: Any, **others: Any
     ) -> Any:
         """Remember the result of a tool until the next model call."""
         self._results[call.tool_call_id] = (

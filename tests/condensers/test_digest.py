@@ -15,7 +15,13 @@ from hypothesis import given, strategies as st
 import foldlog
 from foldlog._reports.replays import replay
 from foldlog.condensers import ESTIMATE
-from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of, layout
+from foldlog.condensers.strategies.digest import (
+    Digest,
+    DigestCondenser,
+    commands,
+    digest_of,
+    layout,
+)
 from foldlog.condensers.strategies.digest.commands import changes_by
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.user_words import orders_in
@@ -374,9 +380,9 @@ def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
     cut = []
     monkeypatch.setattr(layout, "clipped", lambda line, most: cut.append(line) or line[:most])
     counts = []
-    for commands in (200, 400):
+    for count in (200, 400):
         cut.clear()
-        assert f"cmd {commands - 1}" in digest(runs(commands), length=1_000)
+        assert f"cmd {count - 1}" in digest(runs(count), length=1_000)
         counts.append(len(cut))
     assert counts[0] == counts[1] > 0
 
@@ -506,3 +512,9 @@ def test_large_documents_in_commands_do_not_stay_in_memory():
 
 if __name__ == "__main__":
     write_anew("digests", made)
+
+
+def test_no_command_stays_in_memory_after_a_fold():
+    run = Action(tool="run", arguments={"command": "echo a-key > .env"}, call_id="c")
+    Digest.of([run, Observation(content="", call_id="c")])
+    assert commands._parsed_words.cache_info().currsize == 0

@@ -78,6 +78,11 @@ class _Simple(NamedTuple):
     targets: list[str]
 
 
+def forget_commands() -> None:
+    # A redacted command must not stay in memory until other commands replace it.
+    _parsed_words.cache_clear()
+
+
 def bare(command: str) -> str:
     return _SHELL.sub("", command.strip())
 

@@ -20,6 +20,7 @@ from foldlog.condensers.strategies.digest.commands import (
     FileChange,
     covers,
     first_line,
+    forget_commands,
     is_within,
     kinds_of_check,
     only_changes,
@@ -223,6 +224,7 @@ class Digest:
         )
         for event in events:
             digest._take(event)
+        forget_commands()
         return digest
 
     def _take(self, event: Event) -> None:

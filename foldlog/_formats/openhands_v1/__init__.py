@@ -54,15 +54,15 @@ def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
 
 
 def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    told: list[dict[str, Any]] = []
+    usages: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
         tokens = each.get("accumulated_token_usage")
         calls = len(dicts_in(each.get("token_usages")))
         model = each.get("model_name")
         cost = each.get("accumulated_cost") or None
         if usage := usage_meta(tokens, model=model, cost=cost, calls=calls):
-            told.append(usage | {"use": use})
-    return (), told
+            usages.append(usage | {"use": use})
+    return (), usages
 
 
 FORMAT = Format(

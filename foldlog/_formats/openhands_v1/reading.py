@@ -263,10 +263,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
             cause = self._event_ids.get(action_id)
         else:
             cause = None
-        told: dict[str, Any] = {"source": source} | ({"extras": extras} if extras else {})
+        fields: dict[str, Any] = {"source": source} | ({"extras": extras} if extras else {})
         name = record.get("tool_name")
         return read.answer(
-            record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **told
+            record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **fields
         )
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:

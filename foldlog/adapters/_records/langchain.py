@@ -137,10 +137,10 @@ def _is_call(call: Any) -> bool:
 
 
 def _content_and_thinking(
-    content: Any, told: Collection[str], *, thinks: bool
+    content: Any, kinds: Collection[str], *, thinks: bool
 ) -> tuple[Content, tuple[dict[str, Any], ...]]:
     """Return a message's content and its thinking blocks. The content has no blocks of the types
-    ``told``.
+    ``kinds``.
     """
     if type(content) is not list:
         return text_or_empty(content), ()
@@ -148,7 +148,7 @@ def _content_and_thinking(
     thinking: list[dict[str, Any]] = []
     for block in content:
         match block:
-            case {"type": str(kind)} if kind in told:
+            case {"type": str(kind)} if kind in kinds:
                 pass
             case {"type": "reasoning", "reasoning": str(text)} if thinks:
                 thinking.append(
@@ -193,7 +193,7 @@ class _Encoder(RepliesEncoder):
         if calls:
             named = ((call, {"name": call.tool, "args": arguments_of(call)}) for call in calls)
             data["tool_calls"] = [
-                {**told, "id": call_id_of(call), "type": "tool_call"} for call, told in named
+                {**fields, "id": call_id_of(call), "type": "tool_call"} for call, fields in named
             ]
         elif isinstance(event, Observation):
             status = "error" if event.is_error else "success"
