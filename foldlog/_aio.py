@@ -44,19 +44,17 @@ _T = TypeVar("_T")
 
 _PAGE = 500
 _THREADS = 32
-"""The threads for calls. Steps have threads of their own."""
+"""The maximum number of threads for calls."""
 _STEPPING_THREADS = 256
-"""The threads for steps. A step uses 50 KB of memory while it waits for a model, and a connection
-while it reads.
-"""
+"""The maximum number of threads for steps. A step that waits for a model uses 50 KB of memory."""
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
-"""A longer append has a commit of its own. The encoding of 100 events delays all appends of a
+"""The maximum number of events in an append that shares a commit. Encoding 100 events delays the
 commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""An append with other arguments has a commit of its own."""
+"""The arguments that an append in a shared commit may have."""
 _faces_lock = Lock()
 
 
@@ -169,10 +167,7 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether the append may share a commit. All appends of a commit wait for one another.
-
-        A short append has few events, and needs no read before it.
-        """
+        """Whether the append may share a commit. All appends of a commit wait for one another."""
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         # A chat message may need the View.
@@ -196,8 +191,8 @@ class PendingAppend:
 def append_all(
     store: Store, appends: Sequence[PendingAppend]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make short appends to histories of a store, in order, and return their outcomes. If an append
-    fails, all other appends are still made.
+    """Make short appends in order, and return the outcome of each append. If an append fails, all
+    other appends are still made.
     """
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.value for outcome in prepared if outcome.value is not None]
@@ -219,12 +214,10 @@ def _only_async_for(self: object) -> Any:
 
 
 class _Pages(Generic[_T]):
-    """An async iterator over the items of a blocking iterator. The iterator reads a page of items
-    at a time.
+    """An async iterator over the items of a blocking iterator. It reads a page of items at a time.
 
-    The iterator stores a page, or the error of reading the page, until ``__anext__`` returns it. So
-    a cancelled ``__anext__`` loses no item. The iterator is not an async generator, because a
-    generator can be closed only in its own loop.
+    A cancelled ``__anext__`` loses no item, because the page stays in memory. The iterator is not
+    an async generator, because a generator can be closed only in its own event loop.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -254,9 +247,7 @@ class _Pages(Generic[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration and drop the stored page. Nothing else is open, because a page is read
-        in its own transaction.
-        """
+        """End the iteration and drop the stored page. Between two pages no transaction is open."""
         self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
     def _read(self) -> Outcome[list[_T]]:
@@ -302,7 +293,9 @@ class _Following(_Pages[Recorded]):
 
 
 def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
-    """Return a ``__getattr__`` whose error shows where the attributes of the class ``of`` are."""
+    """Return a ``__getattr__``. Its error says how to use an attribute that only the class ``of``
+    has.
+    """
 
     def missing(self: object, name: str) -> Any:
         hint = f"; write '{remedy.format(name)}'" if hasattr(of, name) else ""
@@ -376,21 +369,17 @@ class AsyncHistories:
         )
 
     def __aiter__(self) -> _Pages[str]:
-        """Yield the ids of all histories that have events, in the order of the UTF-8 bytes of the
-        ids.
-        """
+        """Yield the ids of all histories with events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))
 
     def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
-        """Yield the events of all histories that were recorded after a position, in the order of
-        positions.
+        """Yield the events of all histories after a position, in the order of their positions.
 
-        With ``forever``, the iteration waits for more events. Without ``forever``, the iteration
-        ends where ``Store.follow`` ends. To resume without a missed or repeated event, store the
-        last position and begin after it. Raises the errors of ``Store.follow``.
+        With ``forever``, the iteration waits for more events. Without ``forever``, it ends like
+        ``Store.follow``. To resume without a missed or repeated event, store the last position and
+        begin after it. Raises the errors of ``Store.follow``.
 
-        Cost: the iteration reads the events. While the iteration waits, it makes a query of some
-        microseconds every 5 to 100 ms.
+        Cost: while the iteration waits, it makes a query of some microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:

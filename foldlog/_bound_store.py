@@ -1,6 +1,5 @@
-"""The store of one ``History``. The history never becomes another conversation, even if its
-conversation is erased and the id is used again. See
-``docs/internals/decisions/0036-generations.md``.
+"""The store of one ``History``. If the conversation is erased and its id is used again, the history
+never shows the new conversation. See ``docs/internals/decisions/0036-generations.md``.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database that is bound to the first conversation that it finds under an id. If a later
-    conversation has the id, this database does not find it.
+    """A database that is bound to the first conversation that it finds under an id. If the id is
+    used again, the database does not find the new conversation.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:

@@ -2,7 +2,7 @@
 
 A cached value is stored like a projection's record, encrypted with the key of its conversation. A
 change of a stored history deletes its cached values, or changes the version of the conversation.
-The next report computes such values again.
+The next report then computes the values again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _decoder = cache(Decoder)
 
 
 class KeptBeside:
-    """The cached values of a report. A value belongs to the present version of its conversation."""
+    """The cached values of a report. A value belongs to a version of its conversation."""
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
         """Open the cached values of a report. ``code`` is the version of the function that computes
@@ -53,20 +53,19 @@ class KeptBeside:
         self._code = code
         self._at_once = at_once
         self._held: dict[str, tuple[ConversationRow, Any]] = {}
-        """The values that ``flush`` has not written, or could not write."""
+        """The values that are not stored yet."""
         self._new = set[str]()
-        """The conversations whose values are still to be written."""
+        """The conversations whose values ``flush`` must write."""
 
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
     ) -> dict[str, Any]:
         """Return the cached values of conversations at their present versions, by id.
 
-        With ``of_any_version``, also return values of earlier versions. ``kind`` is the type of the
-        values.
+        With ``of_any_version``, also return values of earlier versions.
 
-        Cost: all conversations from the first id to the last id are read, or only the conversations
-        themselves if they are few.
+        Cost: for more than 100 conversations, the values of all conversations between the first and
+        the last id are read.
         """
         records = self._records([row.id for row in rows])
         values = dict[str, Any]()
@@ -100,9 +99,8 @@ class KeptBeside:
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
         """Yield the ids that begin with ``start``, in any order, without erased conversations.
 
-        Each id comes with its newest cached value or None, and with whether this value belongs to
-        the present version. Cost: one statement reads all conversations whose ids begin with
-        ``start``.
+        Each id comes with its newest cached value, or None. The last item is true if the value is
+        up to date. Cost: one statement reads all conversations whose ids begin with ``start``.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in kept_records(
@@ -116,7 +114,7 @@ class KeptBeside:
                 yield name, value_of(record.body), record.version == version
 
     def keep(self, row: ConversationRow, value: Any) -> None:
-        """Cache a value of the conversation ``row``. ``flush`` writes the value."""
+        """Cache a value of a conversation. ``flush`` writes the value."""
         self._held[row.id] = row, to_builtins(value, str_keys=True)
         self._new.add(row.id)
         if len(self._new) % _TOGETHER == 0:
@@ -178,11 +176,11 @@ class KeptBeside:
 def kept_records(
     store: Store, projection: str, first: str, last: str
 ) -> dict[str, tuple[int, Record | None]]:
-    """Return the conversations from ``first`` to ``last`` that are not erased. The result maps an
-    id to the conversation's version and a projection's newest record.
+    """Return the version and the newest record of each conversation from ``first`` to ``last``.
+    Erased conversations are left out.
 
-    The record is None if it is damaged or if its key is missing. The caller then computes it again.
-    Cost: the conversations from ``first`` to ``last`` are read.
+    A record is None if it is damaged, or if its key is missing. The caller then computes the record
+    again. Cost: the conversations from ``first`` to ``last`` are read.
     """
     database = store.database
 

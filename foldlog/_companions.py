@@ -24,9 +24,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import beginning_with
 
 _OWN = "/+"
-"""The text before the name of a companion. Runtimes quote the ids that programs pass to them, so no
-such id contains this text.
-"""
+"""The text before the name of a companion. Runtimes quote this text in the ids of programs."""
 
 
 def companion(conversation: str, name: str) -> str:
@@ -34,8 +32,8 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """Return the conversation to which a companion belongs, also through other companions. Return
-    an empty text for a conversation that is not a companion.
+    """Return the conversation of a companion. For a companion of a companion, return the outermost
+    conversation. Return an empty text for a conversation that is not a companion.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:
@@ -101,8 +99,8 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
 
 
 def ids_meant(store: Store, beginning: str) -> Iterator[str]:
-    """If a session and its sub-agents (``session/agent-1``) begin with ``beginning``, yield only
-    the session.
+    """Yield the ids that begin with ``beginning``. Sub-agents (``session/agent-1``) of a yielded
+    session are left out.
     """
     if not beginning:
         return

@@ -38,8 +38,8 @@ REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
 
 
 class Removal(NamedTuple):
-    """A removal of all events of a conversation at positions before ``position``. With ``ids``,
-    only the content of the events with these ids is removed.
+    """Removes all events of a conversation before ``position``. With ``ids``, only the content of
+    these events is removed.
     """
 
     conversation: str
@@ -104,9 +104,7 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def write(self, changes: Changes[R], position: int, *, after: int) -> int | None:
-        """If the tables are not complete up to exactly ``after``, change nothing and return
-        None.
-        """
+        """If ``after`` is not the present ``position``, change nothing and return None."""
 
     @abstractmethod
     def begin_again(self) -> None:
@@ -146,8 +144,8 @@ class Derived(ABC, Generic[R]):
     def apply(
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
-        """Return None if the tables are not complete up to ``after``, because another process
-        changed them or because they were emptied. Call ``catch_up`` if the result is None.
+        """Return None if ``after`` is not the present ``position``, or if the tables were emptied.
+        Then call ``catch_up``.
         """
         if self.position != after:
             return None
@@ -238,8 +236,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """If the database refuses a row, add the rows singly, and return the refused rows. ``refused``
-    are the classes of database errors that are about a row.
+    """Add all rows. If the database refuses a row, add the rows one by one, and return the refused
+    rows. ``refused`` are the errors with which the database refuses a row.
     """
     try:
         with savepoint():

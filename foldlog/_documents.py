@@ -22,7 +22,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, source: object, **others: Any) -> Self:
-        """Return the document with its fields taken from an object, and from ``others``."""
+        """Return a document. Its fields are attributes of ``source``, or in ``others``."""
         names = (
             name for name in cls.__struct_fields__ if name not in others and hasattr(source, name)
         )
@@ -37,7 +37,7 @@ class OfConversation(Document, frozen=True, kw_only=True):
 
 class OfVersion(OfConversation, frozen=True, kw_only=True):
     """The first fields of a document about all events of a conversation. ``version`` is the number
-    of all events.
+    of events.
     """
 
     version: int
@@ -47,10 +47,9 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     """A conversation in a list. For ``foldlog fork``, the document is about the new conversation.
 
     An erased conversation is a tombstone, and its ``version`` is the number of erased events. The
-    fields from ``attributes`` on need the events of the conversation. The list of the server leaves
-    out the fields from ``attributes`` on for conversations that are not counted yet. A short list
-    leaves out the figures of the View and of calls. An unknown figure is null. The figures of a
-    fork count only its own events.
+    fields from ``attributes`` on need the events of the conversation. For a conversation that is
+    not counted yet, the server leaves out these fields. A short list leaves out the figures of the
+    View and of calls. An unknown figure is null. The figures of a fork count only its own events.
 
     ``events``              the number of events that figures count, without events that an import
                             took back
@@ -62,8 +61,8 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
                             ``open_call`` (a call without a result), ``answer`` (of the agent) or
                             ``request`` (of a user)
     ``first_error``         the beginning of the text of the first error
-    ``context``             the tokens of the prompts of the agent's calls; for many calls, a number
-                            is the highest of several prompts
+    ``context``             the tokens of the agent's prompts; of many prompts, a number is
+                            the highest of several consecutive prompts
     ``errors``              the number of errors; null if the source does not mark errors
     ``tokens``              the tokens of the View
     ``last_prompt_tokens``  the tokens of the prompt of the last call
@@ -150,7 +149,8 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
     """The answer of ``/api/conversations``: a page of the list. The conversation that was recorded
-    last comes first. Of the ``total`` conversations, ``counted`` have figures.
+    last comes first. ``total`` is the number of conversations, and ``counted`` is the number of
+    conversations with figures.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -202,8 +202,8 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 class FacetDocument(Document, frozen=True):
     """A value by which the list can be filtered: a state, a program, a tool, a model or an
-    attribute. ``conversations`` is the number of chosen conversations with the value, and
-    ``number`` counts each time that they have it.
+    attribute. ``conversations`` is the number of chosen conversations with the value. ``number`` is
+    how often the value occurs, such as the calls of a tool.
     """
 
     what: str
@@ -213,7 +213,7 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The numbers for the chosen conversations whose last activity was on this day."""
+    """Counts the chosen conversations whose last activity was on this day."""
 
     day: str
     conversations: int
@@ -302,9 +302,9 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 class HitsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog search`` and the answer of ``/api/search``. ``more`` is true if
-    further events contain the words. Of all ``conversations``, ``read`` were searched. A search
-    ends early if it has enough hits or no more time. ``unread`` are the problems of conversations
-    that could not be read.
+    further events contain the words. ``read`` is the number of searched conversations, and
+    ``conversations`` is the number of all conversations. A search ends early if it has enough hits,
+    or if its time is over. ``unread`` are the problems of conversations that could not be read.
     """
 
     words: str
@@ -436,8 +436,8 @@ class SummaryLineDocument(Document, frozen=True):
 
 
 class DroppedTermDocument(Document, frozen=True):
-    """A term that a condensation dropped, with the last dropped event that had it, and the first
-    later event in which the agent wrote it again.
+    """A term that a condensation dropped. ``event`` is the last dropped event with the term, and
+    ``needed_in`` is the event in which the agent wrote the term again.
     """
 
     term: str
@@ -446,8 +446,8 @@ class DroppedTermDocument(Document, frozen=True):
 
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
-    """What a condensation took out of the View. ``events`` are ids, ``tokens`` is an estimate, and
-    ``terms`` are the terms that no shown event has any more.
+    """What a condensation took out of the View. ``events`` are ids, and ``tokens`` is an estimate.
+    ``terms`` are the terms that no shown event contains any more.
     """
 
     condensation: int
@@ -458,8 +458,8 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 class NeededDocument(Document, frozen=True, kw_only=True):
     """What the agent needed again after a condensation. ``events`` and ``tokens`` count the events
-    that left the View. ``dropped`` is the number of dropped terms, and ``terms`` are the dropped
-    terms that the agent wrote again, in this order.
+    that left the View. ``dropped`` is the number of dropped terms. ``terms`` are the dropped terms
+    that the agent wrote again, in the order of writing.
     """
 
     condensation: int
@@ -478,8 +478,8 @@ class NeededListDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class NoteDocument(Document, frozen=True, kw_only=True):
-    """A note of a reader of the page about an event. If ``event`` is null, the note is about the
-    conversation. A note without a text is a bookmark.
+    """A note that a user of the page wrote about an event. If ``event`` is null, the note is about
+    the conversation. A note without a text is a bookmark.
     """
 
     event: int | None
@@ -503,9 +503,9 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
-    """The answer of ``/api/progress``: how many events of a conversation are ``made`` from the
-    records of its source. When all events are made, ``read`` is how many events are read for the
-    page of the conversation.
+    """The answer of ``/api/progress``: ``done`` of the ``total`` events are ready. In the step
+    "made", events are made from the records of the source. In the step "read", events are read for
+    the page.
     """
 
     step: str
@@ -514,9 +514,7 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class FactDocument(Document, frozen=True, kw_only=True):
-    """Whether words are known, which means that an event or a summary that is sent to a model
-    contains the words. See ``foldlog.Fact``.
-    """
+    """The answer whether an agent knows some words. See ``foldlog.Fact``."""
 
     words: str
     is_known: bool
@@ -531,10 +529,9 @@ class FactDocument(Document, frozen=True, kw_only=True):
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
     (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
-    terms that were lost with the event. If the user asked about words, ``fact`` says whether these
-    words are known, and the event is an event that contains them. ``compacting`` is the time of a
-    compaction that the program has not written yet. The answer does not include the compaction that
-    is not written yet.
+    terms that were lost with the event. If the user asked about words, ``fact`` says whether the
+    agent knows the words, and the event contains the words. ``compacting`` is the time of a
+    compaction that the program has not written yet. The answer does not include this compaction.
     """
 
     event: int
@@ -555,10 +552,10 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgramDocument(Document, frozen=True, kw_only=True):
-    """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts whose present
-    state is not in the store. ``soon`` is the number of transcripts that the program deletes within
-    a week. ``days_kept`` is null if the program deletes no transcripts. ``problem`` is the reason
-    why the settings of the program cannot be read.
+    """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts that are new
+    or have changed since their last import. ``soon`` is the number of transcripts that the program
+    deletes within a week. ``days_kept`` is null if the program deletes no transcripts. ``problem``
+    is the reason why the settings of the program cannot be read.
     """
 
     program: str
@@ -654,7 +651,7 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 class KnewDocument(Document, frozen=True, kw_only=True):
     """The events that were shown to a model at this version, and their estimated tokens. ``alone``
-    are the events that only this run's model was shown.
+    are the events that only the model of this run saw.
     """
 
     version: int
@@ -689,8 +686,8 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 class DifferingDocument(Document, frozen=True, kw_only=True):
     """Two events from two runs whose texts differ. An event is null if its run has no such event.
     ``passages`` are the first places that differ, and ``more`` is the number of further places.
-    ``lines`` are the numbers of lines of both texts, and ``lines_apart`` of the lines that only one
-    text has.
+    ``lines`` are the numbers of lines of the two texts. ``lines_apart`` are the numbers of lines
+    that are in only one of the texts.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -796,11 +793,12 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class CallDocument(Document, frozen=True):
-    """The View at a call of the agent's model. ``before`` is the event that followed the call.
+    """The View at a call of the agent's model. ``before`` is the id of the first event after the
+    call.
 
     ``hidden`` is the number of events of the View that the condenser left out. ``repeated`` is the
-    number of tokens at the beginning that are the same as in the previous prompt. A provider may
-    have cached them. The numbers of tokens are null if tokens could not be counted.
+    number of tokens that repeat the beginning of the previous prompt. A provider may have cached
+    these tokens. The numbers of tokens are null if tokens could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -813,9 +811,8 @@ class CallDocument(Document, frozen=True):
 class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
-    ``occurred`` are the last events before ``used`` with the term, at most three, the newest first.
-    ``named`` is true if a digest in the prompt names one of these events, so that the agent could
-    recall it.
+    ``occurred`` are up to three earlier events with the term, the newest first. ``named`` is true
+    if a digest in the prompt names one of these events, so that the agent could recall it.
     """
 
     term: str
@@ -880,7 +877,7 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """The output of ``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price``
-    has the prices of a new token and of a repeated token in US dollars, for the model ``priced``.
+    has two prices of the model ``priced`` in US dollars: for a new token, and for a repeated token.
     ``dropped`` is the content that the newest 50 recorded condensations dropped.
     """
 
@@ -919,10 +916,11 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome for a source of an import. Of the source's ``records``, ``added`` are new. If the
-    import made a fork, ``forked_at`` is the first record of the source that differs from the stored
-    records. If the source is ``older``, nothing is added. If the source ``waits``, its last line is
-    incomplete. If the source is ``refused``, a finding contains the reason.
+    """The outcome of the import of a source. ``records`` is the number of its records, and
+    ``added`` is the number of new records. If the import made a fork, ``forked_at`` is the first
+    record of the source that differs from the stored records. If the source is ``older``, nothing
+    is added. If the source ``waits``, its last line is incomplete. If the source is ``refused``, a
+    finding contains the reason.
     """
 
     path: str
@@ -1017,9 +1015,9 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     """The answer of ``/api/history``, and the content of the page that ``foldlog report`` writes.
-    ``events_counted`` is the field ``events`` of a list. ``limit`` is the limit of
+    ``events_counted`` is ``events`` of ``ConversationDocument``. ``limit`` is the limit of
     ``--agent-model``, or the limit that the last condensation recorded. ``window`` is the context
-    window that the source recorded, or else the window of the model ``window_of``.
+    window that the source recorded, or the window of the model ``window_of``.
     """
 
     conversation: str
@@ -1050,7 +1048,7 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class ModelsDocument(OfConversation, frozen=True, kw_only=True):
-    """The answer of ``/api/models``: the calls of each model, with the model with the most tokens
+    """The answer of ``/api/models``: the calls of each model. The model with the most tokens comes
     first.
     """
 
@@ -1066,8 +1064,8 @@ class ShownDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
-    """The output of ``foldlog log``: stored events with the ``label`` by which ``--kind`` chooses,
-    and the problems of events that cannot be read.
+    """The output of ``foldlog log``: stored events, and the problems of events that cannot be read.
+    ``--kind`` chooses events by their ``label``.
     """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
@@ -1203,9 +1201,8 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 class ErasedDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store erase``: the tombstones of the erased conversations, and the
     conversations that stay, with the reasons. With ``--dry-run``, the document lists the
-    conversations that would be erased.
-
-    ``holders`` lists everything known to the store that may still contain the content.
+    conversations that would be erased. ``holders`` are the files and read models that may still
+    contain the content.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -1245,8 +1242,8 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     ``beside`` are the conversations whose source files contain the text outside their records.
     ``stay`` are the places that still contain the text, with the reasons.
 
-    ``holders`` lists everything known to the store that may still contain the content. ``searched``
-    are the places that were searched, and ``not_searched`` other places that were not.
+    ``holders`` are the files and read models that may still contain the content. ``searched`` says
+    where the text was searched, and ``not_searched`` says where it was not searched.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1327,8 +1324,8 @@ class SpentDocument(Document, frozen=True, kw_only=True):
 
 
 class ModelDocument(SpentDocument, frozen=True, kw_only=True):
-    """The calls of a model on a ``day``, in UTC. ``day`` is empty if the calls of all days are
-    counted. ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
+    """The calls of a model on a ``day``, in UTC. ``day`` is empty for the calls of all days.
+    ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
     ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
     ``completion_tokens``.
     """
@@ -1344,7 +1341,7 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 class CondensationsDocument(Document, frozen=True, kw_only=True):
     """The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
     the number of steps that forgot nothing because a model failed. The numbers of forgotten events
-    are null if they are unknown for all condensations, as in unused imports.
+    are null if all these numbers are unknown, for example before the events of an import are made.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
     them. ``tokens_saved`` is estimated event by event, and null if no condensation has known
@@ -1362,14 +1359,14 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 class StatsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
-    ``events`` are counted by kind, with their ``total``. A total is the sum of the known figures.
-    ``unmarked`` is the number of conversations whose sources do not mark errors, ``without_usage``
-    of conversations in which no call states its tokens, and ``without_cost`` of conversations that
-    call ``unpriced`` models, whose price is unknown. For a single conversation,
-    ``peak_prompt_tokens`` are the tokens of the largest prompt, at the version
-    ``peak_prompt_version``. ``peak_prompt_version`` is unknown in an unused import.
-    ``max_input_tokens`` is the limit that the source or a condensation recorded, or else the window
-    of the model ``window_of``.
+    ``events`` maps a kind to its number of events, and ``total`` to the number of all events. A
+    total is the sum of the known figures. ``unmarked`` is the number of conversations whose sources
+    do not mark errors. ``without_usage`` is the number of conversations without recorded tokens.
+    ``without_cost`` is the number of conversations that call a model of ``unpriced``. The prices of
+    these models are unknown. For a single conversation, ``peak_prompt_tokens`` are the tokens of
+    the largest prompt, at the version ``peak_prompt_version``. ``peak_prompt_version`` is null
+    before the events of an import are made. ``max_input_tokens`` is the limit that the source or a
+    condensation recorded, or the window of the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1397,8 +1394,8 @@ class StatsDocument(Document, frozen=True, kw_only=True):
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or
-    the calls of tools. ``StatsDocument`` describes all other fields.
+    """The output of ``foldlog stats --by``: the calls of models by ``day`` or by ``model``, or the
+    calls of tools. ``StatsDocument`` describes all other fields.
     """
 
     by: str

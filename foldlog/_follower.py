@@ -27,7 +27,7 @@ from foldlog.eventstore.integrations.eventsourcing import (
 )
 
 _LAG_MAX_S = 60.0
-"""If an event was not followed for this number of seconds, a message is logged."""
+"""If an event is not in the tables after this number of seconds, a message is logged."""
 _MESSAGE_EVERY_S = 60.0
 """The shortest time in seconds between two messages about late events."""
 
@@ -69,8 +69,8 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Updates tables that are derived from a store, in a thread of its own. An audit database, for
-    example, has tables that are derived from a store.
+    """Updates tables that are derived from a store, such as an audit database. The work is done in
+    a thread.
 
     A ``with`` block closes the tables at its end, but not the store. Other processes may change the
     tables too. Cost: the new events are read.

@@ -37,9 +37,8 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is empty if no compaction is missing. ``compactions``, ``replies`` and ``shown`` count
-    the compactions, the replies and the shown events when the hook ran. The next compaction or
-    reply clears ``at``. ``since`` is the value of ``shown`` at the previous compaction.
+    """``at`` is the time when the hook ran, and the counts are from this time. The next compaction
+    or reply clears ``at``. ``since`` is the value of ``shown`` at the previous compaction.
     """
 
     at: str = ""

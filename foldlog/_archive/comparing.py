@@ -30,10 +30,9 @@ _APART: Final = (
 
 
 class NewSource(NamedTuple):
-    """A source that is completely read and not written yet.
+    """A source that was read and is not stored yet.
 
-    ``begin`` returns None if another process has stored the source first, or if the source is
-    refused.
+    ``begin`` returns None if another process has stored the source, or if the source is refused.
     """
 
     source_import: SourceImport
@@ -43,7 +42,7 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """``named`` turns the name in the records into the name of the conversation."""
+    """``named`` returns the name of the conversation for a name in the records."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class SourceImport(SourceWriter):
         super().__init__(store, found, place, options, state)
         self.named = named
         self._hashes_shared = b""
-        """The hashes of the earlier records, if the source contains only the later records."""
+        """The hashes of the records that the source continues."""
 
     def import_source(self) -> Imported:
         """Raise ``VersionConflict`` if another process has stored the source first. Raises

@@ -3,8 +3,8 @@ If a source differs from its stored records, its first different record begins a
 
 A *place* is the path of a file, the number of a source in this file, and the options of the import.
 An import is a copy, and never removes or repairs stored records. The table ``places`` names the
-conversation of each place, and each record has a hash. So a second import of a place recognizes its
-conversation and its records. An import refuses an erased source. It also refuses a source that has
+conversation of each place, and each record has a hash. So a second import finds the conversation,
+and adds only new records. An import refuses an erased source. It also refuses a source that has
 changed before a redacted record, because the redacted text could come back.
 """
 
@@ -267,7 +267,7 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Return None for a long source or a known place."""
+        """Return None if the source is long, or if its place was imported before."""
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(found.path) > _SHORT_BYTES:

@@ -37,8 +37,8 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
-"""The field of a source with a secret in hexadecimal. The salts of the events come from the secret,
-so copies of a store make equal events. The field is deleted when all events are made.
+"""The name of the field with the secret of a source. The salts of its events are made from the
+secret, so every copy of a store makes equal events. The field is deleted when all events are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
@@ -46,8 +46,9 @@ _TRIES: Final = 5
 
 
 class ReadOtherwise(EventStoreError):
-    """This version of foldlog makes more or fewer events from a record than are stored. The stored
-    events stay. To read a source again with this version, import it under another name.
+    """This version of foldlog makes more or fewer events from a record than an earlier version
+    made. The stored events stay. To read a source again with this version, import it under another
+    name.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
@@ -62,9 +63,9 @@ class ReadOtherwise(EventStoreError):
 
 def make_events(store: Store, conversation: str) -> None:
     """Raise ``ReadOtherwise`` if a record now has more or fewer events than before. Raises
-    ``VersionConflict`` after several tries in which other writers appended first. Durability: the
-    events are on disk when the function returns. Cost: the function reads nothing if all events are
-    made, and otherwise all records.
+    ``VersionConflict`` if other writers appended during several tries. Durability: the events are
+    on disk when the function returns. Cost: the function reads nothing if all events are made, and
+    otherwise all records.
     """
     tries = 0
     before = -1
@@ -91,7 +92,8 @@ def decoded(
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """``events_of_records`` maps the number of a record to its first event id and event count. The
-    yielded events have these ids. Events from record ``start`` on are numbered from ``version``.
+    yielded events have these ids. The events of record ``start`` and of all later records are
+    numbered from ``version``.
     """
     format = format_named(source.format)
     if decoder is None:

@@ -1,10 +1,11 @@
-"""This module stores the records that a runtime appends and their events, in one transaction.
+"""This module stores the records that a runtime appends. The records and their events are stored in
+one transaction.
 
 An append writes its records as a small block, in a row beside the events. Later appends join eight
-small blocks into one. When all small blocks have 128 kB, an append joins them all. An append reads
-the blocks that it joins from the store, because a redaction may have changed the stored blocks. The
-decoder of a conversation stays in memory. The first append of a process decodes all earlier
-records.
+small blocks into one. When the small blocks together have 128 kB, an append joins all small blocks.
+An append reads the blocks that it joins from the store, because a redaction may have changed the
+stored blocks. The decoder of a conversation stays in memory. The first append of a process decodes
+all earlier records.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
 
 _RECORDERS_MAX: Final = 256
-"""An append with a recorder in memory reads nothing."""
+"""The maximum number of recorders in memory. With a recorder in memory, an append reads nothing."""
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
 
@@ -58,8 +59,8 @@ class Recording:
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """Each recorder comes with the key of its conversation, because a new conversation may
-        reuse the id of an erased one.
+        """A recorder is stored with the key of its conversation, because a new conversation may
+        have the id of an erased conversation.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
         """The histories to which a program has appended a record twice."""
@@ -148,9 +149,8 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """Decode the next records, append their events at ``version``, call ``write`` in the same
-    transaction, and pass the recorder to ``Recording.keep``. After a failed append, use a new
-    recorder.
+    """Decode the records, append their events at ``version``, and call ``write`` in the same
+    transaction. Then call ``Recording.keep``. After a failed append, use a new recorder.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
@@ -218,7 +218,7 @@ class HistoryRecorder:
         self.version = version
 
     def skip(self, count: int) -> None:
-        """Reserve the next ids for other events."""
+        """Skip the ids of events that this recorder did not decode."""
         if count:
             self._next += count
             self._decoder.skip_to(self._next)

@@ -32,7 +32,7 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return the events in ``ids_by_name`` and all other events of their records."""
+    """Return the ids, with the ids of all other events from the same records."""
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
     def read(sources: Sources) -> None:
@@ -60,8 +60,8 @@ def redact_records(
     records of the redacted events in all sources of their families.
 
     The returned function also updates the sums of these sources. Later imports refuse the blanked
-    records, also in other histories. The records of ``common_events`` may be in other histories by
-    chance. An import refuses them only if all earlier records are the same too.
+    records, also in other histories. The records of ``common_events`` may occur in unrelated
+    histories. An import refuses such a record only if all earlier records are equal too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:

@@ -18,9 +18,9 @@ def refreshed(
     """Import the file of a conversation again, if the file still exists and was imported under its
     own name.
 
-    Return the id of the newest conversation of the file, and the reason why the file could not be
-    read, or an empty text. If the program has rewritten earlier records, the newest conversation is
-    a fork, ``ID@VERSION``.
+    Return the id of the newest conversation of the file, and a problem. The problem is empty if the
+    file could be read. If the program has rewritten earlier records, the newest conversation is a
+    fork, ``ID@VERSION``.
 
     Cost: the function asks for the status of the file, and reads the new records of a changed file.
     """

@@ -33,9 +33,11 @@ _TOGETHER: Final = 8
 """Blocks that a runtime appended are small, so several blocks are read together."""
 
 _BACK: Final = 192
-"""The records of 192 events are in fewer than four rows of ``made``."""
+"""The number of events whose records are looked up at once. These records are in fewer than four
+rows of ``made``.
+"""
 _FEW: Final = 4
-"""Up to this many parts are read singly. For more parts, all events are read."""
+"""The maximum number of ranges that are read one by one. For more ranges, all events are read."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
 """A function that runs another function in a read transaction and returns its result."""
@@ -109,7 +111,9 @@ class Records:
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """Return the ids of the record's events, up to ``event`` if the record is not stored."""
+        """Return the ids of all events from the record of ``event``. If the record is not stored,
+        the ids end at ``event``.
+        """
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
         if place:
@@ -219,7 +223,7 @@ class Records:
 
 
 class HistoryRecords:
-    """``HistoryRecords`` is for readers that need all records but no events.
+    """Reads all records of a history, but no events.
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events
@@ -312,8 +316,8 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return None if ``format`` is another format, or if events were retracted. If foldlog can
-    write the format, also return None after an append or a redaction.
+    """Return None if the source has another format than ``format``, or if events were retracted. If
+    foldlog can write the format, also return None after an append or a redaction.
 
     Cost: the function reads the appended events, and makes no events.
     """
@@ -361,7 +365,7 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the source's conversation, and its texts and values that no event has."""
+    """Return the conversation of the source, and the texts and values that no event has."""
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
         sources = Sources(store.database, reader)

@@ -1,7 +1,7 @@
 """This module writes the blocks, the figures and the other facts of a source.
 
-A redacted or secret record is stored blank, as its skeleton without texts. The figures count the
-stored records, so they also count blank records.
+A redacted or secret record is stored as its skeleton, without texts. The figures count such records
+too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 
 _TRANSACTION_BYTES: Final = 2**19
 _FIRST: Final = 4
-"""The number of first records that identify a document."""
+"""A document is recognized by this number of first records."""
 
 
 class Imported(NamedTuple):
@@ -110,7 +110,7 @@ class SourceWriter:
         self.forked_at: int | None = None
         self.written = 0
         self.secret = set[bytes]()
-        """The hashes of secret records, which are stored blank."""
+        """The hashes of secret records."""
         self._redacted_numbers = list[int]()
         self._is_place_noted = False
         self._is_counted = True
@@ -516,8 +516,8 @@ class SourceWriter:
     # ----------------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
-        """Return the stored source, after ``settle``. Raises ``VersionConflict`` if another writer
-        has changed the source.
+        """Settle the source, and return it. Raises ``VersionConflict`` if another writer has
+        changed the source.
         """
         stored = sources.settle(source.conversation)
         if stored is None or _compared_by(stored) != _compared_by(source):

@@ -1,5 +1,5 @@
-"""This module finds out when conversations were last active, and whether a program wrote them,
-without reading their events.
+"""This module finds the last activity and the program of conversations, without reading their
+events.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _ALL = 2**31
 
 
 def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]:
-    """Return a key function that sorts conversations by their last activity, as lists do. Without
-    counted figures, the time when the last event was recorded is used. Conversations without times
-    come first, sorted by when they were stored.
+    """Return a key function that sorts conversations by their last activity, as lists do. For a
+    conversation without figures, the key is the time when its last event was recorded.
+    Conversations without times come first.
 
     Cost: a SQL statement reads the rows of figures.
     """

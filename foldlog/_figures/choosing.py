@@ -14,9 +14,7 @@ from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument
 
 KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until")
-"""The names of filters, which stand before a colon. Any other word of a search line is searched in
-texts.
-"""
+"""The names of filters, such as ``has`` in ``has:error``. All other words are searched in texts."""
 
 _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
@@ -30,8 +28,8 @@ def chosen_by(
     found: Callable[[str], Collection[str]],
     noted: Callable[[], Collection[str]],
 ) -> Where:
-    """``found`` returns the ids of the conversations that contain some words, and ``noted`` returns
-    the ids of the conversations with a note. Raises ``InvalidArgument`` if a filter has an unknown
+    """``found`` returns the ids of the conversations that contain the words. ``noted`` returns the
+    ids of the conversations with a note. Raises ``InvalidArgument`` if a filter has an unknown
     value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}

@@ -1,4 +1,4 @@
-"""This module finds out how near the prompts of a conversation came to the context limit."""
+"""This module compares the prompts of a conversation with the context limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ContextUse:
 
     def __init__(self) -> None:
         self.prompts: list[tuple[int, int]] = []
-        """Pairs of an event's id and the tokens of the prompt with which the event was written."""
+        """Pairs of the id of an event that a model wrote, and the tokens of its prompt."""
         self._window: int | None = None
         self.condensed_at: int | None = None
         self._models: dict[str, None] = {}
@@ -56,9 +56,9 @@ class ContextUse:
             self.prompts.append((event.id, tokens))
 
     def largest(self) -> tuple[int, int] | None:
-        """Return the id of the event that was written with the largest prompt, and the tokens of
-        this prompt. The id is also the version whose View the agent saw when it wrote the event.
-        Return None if no prompt is recorded.
+        """Return the largest prompt: the id of the event that the model wrote, and the tokens of
+        the prompt. The id is also the version of the View that the model saw. Return None if no
+        prompt is recorded.
         """
         return max(self.prompts, key=lambda prompt: prompt[1], default=None)
 

@@ -33,8 +33,8 @@ class Counts(Struct):
                             without events about the history: see ``is_about_it``
     ``first_at``,
     ``last_at``             the times of the first and the last event, in UTC or local like the days
-    ``longest_wait_s``      the longest wait for a model or a tool: the time from one event to the
-                            next that a model or a tool made
+    ``longest_wait_s``      the longest time, in seconds, before an event that a model or a tool
+                            made
     ``unmarked``            how many conversations come from sources that mark no errors
     ``waiting``             maps the ids of calls without a result to the tools of the calls
     ``reached``             the time of the last counted event

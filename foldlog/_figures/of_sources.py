@@ -1,6 +1,6 @@
-"""This module counts the figures of a source from its records, until its events are made.
+"""This module counts the figures of a source from its records, before its events are made.
 
-When all events are made, the conversation is counted from its events, like any other conversation.
+When all events are made, the conversation is counted from its events.
 """
 
 from __future__ import annotations

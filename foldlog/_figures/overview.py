@@ -82,7 +82,7 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
     """Raise ``ConversationErased`` if the conversation was erased. If an event cannot be read,
     ``problem`` contains the reason.
 
-    Cost: the function reads some events at either end of the conversation, the events of its View,
+    Cost: the function reads some events at both ends of the conversation, the events of its View,
     and its structural events.
     """
     overview = Overview()
@@ -189,8 +189,8 @@ def copies_before(event: Event) -> int:
 
 
 def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
-    """Return the structural events that decide which other events figures count: retractions, and
-    condensations with copies. A long history has few of these events.
+    """Return the retractions and the condensations with copies. They decide which events figures
+    count. A long history has few of these events.
     """
     return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
 

@@ -18,8 +18,8 @@ from foldlog.eventstore import InvalidArgument
 
 
 class Price(msgspec.Struct, frozen=True):
-    """The prices of a model in US dollars per token, named as in litellm. ``longer`` pairs a number
-    of tokens with the prices of longer prompts.
+    """The prices of a model in US dollars per token, named as in litellm. ``longer`` has pairs of a
+    number of tokens, and the prices for prompts with more tokens.
     """
 
     input_cost_per_token: float | None = None
@@ -76,11 +76,11 @@ class Prices:
     litellm's table, and without litellm from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
-    model. This class reads the fields of ``Price``, the same fields for long prompts, such as
-    ``input_cost_per_token_above_200k_tokens``, and ``tiered_pricing``. A model is found by its
-    name, with or without the provider before a slash. Raises ``InvalidArgument`` if the file cannot
-    be read. Cost: the constructor reads the file. The first use of litellm's table reads a file of
-    3 MB.
+    model. An object has the fields of ``Price``. For long prompts, it also has fields such as
+    ``input_cost_per_token_above_200k_tokens``, or ``tiered_pricing``. A model is found by its name,
+    with or without the provider before a slash. Raises ``InvalidArgument`` if the file cannot be
+    read. Cost: the constructor reads the file. The first use of litellm's table reads a file of 3
+    MB.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -203,7 +203,9 @@ def _of_steps(steps: Iterable[_Step]) -> Price:
 
 
 _Step = tuple[float, str, float]
-"""A number of tokens, a field of ``Price``, and its value for prompts with more tokens."""
+"""A price of long prompts: a number of tokens, a field of ``Price``, and the price for prompts with
+more tokens.
+"""
 _NAMES = Price.__struct_fields__[:-1]
 _OF_GENAI = (
     "input_mtok",

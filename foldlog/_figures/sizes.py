@@ -1,5 +1,5 @@
-"""This module counts the tokens of Views for figures. Each event is counted by itself, by a model's
-tokenizer or an estimate.
+"""This module counts the tokens of Views for figures. Each event is counted alone, with the
+tokenizer of a model or with an estimate.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ Row = tuple[ConversationRow, StoredFigures]
 FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 _PAGE = 1_000
 _FEW = 100
-"""Up to this number of conversations are read one by one, and more as a range of ids."""
+"""The maximum number of conversations that are read one by one. More conversations are read as one
+range of ids.
+"""
 _ALL = 2**31
 _EVERYTHING = Where()
 
@@ -45,7 +47,7 @@ class Page(NamedTuple):
     """A page of the chosen conversations, sorted by a figure.
 
     ``unknown``  how many chosen conversations lack the figure by which the page is sorted
-    ``total``    how many conversations are chosen in all
+    ``total``    how many conversations are chosen
     """
 
     rows: Sequence[Row]
@@ -54,8 +56,8 @@ class Page(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """The number of chosen conversations with a name, such as the name of a tool. ``number`` is the
-    sum for this name.
+    """Counts the chosen conversations with a name, such as the name of a tool. ``number`` is how
+    often the name occurs, such as the calls of the tool.
     """
 
     what: str
@@ -65,9 +67,7 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The chosen conversations whose last activity was on a day. The fields are the numbers of
-    conversations, of errors, and of conversations that ended with an error.
-    """
+    """Counts the chosen conversations whose last activity was on a day."""
 
     day: str
     conversations: int

@@ -44,7 +44,7 @@ class Where(NamedTuple):
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  values of the conversation
     ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
     ``since``, ``until``  the time of the last activity
-    ``only``        the only ids that may be chosen
+    ``only``        the ids that may be chosen
     ``companions``  whether conversations that runtimes use internally are included
     """
 
@@ -125,9 +125,8 @@ class FigureTables:
             self._second.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
-        """Run a statement over the chosen conversations. Return the rows of the statement from
-        every store and from memory. The caller must add up the rows, because every store returns
-        its own sums.
+        """Run a statement over the chosen conversations, in the store and in memory. The rows from
+        the store and from memory are separate sums, so the caller must add up the rows.
         """
         having = [(what, self.alike(name)) for what, name in where.having()]
         choice = (

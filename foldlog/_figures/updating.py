@@ -41,7 +41,7 @@ class FigureCounter:
     """Many threads may use a single object of this class.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    the figures that are not written yet and their rows, by conversation
+    ``aside``    the conversations with figures that are not written yet, by id
     """
 
     def __init__(
