@@ -15,8 +15,8 @@ and a handler appends the decision.
     strategies/ models/ config/ prompts/    strategies, language models, configuration, prompts
     errors.py tables.py                what can go wrong; tables of configurations
 
-Importing this package is cheap. Python imports a module of this package when a program first uses a
-name of the module. The first call of a model imports litellm.
+Importing this package is cheap. A module is imported when a program first uses one of its names.
+The first call of a model imports litellm.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` does not repeat the reports in the metadata of a condensation.
+    A condensation's own reports are in its metadata, not in ``reports``.
     """
 
     result: View | Condensation
@@ -166,7 +166,7 @@ class Summarizer(Protocol):
         configuration sets how often a failed call is retried.
 
         ``tool_choice`` is the name of the tool that the model must call. ``response_schema`` is the
-        JSON schema of the answer. Raises ``ModelCallFailed`` if the model does not answer, and no
+        JSON schema of the answer. If the model does not answer, raises ``ModelCallFailed`` and no
         other error. Some models also raise ``ModelCallFailed`` if the answer is truncated, filtered
         or empty.
         """
@@ -197,7 +197,7 @@ class AgentModel(Protocol):
         ``view[:len(view)]``.
 
         The token counts are in ascending order. The first count covers the parts of a prompt that
-        are not events, such as the tools. The last count is the tokenizer's own count of the whole
+        are not events, such as the tools. The last count is the tokenizer's count of the whole
         prompt. A repeated call tokenizes only the messages that are new since the last call. Raises
         ``TokensUnknown`` if the tokens of this model cannot be counted.
         """
@@ -213,10 +213,10 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many of the newest events may stay beside the first ``head`` events. All
-        of these events together must have fewer tokens than ``part`` (0 to 1) of the limit. Returns
-        0 if the first ``head`` events alone have too many tokens. The cost grows with the logarithm
-        of the View's length.
+        """Return how many of the newest events fit into a prompt after the first ``head`` events.
+        The prompt must have fewer tokens than ``part`` (0 to 1) of the limit. Returns 0 if the
+        first ``head`` events alone have too many tokens. The cost grows with the logarithm of the
+        View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -232,8 +232,8 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 
     ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
     configuration and the constructor check the bounds. A condenser that defines ``__post_init__``
-    must call ``Condenser.__post_init__`` in it, or its bounds are not checked. ``in_tables`` is a
-    stricter ``ge`` for configurations.
+    must call ``Condenser.__post_init__`` in it, or its bounds are not checked. In a configuration,
+    ``in_tables`` replaces ``ge``.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -246,9 +246,9 @@ _BOUNDS = {
 
 
 class _Batches(threading.local):
-    """Maps the ``id`` of a condenser to the metadata from ``add_metadata`` in this thread. The
-    metadata is not an attribute of the condenser, because an attribute would be copied and pickled
-    with the condenser.
+    """Maps the ``id`` of a condenser to the metadata that this thread added with ``add_metadata``.
+    The metadata is not an attribute of the condenser, because an attribute would be copied and
+    pickled with the condenser.
     """
 
     def __init__(self) -> None:
@@ -269,7 +269,7 @@ method without the argument ``agent_llm``.
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let a strategy define the decorated method with or without the argument ``agent_llm``."""
+    """Let a strategy leave out the argument ``agent_llm`` of the decorated method."""
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
@@ -386,8 +386,8 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser, with ``agent_llm`` in each strategy that names no model. The
-        default method returns this condenser unchanged.
+        """Return this condenser with ``agent_llm`` as the model of each strategy without a model.
+        The default method returns this condenser unchanged.
 
         Raises ``InvalidCondenser`` if the condenser needs a model, and ``agent_llm`` is None or has
         no method ``complete``.
@@ -395,8 +395,8 @@ class Condenser:
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether this condenser can fulfil a ``CondensationRequest``. The agent calls this
-        method before it requests a condensation because of a prompt that is too long.
+        """Return whether this condenser can fulfil a ``CondensationRequest``. Call this method
+        before you request a condensation for a prompt that is too long.
         """
         return False
 
@@ -430,7 +430,7 @@ class Condenser:
         (a list of events) and ``extra_data``.
 
         The caller appends the ``action`` of a returned condensation. The method writes the reports
-        and the metadata from ``add_metadata`` to ``state``, also if it raises an error. Raises the
+        and the metadata from ``add_metadata`` to ``state``, even if it raises an error. Raises the
         errors of ``condense``. Cost: the method reads the View (or the whole list of events) and
         runs the condenser.
         """
@@ -458,13 +458,13 @@ class Condenser:
         write_reports(state, self.take_metadata())
 
     def take_metadata(self) -> tuple[Report, ...]:
-        """Return this condenser's report, if it is not empty, and begin a new report."""
+        """Return this condenser's report and begin a new report. An empty report is left out."""
         batch = _batches.by_condenser.pop(id(self), None)
         return (batch,) if batch else ()
 
     @contextmanager
     def metadata_batch(self, state: State) -> Iterator[None]:
-        """Write this condenser's report to ``state`` at the end of the block, also if the block
+        """Write this condenser's report to ``state`` at the end of the block, even if the block
         raises an error.
         """
         try:
@@ -487,7 +487,7 @@ CondenserBase = PipelinableCondenserBase = Condenser
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of a condenser, with the condenser's metadata as a report.
 
-    If the condenser returns a View with other events but reports no rule, the step reports the rule
+    If the condenser changes the events of the View but reports no rule, the step reports the rule
     ``None``. Foldlog cannot make this View again from the log. A returned condensation never
     forgets an event that ``view`` must keep. If no event is left to forget, the step returns the
     View unchanged. Raises ``NoCondensationAvailable`` if a condensation is required and no event

@@ -27,7 +27,7 @@ was empty, cut off or malformed.
 """
 
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""After such a failure, another prompt would fail too."""
+"""After one of these failures, the next prompt would fail too."""
 
 
 class CondenserError(EventStoreError):
@@ -44,9 +44,9 @@ class NoCondensationAvailable(CondenserError):
     """A condenser may not forget any event, or could not summarize the events to forget.
 
     The error leaves the View unchanged. ``reports`` lists the reports of the failed step, including
-    its cost: see ``Step``. ``may_go_on`` is true if a request required the condensation, and no
-    token limit did. Foldlog then declines the request, and the agent can go on with the View. In a
-    pipeline, ``condenser`` is the type of the part that raised the error.
+    its cost: see ``Step``. ``may_go_on`` is true if only a request required the condensation.
+    Foldlog then declines the request, and the agent can go on with the View. In a pipeline,
+    ``condenser`` is the type of the part that raised the error.
     """
 
     may_go_on = False

@@ -3,8 +3,8 @@ decision. Other writers never wait for a model, so they may append events while 
 model.
 
 The handler checks each plan of a condenser against the newest View, without a second model call. A
-plan stays valid if the new View still shows its events, and if they may still be forgotten. The
-handler drops and reports a plan that is no longer valid, and the condenser plans again.
+plan stays valid while the View shows the events of the plan and may forget them. The handler drops
+and reports a plan that is no longer valid, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -84,16 +84,16 @@ class CondenseHandler:
         )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler with another model for the agent. The new handler shares the notes of
-        this handler on a conversation: see ``Remembered``.
+        """Return a handler with another model for the agent. Both handlers share their notes on
+        conversations: see ``Remembered``.
         """
         handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
         return handler
 
     def reading(self, store: Store, views: Views) -> CondenseHandler:
-        """Return a handler that uses another store and its views. The new handler shares the notes
-        of this handler on a conversation: see ``Remembered``.
+        """Return a handler that uses another store and its views. Both handlers share their notes
+        on conversations: see ``Remembered``.
         """
         handler = copy(self)
         handler._store = store
@@ -107,7 +107,7 @@ class CondenseHandler:
         already appended. After a condensation, call ``handle`` again.
 
         A step without a condensation appends its reports as an ``Annotation``. A report with a
-        rule, for example for a mask, is appended only if the rule is new. If a model fails and the
+        rule, such as a mask, is not appended again in every step. If a model fails and the
         condensation can wait, the handler asks the model again some events later: see
         ``Remembered``.
 
@@ -329,8 +329,8 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """If the newest condensation was also declined, the agent may go on only if it has taken a
-        turn since then. A turn shows that the prompt was not too long.
+        """After a declined condensation, the agent may go on again only if it has taken a turn. A
+        turn shows that the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -393,7 +393,7 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""How many of the newest events are searched for a turn of the agent."""
+"""The last turn of the agent is looked for among this number of newest events."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:
@@ -405,10 +405,9 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
     invalid.
 
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
-    see ``selection.without_kept``. Its summary still stands before the same event, and at a cut
-    point. A retraction makes every plan invalid. A new condensation makes a plan invalid, unless
-    the new View shows all events that the plan forgets. Cost: the check copies the View and its
-    units.
+    see ``selection.without_kept``. The summary still stands before the same event, at a cut point.
+    A retraction makes every plan invalid. A new condensation makes a plan invalid, unless the new
+    View shows all events that the plan forgets. Cost: the check copies the View and its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -436,9 +435,9 @@ class Remembered:
     """A handler's notes on a conversation. Without the notes, each step would report the same rules
     again and ask a failing model again.
 
-    If a model failed, a condensation that can wait does not ask the model before the version
-    ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
-    conversation. In the worst case, a model is asked once too often.
+    If a model failed, only a hard condensation asks a model before the version ``ask_again_at``.
+    Each further failure doubles the wait. Several threads may use the notes of a conversation. A
+    race between threads can cause an extra call of a model.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -449,7 +448,7 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Cost: the method reads the events since its last call, unless the View shows them all."""
+        """Cost: reading the events since the last call, unless the View shows all of them."""
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:
             self._rules_read_until = 0

@@ -29,14 +29,14 @@ reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule applies to this number of events after it. A handler records a rule again after
+"""A recorded rule applies to this number of following events. A handler records a rule again after
 half of this number of events.
 """
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule``, for example for a mask. Such a report is the same in
-    every step, so a handler records it only if its rule is new.
+    """Return whether a report has a ``rule``, for example for a mask. The report is the same in
+    every step, so a handler records it only if the rule is new.
     """
     return "rule" in report
 
@@ -44,12 +44,12 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Find the newest annotation with rules before ``version``, and return its id and its reports
-    with a rule.
+    """Return the id of the newest annotation with rules before ``version``, and its reports with a
+    rule.
 
     An annotation without reports counts too, because it says that the former rules no longer apply.
-    Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events from ``since`` on
-    have no such annotation. Cost: the function reads at most ``RULES_COUNT_FOR`` events.
+    If the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no
+    reports. Cost: the function reads at most ``RULES_COUNT_FOR`` events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
@@ -142,7 +142,7 @@ class Usage:
         return total
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add the metrics of a call, or of several calls, in the format of a report."""
+        """Add metrics in the format of a report."""
         cost = metrics.get("cost", 0.0)
         self.attempts += metrics.get("attempts", 1)
         self.latency_s += metrics.get("latency_s") or 0.0

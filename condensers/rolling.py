@@ -40,7 +40,7 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""True after a model's call failed: then only a hard condensation asks a model."""
+"""True after a failed model call. Then only a hard condensation asks a model."""
 
 
 class RollingCondenser(Condenser, ABC):
@@ -57,7 +57,7 @@ class RollingCondenser(Condenser, ABC):
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         """Return the reasons why a condensation is due now. The set is empty if no condensation is
-        due. The default reasons are a request, and more than ``max_size`` events.
+        due. The default reasons are a request and a View with more than ``max_size`` events.
         """
         return reasons_by_size(view, getattr(self, "max_size", None))
 
@@ -135,8 +135,7 @@ class RollingCondenser(Condenser, ABC):
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
         """If the action has a summary, the result also forgets the earlier summaries of the View. A
-        strategy that defines ``should_condense`` need not name the summaries that its new summary
-        replaces.
+        strategy with its own ``should_condense`` need not name these summaries.
         """
         if action.summary is None:
             return action

@@ -2,8 +2,8 @@
 rule: a View may be cut only at *cut points*, which never separate a call from its result.
 
 A strategy chooses how many events it wants to keep at the beginning (the head) and at the end (the
-tail) of the View. This module moves the ends of the head and of the tail to cut points. Between
-head and tail are the events that the condensation of this module forgets.
+tail) of the View. This module moves the ends of the head and of the tail to cut points. The
+condensation forgets the events between head and tail.
 """
 
 from __future__ import annotations
@@ -105,12 +105,11 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     """Return ``action`` without the events that must stay.
 
     These events must stay: the events from ``first_kept_index`` on, calls without a result, and
-    calls that may have run. If a unit is sent to a model and one of its events must stay, the whole
-    unit stays. The summary of ``action`` stands in the place of the first event that is still
-    forgotten.
+    calls that may have run. If one of these events belongs to a unit that is sent to a model, the
+    whole unit stays. The summary of ``action`` stands where the first forgotten event was.
 
-    Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
-    events could not be sent to a model.
+    Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if a model would
+    refuse the remaining events.
     """
     shown = {event.id for event in view.events}
     named = ids_named(action, shown)
@@ -168,7 +167,7 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
     A tool loop ends at the next event that is neither an action nor an observation. If the event
     after a tool loop is forgotten, the loop continues into the next calls. If a call in a loop is
     abandoned, the prompt leaves out the whole loop (docs/internals/decisions/0031-joined-loops.md).
-    If the prompt would lose an event in this way, the event after every loop stays.
+    If the prompt would lose events in this way, every event after a loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)

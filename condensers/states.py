@@ -23,8 +23,8 @@ from foldlog.projections import View
 
 @runtime_checkable
 class HistoryState(Protocol):
-    """A conversation in memory. ``history`` is the list of all its events in order, and
-    ``extra_data`` is a dict for other data of the conversation.
+    """A conversation in memory. ``history`` is the list of the conversation's events in order, and
+    ``extra_data`` is a dict for other data.
     """
 
     history: Any

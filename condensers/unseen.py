@@ -1,8 +1,8 @@
 """This module runs a condenser, and keeps the events that no model has seen yet.
 
 An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
-Before the agent's first turn, all events are unseen. In a conversation without replies, a View
-counts as shown if a later event notes its version. No condenser forgets, hides or masks unseen
+Before the agent's first turn, all events are unseen. In a conversation without replies, a model has
+seen a View if a later event notes the View's version. No condenser forgets, hides or masks unseen
 events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
@@ -109,10 +109,10 @@ def _condense_requested(
 
 def _first_unseen(view: View) -> int:
     """Usually the first unseen event is the first event of the agent's last turn. If the last turn
-    answers an earlier View, the first unseen event is an earlier event. If a later View was shown
-    since the last turn, the first unseen event is a later event. Returns 0 if the log records
-    neither a turn nor a shown View. Cost: the function reads only the events from the first unseen
-    event on.
+    answers an earlier View, the first unseen event comes before that turn. If a View was shown
+    after the last turn, the events of that View are seen too. Returns 0 if the log records neither
+    a turn nor a shown View. Cost: the function reads only the events from the first unseen event
+    on.
     """
     first: Event | None = None
     shown = 0
@@ -131,9 +131,8 @@ def _first_unseen(view: View) -> int:
 
 
 def _noted(event: Event, default: int = 0) -> int:
-    """Return the version of the View that was shown before an event, from the ``meta`` of the
-    event. The version is at most the event's own id, because the shown View did not contain the
-    event.
+    """Return the version of the View that the ``meta`` of an event notes as shown. The result is at
+    most the id of the event, because the View did not contain the event.
     """
     version = event.meta.get(SHOWN, default)
     return min(version, event.id) if isinstance(version, int) else default

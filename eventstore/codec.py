@@ -58,8 +58,8 @@ KINDS: Mapping[str, type[KnownEvent]] = {
     str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)
 }
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
-"""Functions that upgrade the body of an event by one schema version, by kind, the oldest version
-first.
+"""Maps a kind to functions, each of which upgrades a body by one schema version. The first function
+upgrades version 1.
 """
 
 _STORED_AS: Mapping[type, tuple[str, int]] = {
@@ -74,7 +74,7 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 class Encoded(NamedTuple):
     """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
-    ``decoded`` is the event that a reader of ``body`` gets, with the caller's id. If another
+    ``decoded`` is the event as a reader of ``body`` gets it, but with the caller's id. If another
     process encoded the event, ``decoded`` is None.
     """
 
@@ -103,7 +103,9 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # every kind begins with the same fields
 _LONG = 1_000
-"""A body of fewer bytes cannot have more than 500 levels, because each level needs two brackets."""
+"""With fewer bytes than this number, a body cannot have more than 500 levels, because each level
+needs two brackets.
+"""
 _DEPTH_MAX = _LONG // 2
 """The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
 so a deeper event could exhaust the Python stack. Half of the default stack remains for the callers
@@ -115,7 +117,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     """Return the stored form of ``event`` without its id, and the event that a reader gets.
 
     Bytes in the event are stored beside the body, as ``foldlog.eventstore.codec_json`` describes. A
-    time whose offset from UTC has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has
+    time is stored in UTC if its offset from UTC has seconds. Raises ``InvalidEvent`` if a value has
     a wrong type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent`` for a time
     without a zone or outside of the years 1 to 9999, and for an event of more than 500 levels. If
     ``finite`` is true, NaN and infinities are refused, except in imported events. If ``ours`` is

@@ -5,9 +5,9 @@
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
 An event's ``bytes`` are stored beside its JSON text. The JSON text contains the place and the
-SHA-256 of the bytes. The hash chain covers the JSON text, and through the hashes in the text also
-the bytes. A plain body begins with the field ``kind``, so a field ``$exact`` of a user is never
-mistaken for the exact form.
+SHA-256 of the bytes. The hash chain covers the JSON text, and thus the hashes of the bytes. A plain
+body begins with the field ``kind``, so a field ``$exact`` of a user is never mistaken for the exact
+form.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Attachment(NamedTuple):
     """Bytes that are stored beside a body. A conversation stores attachments only once if their
     name and encoding are the same.
 
-    Beside a plain body, the name is the SHA-256 of the bytes, and the encoding is 0. For a stored
-    body, the row codec may replace the name, the encoding and the bytes.
+    Beside a plain body, the name is the SHA-256 of the bytes, and the encoding is 0. The row codec
+    may store another name and encoding, and other bytes.
     """
 
     name: bytes

@@ -204,8 +204,7 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
     """Check that a change of documents builds on the newest values. ``newest`` maps each document
     to the id of the event with its newest value. ``others`` maps each unchanged document to the id
-    of the event with its value. ``base`` names the event with the value to which a difference is
-    added.
+    of the event with its value. ``base`` names the event with the value that a difference changes.
     """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
     expected = {**bases, **event.others}

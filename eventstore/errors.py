@@ -295,7 +295,7 @@ class CorruptEvent(EventStoreError):
     """An event cannot be read, because its stored bytes are damaged. Run ``foldlog store verify``,
     then ``foldlog store copy --damaged``.
 
-    A follower resumes after ``position``, the position of the event.
+    A follower continues after ``position``.
     """
 
     def __init__(

@@ -241,9 +241,9 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     reads ``DocumentChanges``.
 
     ``changed`` maps each changed document to its change: ``{"value": …}``, ``{"base": id,
-    "difference": …}`` or ``{"deleted": true}``. A difference builds on the value that event
-    ``base`` gave the document. ``others`` maps each unchanged document to the id of the event with
-    its newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has another form.
+    "difference": …}`` or ``{"deleted": true}``. ``base`` is the id of the event with the value that
+    the difference changes. ``others`` maps each unchanged document to the id of the event with its
+    newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has another form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -543,9 +543,9 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is no longer a fork. Before a ``Detached`` entry, followers read the shared
-    events again, as the fork's own events. There is one ``Detached`` entry for each conversation
-    with which the fork shared events.
+    """The conversation is no longer a fork. Directly before a ``Detached`` entry, followers read
+    copies of the shared events, as the fork's own events. The fork gets one ``Detached`` entry for
+    each conversation with which it shared events.
 
     ``parent``   the conversation with which the fork shared events
     ``version``  the version up to which the events were shared
@@ -597,8 +597,8 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot behind the field ``forgotten_event_ids``, which msgspec encodes, compares and copies.
-Readers use the property ``forgotten_event_ids``.
+"""The slot that msgspec encodes, compares and copies. Readers use the property
+``forgotten_event_ids``.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
@@ -622,9 +622,8 @@ class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
     """An event whose kind or schema version is unknown to this version of foldlog. The store keeps
     the event unchanged.
 
-    ``body`` is the stored JSON of the event. ``is_structural`` and ``shown`` have the values that
-    the writer of the event recorded. Folding a View over an unknown structural event raises
-    ``UnknownEventType``.
+    ``body`` is the stored JSON of the event. The writer of the event chose ``is_structural`` and
+    ``shown``. Folding a View over an unknown structural event raises ``UnknownEventType``.
 
     ``stored_kind``    the kind under which the event was stored
     ``stored_schema``  the schema version of the stored event

@@ -1,8 +1,8 @@
 """The names for programs that extend foldlog: read models, formats, and tools that administer a
 store.
 
-Programs that only use a store import from ``foldlog.eventstore``. Import a name that
-``foldlog.eventstore.inside`` lacks from the module that defines it.
+Programs that only use a store import from ``foldlog.eventstore``. If ``foldlog.eventstore.inside``
+lacks a name, import the name from the module that defines it.
 """
 
 from types import ModuleType as _ModuleType

@@ -50,7 +50,7 @@ def open_store(
     ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
     ``event_bytes_max`` is the maximal size of an event that this process appends, in bytes. A body
-    above the default size is not compressed.
+    larger than the default maximum is not compressed.
 
     Raises ``InvalidOption`` if the URL or an option is wrong. Raises ``StoreUnavailable`` if the
     store cannot be opened now. Raises ``StoreUnusable`` if the file is not a store, or if a newer
@@ -135,8 +135,8 @@ def restore_store(
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file
-    at ``url`` belongs to another program. After an error, nothing was changed. Cost: reading the
-    backup three times.
+    at ``url`` belongs to another program. If an error is raised, nothing was changed. Cost: reading
+    the backup three times.
     """
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":

@@ -76,7 +76,7 @@ class Store:
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
-        """What ``Documents`` remembers of the last appends of this store, by conversation."""
+        """The cache of ``Documents``, by conversation."""
 
     # -- writing
 
@@ -259,8 +259,8 @@ class Store:
 
     def version(self, conversation: str) -> int:
         """Return the number of events, which is the next id. For an unknown conversation, return 0.
-        Raises ``ConversationErased`` if the conversation is erased. If the last append of this
-        process was to the conversation, the method sends no query.
+        Raises ``ConversationErased`` if the conversation is erased. If this process last appended
+        to the conversation, no query is sent.
         """
         cached = self.database.cached_state(conversation)
         if cached is not None and not cached.state.pending:
@@ -351,8 +351,8 @@ class Store:
         Remember the last position, and pass it to the next call of ``follow``. No event is missed
         or repeated, because no later commit gets an earlier position. If the store has several
         members (``?stores=``), a position contains one number for each member. Only the events of
-        one member are in order. If the store has several members, remember the text
-        ``str(recorded.position)``, and pass the text.
+        one member are in order. With several members, remember the text ``str(recorded.position)``,
+        and pass the text.
 
         Raises ``CorruptEvent`` at a damaged event. After ``CorruptEvent``, continue after the
         ``position`` of the error. Raises ``StoreUnusable`` if SQLite cannot read a page of the
@@ -398,7 +398,7 @@ class Store:
     # -- the end
 
     def close(self) -> None:
-        """Close the database. Any later use of the store raises ``StoreUnusable``."""
+        """Close the database. After ``close``, using the store raises ``StoreUnusable``."""
         self._recorder.close()
 
     def __enter__(self) -> Store:

@@ -15,8 +15,8 @@ from foldlog.projections.retractions import intervals_kept
 
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
-    """The condensations of a conversation up to a version, from the oldest to the newest. The last
-    condensations are in ``newer``. ``len`` reads nothing from the store. Every iteration and every
+    """The condensations of a conversation up to a version, from the oldest to the newest. ``newer``
+    contains the last condensations. ``len`` reads nothing from the store. Every iteration and every
     access by index reads the log.
 
     Reading a condensation raises the errors of ``foldlog.eventstore.Store.events``.

@@ -3,8 +3,8 @@ forget events.
 
 An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
 between the action and the observation records that the tool began. If a runtime stores the action
-only later, the annotation contains the intent. A late outcome is a message of the environment, in
-addition to the observation.
+after the annotation, the annotation contains the intent. A late outcome is a message of the
+environment, in addition to the observation.
 
     intended   the tool has not begun: any worker may run it
     begun      the tool is running: the lease under which it began is still held

@@ -44,7 +44,7 @@ from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried,
 
 
 class PastLog(Protocol):
-    """The past of a View: the events of its log, and states to which retractions may return."""
+    """The past of a View: the events of its log, and earlier states for retractions."""
 
     @property
     def memory(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class PastLog(Protocol):
         """The number of redacted events of the conversation when the View was read."""
 
     def at(self, version: int) -> Folded:
-        """Return the state at ``version``, with all condensations that made the state."""
+        """Return the state at ``version``, with its condensations."""
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         """Return the log's events with ``start <= id < stop``, shown or not. Cost: reading the
@@ -71,9 +71,9 @@ class ViewState:
     """The part of a View that the next step of the fold needs.
 
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
-    events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
-    unit lost another member. No model is sent these items. ``register`` and ``tomb`` belong to the
-    V0 dialect. A retraction finds the earlier state in ``past``. Comparisons of states ignore
+    events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items that
+    were left behind. No model is sent these items. ``register`` and ``tomb`` belong to the V0
+    dialect. A retraction finds the earlier state in ``past``. Comparisons of states ignore
     ``past``.
     """
 

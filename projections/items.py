@@ -25,14 +25,14 @@ class Items(Sequence[Event]):
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
         """Take over ``events``: the caller must not change the list any more. If ``shown_for`` is
-        passed, a model is sent ``events`` in its place, and both share caches.
+        passed, ``events`` are sent to a model in its place. Both sequences share caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Events with their masks or sizes, by condenser and id. A condenser does not compute these
-        masks and sizes again.
+        """Maps a condenser and an event id to the event and its mask or size. A condenser does not
+        compute these masks and sizes again.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
         """The newest messages, by dialect. A caller takes the messages out of ``renderings`` while

@@ -409,9 +409,9 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     event can no longer be sent.
 
     No returned index is inside answered parallel calls, from the first action to the last
-    observation, or inside a loop or a bond. If the last event stays with the next event, ``count``
-    is not returned. No index after the start of *pending* parallel calls is returned, so that no
-    action is forgotten before its observation. Abandoned calls exclude no index.
+    observation, or inside a loop or a bond. ``count`` is not returned if the last event must stay
+    with the next event. No index after the start of *pending* parallel calls is returned, so that
+    no action is forgotten before its observation. Abandoned calls exclude no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

@@ -124,8 +124,8 @@ class View:
 
     @property
     def left_behind(self) -> frozenset[int]:
-        """The ids of events that stay although a condensation forgot another part of their unit. No
-        model is sent an event that is left behind.
+        """The ids of events that stay, although a condensation forgot other events of their unit.
+        No model is sent an event that is left behind.
         """
         return self.state.left_behind
 

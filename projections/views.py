@@ -58,8 +58,8 @@ the last View.
 """
 
 _FEW = 64
-"""The maximal number of new events that are read in one query. Some of the read events may not be
-shown, but reading only the shown events would need three queries.
+"""The maximal number of new events that are read in one query. Reading only the shown events would
+need three queries.
 """
 
 
@@ -99,14 +99,14 @@ class Views:
         self._latest: dict[str, _Latest] = {}
 
     def current(self, conversation: str) -> View:
-        """Return the present View. Until an event is appended, or 64 other conversations are read,
-        every call returns the same object.
+        """Return the present View. Repeated calls return the same object until an event is
+        appended, or 64 other conversations are read.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent`` or
         ``StoreUnavailable``. Raises ``UnknownEventType`` if a newer version of foldlog wrote an
         event that changes the View. Cost: reading the events appended since the last call. The
-        first call reads the events of the View. No query is sent if the last append of this program
-        was to the conversation and no other program has committed since then.
+        first call reads the events of the View. No query is sent if this program last appended to
+        the conversation, and no other program has committed since then.
         """
         latest = self._latest.get(conversation)
         if latest is None:
@@ -120,8 +120,8 @@ class Views:
         return latest.view
 
     def at(self, conversation: str, version: int) -> View:
-        """Return the View at which the conversation had ``version`` events. Raises
-        ``NoSuchVersion``, and the errors of ``current``.
+        """Return the View after the first ``version`` events. Raises ``NoSuchVersion``, and the
+        errors of ``current``.
 
         Cost: reading the events of the returned View.
         """

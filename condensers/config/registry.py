@@ -42,7 +42,7 @@ class CondenserConfig(StrictTable):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """The further names of the type. Foldlog accepts an alias in a configuration, and always writes
+    """The further names of the type. A configuration may contain an alias. Foldlog itself writes
     ``type``.
     """
 
@@ -64,8 +64,8 @@ class CondenserConfig(StrictTable):
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
         """Return the configuration of a condenser. A field takes its value from ``values``, or else
-        from the condenser's attribute of the same name. Raises ``InvalidCondenser`` if a part of
-        the condenser has no configuration, or if the configuration does not allow a value.
+        from the condenser's attribute of the same name. Raises ``InvalidCondenser`` if the
+        configuration cannot express a value or does not allow it.
         """
         attributes = {
             name: getattr(condenser, name)

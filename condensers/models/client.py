@@ -48,7 +48,7 @@ timeout first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""Litellm would download the tokenizers of models with these texts in their names."""
+"""Litellm would download the tokenizer of a model with one of these texts in its name."""
 
 _TRANSLATED = frozenset(
     {
@@ -66,7 +66,7 @@ _TRANSLATED = frozenset(
         "vertex_ai-anthropic_models",
     }
 )
-"""The providers for which litellm, or litellm's proxy, translates messages with thinking blocks."""
+"""Litellm, or its proxy, translates messages with thinking blocks for these providers."""
 
 
 def dialect_of_model(model: str) -> Dialect:

@@ -132,8 +132,7 @@ words.
 
 _MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-"""The names of environment variables that contain a key. Litellm may have sent any key in the
-environment.
+"""The names of environment variables that contain a key. Litellm may have sent any of these keys.
 """
 
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
@@ -150,12 +149,12 @@ def problem_of(text: str) -> str:
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
     """Return a text with ``***`` in place of the secrets that a server may repeat. The secrets are
-    the key that is sent, the password in the address, and environment variables with the name of a
-    key.
+    the sent key, the password in the address, and the values of environment variables that are
+    named like keys.
 
-    An error may repeat a whole request. In an error, ``***`` also replaces the texts in ``extra``,
-    such as a header, and environment variables that may be keys. A reply must not lose any words,
-    so these texts stay in a reply.
+    An error may repeat a whole request. In an error, ``***`` also replaces texts in ``extra``, such
+    as headers, and the values of environment variables that may be keys. A reply keeps these texts,
+    because it must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

@@ -87,7 +87,7 @@ PASSED_ON = frozenset(
 )
 """The keys that become arguments of ``litellm.completion`` without a change."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""The keys whose value is a map, with the argument of ``litellm.completion`` that gets the map. If
+"""The value of each key is a map, which becomes the named argument of ``litellm.completion``. If
 the argument is None, each entry of the map becomes an argument.
 """
 WITHOUT_EFFECT = frozenset(

@@ -86,8 +86,8 @@ times as many tokens.
 """
 
 _SMALL = 512
-"""A summary of at most this number of tokens may be larger than the events that it replaces. A
-summary may replace a few short events.
+"""A summary of at most this number of tokens may be larger than the events that it replaces,
+because a few events may be very short.
 """
 
 
@@ -183,7 +183,7 @@ def sendable(value: Any) -> Any:
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Without a choice, or with content in an unknown format, the reply has no text."""
+    """If the response has no choice, or content of an unknown format, the reply has no text."""
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")
     calls = message.get("tool_calls") or ()

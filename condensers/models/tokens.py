@@ -41,8 +41,8 @@ class TokenCounter:
     of some conversations. Many threads may use a single ``TokenCounter``.
 
     The argument ``count`` is a function that counts a prompt of messages and tools, or raises
-    ``TokensUnknown``. The count of several messages must be the sum of their counts and a constant.
-    ``tests/condensers/test_tokens.py`` checks that litellm counts in this way.
+    ``TokensUnknown``. The count of several messages must be a constant plus the sum of the single
+    counts. ``tests/condensers/test_tokens.py`` checks that litellm counts in this way.
     """
 
     def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
@@ -99,10 +99,10 @@ class TokenCounter:
 
     def token_sums(self, view: View) -> tuple[int, ...]:
         """If several events make a message, the last of these events gets the tokens of the
-        message. A call and its results count as a single message. To get the tokens of the last
-        events, subtract the sum before them from the last sum: the difference is never too low.
-        Raises ``TokensUnknown`` if the tokens cannot be counted. Cost: a pass over all messages.
-        Only the messages that are new since the last View of the conversation are counted.
+        message. A call and its results count as a single message. The tokens of the last events are
+        at most the last sum minus the sum before these events. Raises ``TokensUnknown`` if the
+        tokens cannot be counted. Cost: a pass over all messages. Only the messages that are new
+        since the last View of the conversation are counted.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
@@ -154,7 +154,7 @@ _PLAIN = 2
 
 class _Group(NamedTuple):
     """Messages that are counted together. ``end`` is the number of messages up to the end of the
-    group. ``position`` is the position of the group's last event.
+    group. ``position`` is the index of the last event in the group.
     """
 
     end: int

@@ -165,8 +165,8 @@ class ConversationWindowCondenser(RollingCondenser):
     The essential events are the first system prompt, the user's first message, and the knowledge
     that was recalled for this message. Summaries stay too, because nothing else in the View shows
     the events that a summary replaced. A call or a tool loop stays if a part of it is essential or
-    in the newer half. Events that are not sent to a model do not count, because the prompt gets no
-    shorter without them. The condenser ``conversation_window`` has no parameters.
+    in the newer half. Only events that are sent to a model count, because forgetting other events
+    does not shorten the prompt. The condenser ``conversation_window`` has no parameters.
     """
 
     type = "conversation_window"
@@ -230,14 +230,13 @@ def _recall_query(event: Event) -> object:
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return sets of indices of the newest events that stay, with the best set first. Usually there
-    is a single window: the last ``size`` events, without the observations and summaries at its
-    beginning.
+    """Return the indices of the newest events that stay, as one or two sets, with the better set
+    first. Usually there is one set: the last ``size`` events, without the observations and
+    summaries at its beginning.
 
-    If the last ``size`` events are only observations and summaries, there are two windows. The
-    first window contains the observations of the newest calls, so these calls stay. The second
-    window contains only the observations in a tool loop. The second window is used if nothing can
-    be forgotten with the first window.
+    If the last ``size`` events are only observations and summaries, there are two sets. The first
+    set contains the observations of the newest calls, so these calls stay. The second set contains
+    only observations in tool loops. It is used if nothing can be forgotten with the first set.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

@@ -2,8 +2,7 @@
 forgotten, and the log does not change.
 
 A masked event keeps its id, its position and its call. A masked event is still the result of its
-call, and can be forgotten by its id. Because of its id, a masked event is never mistaken for a
-summary. The ``meta`` of a masked event has the key ``MASKED``.
+call, and can be forgotten by its id. The ``meta`` of a masked event has the key ``MASKED``.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
-"""The key in the ``meta`` of a masked event, with the ``type`` of the condenser that masked the
-event.
+"""The key of ``meta`` that marks a masked event. The value is the ``type`` of the masking
+condenser.
 """
 
 

@@ -33,8 +33,7 @@ from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
 _PIECES_MAX = 8
-"""The maximum number of pieces into which the forgotten events are divided if a model cannot read
-them all at once.
+"""A model that cannot read all forgotten events at once gets them in at most this number of pieces.
 """
 
 
@@ -195,8 +194,7 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Each reason for the condensation limits the length of the tail, and the smallest limit
-        counts.
+        """Each reason for the condensation limits the tail, and the strictest limit counts.
 
         The head may have more than ``keep_first`` events, because it includes the system prompt and
         ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log
@@ -286,10 +284,10 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """If the prompt exceeded a limit, the text is shortened until the prompt has at most
-        ``_ROOM`` of the limit. If that is impossible, the text is shortened to the share
-        ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the prompt is
-        smaller than before the condensation.
+        """If the prompt exceeded a limit, the text is shortened until the prompt fits into the part
+        ``_ROOM`` of the limit. If that is impossible, the text itself gets the part ``_SUMMARY`` of
+        the limit. Without a limit, the text is shortened until the prompt is smaller than before
+        the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -333,7 +331,7 @@ def limit_of(
     The model's own limit is its input, minus the tokens reserved for its answer, minus a margin.
     The margin is ``margin_ratio`` of the input. The margin stays free because servers add tokens
     that foldlog cannot count. At most half of the input is reserved for an answer:
-    docs/internals/decisions/0040-room-for-the-answer.md says why. Without the agent's model, a step
+    docs/internals/decisions/0040-room-for-the-answer.md says why. If the agent has no model, a step
     passes ``ESTIMATE``: see ``counting``.
     """
     if agent_llm is None:

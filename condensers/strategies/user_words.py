@@ -1,5 +1,4 @@
-"""This module separates the user's text from the context that a runtime added, and the useful lines
-of an output from its frame.
+"""This module finds the user's own text in a message, and the useful lines in an output.
 
 A user's message contains more than the text that the user wrote. An editor adds the open files. A
 runtime adds reminders and the output of the user's commands. The user pastes logs. An output ends
@@ -38,7 +37,7 @@ _IDE = re.compile(
 )
 
 _REPEATING = frozenset({"command-message", "local-command-caveat"})
-"""The tags of blocks that repeat or explain other blocks."""
+"""Blocks with these tags repeat or explain other blocks."""
 
 _LOCAL_COMMAND = re.compile(
     r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|release-notes"

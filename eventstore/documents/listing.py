@@ -140,7 +140,7 @@ def recent_conversations(
 
 class _Newest(NamedTuple):
     """``attributes`` is None if the attributes are unreadable or already in the list
-    (``are_listed``). For an archived conversation, ``attributes`` is a stored record.
+    (``are_listed``). The attributes of an archived conversation are a stored record.
     """
 
     conversation: Conversation
@@ -153,8 +153,8 @@ def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the moment
-    of the list in microseconds. If the store is read-only or other writers are busy, return also
-    the entries that were not written, by the key of the conversation.
+    of the list in microseconds. If the list cannot be written now, also return the missing entries,
+    by the key of the conversation.
     """
     now = database.now()
     recorder = database.recorder

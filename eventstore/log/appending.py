@@ -97,9 +97,7 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """``besides`` is None if the append has no options and only plain events: no event is
-    structural or changes documents.
-    """
+    """None if the append has no options, and no event is structural or changes documents."""
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
     """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
@@ -215,8 +213,8 @@ def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
     """Return the conversation, ready for an append. If the conversation does not exist, its first
-    event begins it. Cost: one query. If the last append of this connection was to the conversation,
-    no query is sent.
+    event begins it. Cost: one query. If this connection last appended to the same conversation, no
+    query is sent.
     """
     last: LastConversation | None = transaction.last_conversation
     if (
@@ -282,7 +280,7 @@ class DocumentsUnchanged(Struct):
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key and the number of redactions of the conversation that the caller read. ``state`` is
+    """The key of the conversation that the caller read, and its number of redactions. ``state`` is
     None if the conversation did not exist.
     """
     ids: Mapping[str, int]

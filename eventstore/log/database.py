@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 
 class LastConversation(NamedTuple):
-    """The last conversation to which a connection appended: its state, with the decrypted salt, and
-    its codec.
+    """The state of the conversation to which a connection last appended, and its codec. The salt is
+    decrypted.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
-    commits. The next append to the conversation, and the next View, therefore need no query. On a
+    commits. So neither the next append nor the next View of the conversation needs a query. On a
     server, the next append sends the state that it expects. The server compares the expected state
     with the stored state, without a further round trip.
 
-    ``settings`` are the settings of the database object that opened the codec. ``rows`` contains
-    the newest rows, decrypted. All ``rows`` were appended after the state ``before``.
+    The codec was opened with ``settings``. ``rows`` contains the newest rows, decrypted. All
+    ``rows`` were appended after the state ``before``.
     """
 
     state: Conversation
@@ -49,8 +49,7 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        If events of ``earlier`` were rolled back, the heads differ, because each head depends on
-        all events before it.
+        The heads differ if events of ``earlier`` were rolled back.
         """
         present = self.state
         before = self.before
@@ -66,7 +65,7 @@ class LastConversation(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Conversations that this process could not write to the list of conversations.
+    """Conversations whose list entries this process could not write.
 
     ``data_version``  the database's ``data_version`` when the list was made
     ``until``         the position up to which changes were read
@@ -111,7 +110,7 @@ class Database:
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
-        """The conversations whose entries in the list the last listing could not write."""
+        """The conversations whose list entries could not be written."""
 
     @property
     def uuid(self) -> str:
@@ -152,10 +151,10 @@ class Database:
         """Return the conversation with this id, or None if it does not exist. If this process has
         the conversation's key, the returned salt is decrypted.
 
-        Unless ``pending`` is true, raises ``EventsNotMade`` if the conversation's source has
-        records without events. After ``EventsNotMade``, the recorder makes the missing events and
-        runs the work again. Raises ``CorruptEvent`` if the conversation's columns are damaged, or
-        if its mark belongs to another state.
+        Raises ``EventsNotMade`` if the conversation's source has records without events, unless
+        ``pending`` is true. After ``EventsNotMade``, the recorder makes the missing events and runs
+        the work again. Raises ``CorruptEvent`` if the conversation's columns or its mark are
+        damaged.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
@@ -272,9 +271,7 @@ def behind(reader: Reader, position: int) -> list[str]:
 
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return the conversation with a new data key, and with a mark that says that no row is
-    encrypted yet.
-    """
+    """Return the conversation with a new data key, and a mark that still accepts plain rows."""
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)
     renewed = conversation._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)

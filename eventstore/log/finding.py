@@ -65,8 +65,8 @@ def find_existing(
 @dataclass
 class Generation:
     """One conversation among several that used the same id, one after another. A writer always
-    appends to the conversation that its first append found. ``key`` is the key of the writer's
-    conversation. Before the writer's first append, ``key`` is None.
+    appends to the conversation that its first append found. Before the writer's first append,
+    ``key`` is None.
 
     If ``replaces_erased`` is true and the conversation is erased, the first append begins a new
     conversation with the same id. ``fence`` runs in the transaction of each append, before the

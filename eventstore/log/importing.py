@@ -58,7 +58,7 @@ ARCHIVE = "archive"
 ARCHIVED = "archived"
 RESTORED = "restored"
 DISCARD = "discard"
-"""The operations that may be left unfinished (``maintenance.unfinished``)."""
+"""The names of operations that may be unfinished: see ``maintenance.unfinished``."""
 
 _CHUNK_BYTES = 8 * 2**20
 
@@ -180,7 +180,7 @@ def ingest(
     """Return the number of added events, and the new version.
 
     Even a short new conversation is staged, so that all imports run the same code. For 40 short
-    events, a staged import takes twice the CPU time of an append, and one more commit.
+    events, staging takes twice the CPU time of an append, and a second commit.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if existing is not None:

@@ -1,7 +1,6 @@
-"""The ledger: entries for changes of stored conversations, such as erasures. Entries and events
-share one order of positions.
+"""The ledger: entries for changes of stored conversations, such as erasures.
 
-A read model follows the entries and the events in the order of their positions. The ledger of the
+A read model follows entries and events together, in the order of their positions. The ledger of the
 conversation with key k is a separate log under the key -k. The ledger of the whole store has the
 key 0.
 """

@@ -3,7 +3,7 @@
 A part of a fork's past is stored under the key of the ancestor that recorded it. A fork that was
 detached from its parent, or copied to another store, has all its events under its own key. A fork
 has the salt of its parent and continues the parent's chain of heads. A shared event therefore has
-the same head in both.
+the same head in the fork and in its parent.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""The number of ``DocumentChanges`` that are read at once when a caller goes back through the
-versions.
-"""
+"""A caller that goes back through the versions reads this number of ``DocumentChanges`` at once."""
 SOURCE_KEYS: Final = "foldlog:source:"
 """Idempotency keys that begin with ``SOURCE_KEYS`` have an index in the database, so a search finds
 them in all conversations at once.
@@ -72,10 +70,10 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The last ``DocumentChanges`` before the version ``_changes_before``, or None."""
+        """The newest ``DocumentChanges`` below version ``_changes_before``, or None."""
         self._changes_before = 0
         self._changes_back: list[Row] = []
-        """The rows of ``_changes`` and of some earlier ``DocumentChanges``, from the oldest to the
+        """The row of ``_changes`` and rows of earlier ``DocumentChanges``, from the oldest to the
         newest.
         """
 
@@ -103,18 +101,18 @@ class ReadTransaction:
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The ancestors of a fork, from the oldest to the newest. Each has the version up to which
-        the fork shares its events. The last version is the version at which the fork begins.
+        """The ancestors of a fork, from the oldest to the newest. A ``Border`` names an ancestor,
+        and the version up to which the fork shares its events. The fork begins at the last of these
+        versions.
 
         The tuple is empty if the conversation is not a fork.
         """
         return tuple(Border(border.id, border.stop) for border in reversed(self.state.lineage))
 
     def origins(self) -> tuple[Border, ...]:
-        """Return the conversations from which a fork comes, sorted from the oldest to the newest.
-        Return each conversation with the version up to which the fork has its events. A fork shares
-        the events of its past with its ancestors. A detached or copied fork has copies of the
-        events of its past.
+        """Return the conversations whose events a fork shares or has copied, sorted from the oldest
+        to the newest. A ``Border`` names a conversation, and the version up to which the fork has
+        its events.
 
         Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
         entries of one conversation.
@@ -200,7 +198,7 @@ class ReadTransaction:
         shown or structural.
 
         Raises ``CorruptEvent`` if a shown or structural event is missing or unreadable. Cost: one
-        read of the returned events. An event at an end of an interval is always read.
+        read of the returned events.
         """
         if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])
@@ -302,11 +300,10 @@ class ReadTransaction:
         return sound(self.conversation, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
-        """Return the last ``DocumentChanges`` before a version, or None if no ``DocumentChanges``
-        is before the version.
+        """Return the last ``DocumentChanges`` before a version, or None.
 
-        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. If a caller
-        goes back through the versions, several events are read at once.
+        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. A caller that
+        goes back through the versions reads several events at once.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes
@@ -420,15 +417,15 @@ class ReadTransaction:
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:
-        """The parts of the conversation that are stored under other keys, from the oldest to the
-        newest. Only a fork has parts under other keys.
+        """The events that are stored under other keys, as segments from the oldest to the newest.
+        Only a fork has events under other keys.
         """
         return past_of(self.database, self._reader, self.state)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return the events that an append recorded under a caller's idempotency key, or None if
-        the key is new. Raises ``CorruptEvent`` if the stored key was changed without the data key
-        of the conversation.
+        the key is new. Raises ``CorruptEvent`` if the idempotency key was changed without the
+        encryption key.
         """
         return self.recalled(stored_key(self.salt, idempotency_key))
 
@@ -465,9 +462,7 @@ class ReadTransaction:
         )
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
-        """Raise ``CorruptEvent`` if an idempotency key was changed without the data key of the
-        conversation.
-        """
+        """Raise ``CorruptEvent`` if an idempotency key was changed without the encryption key."""
         codec = self._codec()
         for name, key in recalled:
             if not codec.is_proved(name, key):

@@ -38,8 +38,8 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""Replaces a redacted text. ``verify`` compares the stored text, so a change of ``TEXT`` would need
-a migration.
+"""Replaces a redacted text. ``verify`` compares the stored text, so ``TEXT`` can change only with a
+migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)

@@ -192,14 +192,14 @@ def present() -> int:
 def chained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
-    """Return the rows that append ``batch`` to ``conversation``, with the checksums of plain rows,
-    and the new state of the conversation. Ids are dense, heads are linked, and recorded times never
-    decrease.
+    """Return the rows of ``batch`` after the events of ``conversation``, and the conversation's new
+    state. The rows have the checksums of plain rows. Ids are dense, heads are linked, and recorded
+    times never decrease.
 
     Each event has its own salt. The salt is random, or computed from ``secret`` and the event's id.
-    Cost: one hash and one checksum of each body. ``link`` and ``with_checksums`` compute the same
-    heads and checksums for existing rows. A single loop for heads and checksums takes two thirds of
-    the time of two loops (``benchmarks/append.py``).
+    Cost: one hash and one checksum of each body. ``link`` and ``with_checksums`` compute the heads
+    and checksums of existing rows. A single loop for heads and checksums takes two thirds of the
+    time of two loops (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:

@@ -33,8 +33,9 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""At most this many of the newest rows stay in memory, and at most this many bytes of their bodies.
-The number is small, because each append copies the list of rows.
+"""The newest rows of the last conversation stay in memory: at most ``_RECENT_MAX`` rows, with
+bodies of at most ``_RECENT_BYTES_MAX`` bytes. Both numbers are small, because each append copies
+the list of rows.
 """
 
 
@@ -107,7 +108,7 @@ class WriteTransaction(ReadTransaction):
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete the records, except for the records of attributes and Views. If ``codec`` is
-        passed, delete only the records of attributes, and encode the others with ``codec``.
+        passed, delete only the records of attributes, and encode all other records with ``codec``.
         """
         key = self.state.key
         own = self._codec()
@@ -241,7 +242,7 @@ class WriteTransaction(ReadTransaction):
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
         """Return the codec with which this transaction writes rows. If the store has a key, a plain
-        conversation first gets a data key. ``has_nothing`` is true if nothing plain is stored under
+        conversation first gets a data key. ``has_nothing`` is true if no plain data is stored under
         the conversation's key. A fork without own events may still have plain idempotency keys and
         plain rows of its past.
         """

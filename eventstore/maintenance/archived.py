@@ -8,7 +8,7 @@ opener of the store calls ``restore``.
 
 A row of ``unfinished`` contains the address of an object. The row is written before the object is
 made, and stays until the object is deleted. An interruption therefore leaves no object without a
-row. Each operation of a row in ``unfinished`` has a meaning:
+row. A row of ``unfinished`` names one of these operations:
 
     archive    archiving has begun, and the object may exist: a vacuum deletes the object
     archived   only the object has the events

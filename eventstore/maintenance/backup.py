@@ -56,8 +56,8 @@ the process still runs, the import fails and has to be run again.
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made and verified. ``findings`` is the damage in the backup, which the
-    store has too.
+    """A backup that was made and verified. ``findings`` is the damage in the backup and in the
+    store.
     """
 
     path: str
@@ -85,9 +85,9 @@ class Restored(NamedTuple):
 class Vacuumed(NamedTuple):
     """The result of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
     removed. ``bytes_pending`` is true if bytes of erased events may still be in the file.
-    ``space_returned`` is False if an older reader is still open. When the reader has closed, run
-    the vacuum again. On a server, ``space_returned`` is also False if the role may not vacuum the
-    tables. If the store is not a file, both sizes are None.
+    ``space_returned`` is False while a reader that began before the vacuum is open. Run the vacuum
+    again when the reader has closed. On a server, ``space_returned`` is False if the role may not
+    vacuum the tables. If the store is not a file, both sizes are None.
     """
 
     discarded: int
@@ -296,8 +296,8 @@ def vacuum(
     contain no bytes of erased, redacted or re-encrypted events.
 
     A vacuum keeps the positions of events. Readers continue, but writers wait until the vacuum
-    ends. If bytes of an erasure are pending, the vacuum waits at most one minute for older readers,
-    then raises ``StoreUnavailable``. Cost: rewriting the whole store.
+    ends. If bytes of an erasure are pending, the vacuum waits at most one minute for readers that
+    began before it, then raises ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database
     recorder = database.recorder

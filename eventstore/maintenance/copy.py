@@ -148,10 +148,10 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield the conversations of ``source`` that ``target`` lacks. Yield also the conversations
-    with another head or fewer redactions in ``target``. If names are passed, compare only the named
-    conversations. Conversations that only the target has are ignored. Cost: reading one row of each
-    conversation in both stores.
+    """Yield the conversations of ``source`` that ``target`` lacks. Also yield the conversations
+    that have another head in ``target``, or fewer redactions. If names are passed, compare only the
+    named conversations. Conversations that only the target has are ignored. Cost: reading one row
+    of each conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -297,11 +297,11 @@ def copy_conversation(
 
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
-    erased the conversation. Raises ``CannotRedact`` if the target's conversation shares an event
-    that the source redacted, or if the target redacted a new record in another conversation. If
-    ``copy_conversation`` raises an error, the target's conversation is unchanged. A new
-    conversation appears completely or not at all. Cost: copying the new events in small
-    transactions. If events were redacted after the last copy, all events are read.
+    erased the conversation. Raises ``CannotRedact`` if a redacted event is shared in the target, or
+    if the copy would bring a redacted record back. If ``copy_conversation`` raises an error, the
+    target's conversation is unchanged. A new conversation appears completely or not at all. Cost:
+    copying the new events in small transactions. If events were redacted after the last copy, all
+    events are read.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -452,7 +452,7 @@ class CopyWriter(StagedWriter):
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
     id. The constructor raises ``ConversationErased`` if the target erased the conversation, unless
-    the tombstone is the last of ``earlier``.
+    ``earlier`` ends with the tombstone.
     """
 
     def __init__(
@@ -594,8 +594,8 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Copy the tombstones that the target lacks, from the oldest to the newest. Copy also the
-    fingerprints that a tombstone refuses in later imports.
+    """Copy the tombstones that the target lacks, from the oldest to the newest. Also copy the
+    fingerprints that later imports must not bring back.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (
@@ -660,8 +660,8 @@ def _redact_too(
     redacted_rows: Sequence[Row],
     records: RedactedRecords | None,
 ) -> None:
-    """Redact the events of the target that the source redacted after the last copy. Redact also the
-    records from which the redacted events were made.
+    """Redact the events of the target that the source redacted after the last copy. Redact the
+    records of these events too.
     """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, existing).state, database

@@ -65,15 +65,15 @@ def erase(
     ``bytes_pending`` of the tombstone says whether bytes of the events may still be in the files.
     In a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
     PostgreSQL, ``erase`` vacuums the tables, unless ``complete`` is False. If the role may not
-    vacuum, the bytes stay until autovacuum or the tables' owner removes them. If an older
-    transaction may still read the rows, ``erase`` waits for a minute, then raises
+    vacuum, the bytes stay until autovacuum or the tables' owner removes them. If a transaction that
+    began before the erasure may still read the rows, ``erase`` waits for a minute, then raises
     ``StoreUnavailable``. After ``StoreUnavailable``, run the erasure again.
 
     A fork reads the shared events in the conversation from which it was forked. ``with_forks``
     first erases the forks, and the forks of the forks. A fork that another process has detached is
     not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
-    tombstone names the events that the forks keep. Before the erasure, a redaction of a shared
-    event reaches the forks too. ``expected`` is the conversation's row as the caller read it. If
+    tombstone names the events that the forks keep. To redact a shared event in all forks, redact
+    the event before the erasure. ``expected`` is the conversation's row as the caller read it. If
     the last event has changed since, nothing is erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks

@@ -41,8 +41,8 @@ from foldlog.eventstore.store import Store
 
 
 class Quote(NamedTuple):
-    """A condensation or an event of a companion conversation that may quote a redacted event.
-    ``redacted`` is true if the content of the quoting condensation or event is erased too.
+    """An event that may quote a redacted event: a condensation, or an event of a companion
+    conversation. ``redacted`` is true if the content of the quoting event is erased too.
     """
 
     conversation: str
@@ -100,9 +100,9 @@ def redact(
     which the events were made.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
-    conversation itself did not record the event. Raises ``CannotRedact`` if the event cannot be
-    redacted, such as a receipt. Cost: reading the structural events of the conversation. Removing
-    the bytes costs as much as in ``erase``.
+    event does not exist or was recorded before the fork began. Raises ``CannotRedact`` if the event
+    cannot be redacted, such as a receipt. Cost: reading the structural events of the conversation.
+    Removing the bytes costs as much as in ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)

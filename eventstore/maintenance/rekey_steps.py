@@ -60,7 +60,7 @@ class RekeyState(msgspec.Struct, frozen=True):
 
 
 class ChangedRows(NamedTuple):
-    """The changes of one transaction, or of all transactions together.
+    """The changes of one transaction, or the sum of all transactions.
 
     ``rows``     the number of changed rows
     ``damaged``  the ids of damaged rows, which stay unchanged

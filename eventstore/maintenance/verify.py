@@ -566,8 +566,8 @@ class Check:
 
 
 class Unlisted(NamedTuple):
-    """A conversation whose stored row cannot be read. If ``id`` is None, the rest of the list
-    cannot be read.
+    """A conversation whose stored row cannot be read. If ``id`` is None, no further conversation
+    can be read.
     """
 
     id: str | None

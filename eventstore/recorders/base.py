@@ -68,8 +68,8 @@ _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted, in several transactions. No further
-copies are added.
+"""The state of a discarded detachment. Several transactions delete its copies. No further copies
+are added.
 """
 
 Columns = tuple[Any, ...]
@@ -175,9 +175,9 @@ class Reader(ABC):
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Return at most ``limit`` rows after a position, in the order of positions. No later
-        commit gets a position before the returned rows, and no failure of a server can undo the
-        returned rows. Call ``placed_rows`` before any other method of a read transaction.
+        """Return at most ``limit`` rows after a position, in the order of positions. Later commits
+        get higher positions, and no failure of a server can undo the returned rows. Call
+        ``placed_rows`` before any other method of a read transaction.
 
         If a row belongs to no conversation, its conversation id is an empty text.
         """
@@ -232,8 +232,8 @@ class Reader(ABC):
     def records_of(
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
-        """For each visible, not erased conversation with an id from ``first`` to ``last``, return
-        the id, whether it is encrypted, the version, and the newest record.
+        """Return id, encryption, version and newest record of the conversations with ids from
+        ``first`` to ``last``. Erased and invisible conversations are left out.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -243,8 +243,8 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the stored keys among ``idempotency_keys``, each with its conversation but without
-        its position.
+        """Return the stored keys among ``idempotency_keys``, each with the key of its conversation.
+        Positions are left out.
 
         If ``key`` is None, search the keys of all conversations. A search in all conversations
         needs an index of the idempotency keys in the schema.
@@ -291,10 +291,10 @@ class Reader(ABC):
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         """Return the last position, and the keys of the conversations whose list entries may be
         outdated. An entry may be outdated if the conversation has an event after
-        ``after_position``, or if its listed version is negative and at least ``min_version``. If
-        ``after_position`` is 0, any event counts. Return each key with the version in the list. The
-        version is -1 if the list lacks the conversation, and -2 if only a process with the
-        encryption key can list it.
+        ``after_position``, or if its listed version is negative and at least ``min_version``. With
+        ``after_position`` 0, every conversation with an event counts. Return each key with the
+        version in the list. The version is -1 if the list lacks the conversation, and -2 if only a
+        process with the encryption key can list it.
 
         Call ``touched`` before any other method of a read transaction.
         """
@@ -453,10 +453,10 @@ class Transaction(Reader):
     def begin(self, new: Conversation) -> Conversation:
         """Begin a conversation, and return the conversation with its key. If the conversation is
         not ``visible``, it is staged, with an unfinished ``import``. Several staged conversations
-        may have the same id. If the conversation ``replaces`` an erased conversation, it uses the
-        id of the erased conversation again. When the new conversation is visible, the tombstone can
-        be found only by its key. Raises ``taken``, here or at the commit, if the id is taken.
-        Raises ``taken`` also if the conversation to replace was not erased, or was replaced before.
+        may have the same id. A conversation that ``replaces`` an erased conversation gets the same
+        id. When the new conversation is visible, only the key of the tombstone finds the tombstone.
+        Raises ``taken``, here or at the commit, if the id is taken. Raises ``taken`` also if the
+        conversation to replace was not erased, or was replaced before.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -526,8 +526,8 @@ class Transaction(Reader):
         first: bool = False,
     ) -> None:
         """Set another salt and another wrapped data key. Lists of conversations lack the
-        conversation until a process with the new key has listed it. If ``first`` is true, nothing
-        is stored under the conversation's key yet.
+        conversation until a process with the new key has listed it. ``first`` is true if nothing is
+        stored under the conversation's key yet.
         """
         self.forget()
         if not first:
@@ -839,8 +839,8 @@ class Recorder(ABC):
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
         """Prepare this recorder for a copy of the conversations of ``former``. After ``succeed``,
-        the positions of this recorder come after the positions of ``former``. The recorder also
-        finds conversations whose ids name the store of ``former``.
+        the positions of this recorder come after the positions of ``former``. The facts that name
+        the stores of forks are copied too.
         """
 
     def position(self, position: int | str) -> int:
@@ -882,10 +882,10 @@ class Recorder(ABC):
         """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during
         ``compact`` may stay in the files, and are still pending afterwards. A store in a file is
         rewritten completely. Return False if only the owner of the tables on the server can remove
-        the bytes. Raises ``busy`` if an older reader needs the bytes for ``patience_s`` seconds.
-        After ``busy``, the bytes stay pending, and a file does not shrink. ``on_progress`` gets the
-        number of finished tables and the number of all tables. For a file, ``on_progress`` is not
-        called, because the file is rewritten in one step.
+        the bytes. Raises ``busy`` if a reader that began earlier needs the bytes for ``patience_s``
+        seconds. After ``busy``, the bytes stay pending, and a file does not shrink. ``on_progress``
+        gets the number of finished tables and the number of all tables. For a file, ``on_progress``
+        is not called, because the file is rewritten in one step.
 
         Events keep their positions in a rewritten file. Readers continue during ``compact``, but
         the writers of a file wait. Rewriting a file needs as much free disk space as the file.

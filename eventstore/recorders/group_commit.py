@@ -10,7 +10,8 @@ code leads without a group. The main thread leads without a group too, because P
 handlers in the main thread. An exception of a signal handler therefore ends no job of another
 thread.
 
-Each waiting thread has its own lock. With one lock for all threads, some would wait for seconds.
+Each waiting thread has its own lock. With one lock for all threads, some threads would wait for
+seconds.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class CommitQueue:
 
     A signal handler may raise an exception between any two steps of a thread. ``_leave`` can
     continue after an exception at any step. The thread whose job is ``_leader`` leads. A leader may
-    repeat any of its steps until another leader is set.
+    repeat any of its steps until it sets another leader.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
@@ -154,7 +155,7 @@ class CommitQueue:
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of
-        ``Writing.waited`` if the call waits for other writers longer than the patience. With
+        ``Writing.waited`` if other writers block the call for longer than the patience. With
         ``at_once``, the patience is only ``AT_ONCE_S`` seconds. If ``run`` raises ``StoreUnusable``
         or the error of ``Writing.waited``, nothing is written.
         """
@@ -183,8 +184,8 @@ class CommitQueue:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
-        """Let only this thread write during the block. The block may wait for the write lock until
-        the yielded moment. Raises the errors of ``run``.
+        """Let only this thread write during the block. The yielded moment is the deadline for
+        taking the write lock. Raises the errors of ``run``.
         """
         job = self.begin_alone(self._patience_s)
         try:

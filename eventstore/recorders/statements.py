@@ -21,8 +21,8 @@ _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named statements of ``sql/<dialect>/queries.sql``. Replace the name of each part,
-    in braces, by the part. ``instead`` replaces parts of the file.
+    """Return the named statements of ``sql/<dialect>/queries.sql``. A name in braces stands for a
+    part of the file. ``instead`` replaces parts of the file.
     """
     # A comment at the end of a part would hide the text after the part.
     text = _COMMENT.sub("", _read_sql(dialect, "queries.sql"))
@@ -44,7 +44,9 @@ def commands(script: str) -> Sequence[str]:
 
 @cache
 def migrations(dialect: str) -> Mapping[int, str]:
-    """Return the scripts that change a database from schema n-1 to schema n, by n."""
+    """Return the scripts of the migrations. Script n changes a database from schema n-1 to schema
+    n.
+    """
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
     return {int(name[:4]): _read_sql(dialect, name) for name in names if name[:4].isdigit()}
 

@@ -37,8 +37,7 @@ packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row whose own ``meta`` is missing or too short. Its checksum is always wrong.
-"""
+"""The ``meta`` of a row without a complete ``meta``. Its checksum is always wrong."""
 
 
 class Row(NamedTuple):
@@ -527,9 +526,8 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 class ListedConversation(NamedTuple):
     """``at`` is the time of the last activity. ``at`` and ``version`` were current when the
-    conversation was listed. ``attributes`` is the record with the attributes, the attributes
-    themselves, or None. ``is_record_missing`` is true if the conversation has attributes, but no
-    record with them.
+    conversation was listed. ``attributes`` contains the attributes or their record, or is None.
+    ``is_record_missing`` is true if the conversation has attributes, but no record with them.
     """
 
     key: int

@@ -225,8 +225,8 @@ def _hashes_of(database: Database, key: int, reader: Reader) -> bytes:
 def _first_to_copy(
     source: Database, target: Database, original: Source, existing: Source | None
 ) -> int:
-    """Return the first record to copy: a block begins with it in both sources, and the bytes before
-    it are equal. Return 0 to copy all blocks.
+    """Return the first record to copy. In both sources, a block begins with this record, and the
+    bytes before the block are equal. Return 0 to copy all blocks.
     """
     if existing is None:
         return 0
@@ -378,7 +378,7 @@ def _keep_redactions(
 
 def _about_both(own: Source, original: Source) -> bytes:
     """Return the ``about`` of a source that has redacted records. If the original has redacted
-    further records, return only the equal fields, because any other field may contain redacted
+    further records, return only the fields with equal values. Any other field may contain redacted
     text.
     """
     if set(own.redacted).issuperset(original.redacted):
@@ -422,9 +422,9 @@ def _open_in_target(
 
 
 class RedactedRecords(NamedTuple):
-    """Redacted records of the store that is copied. ``remains`` maps the number of each redacted
-    record to the skeleton that remains of it. ``source`` is the source with the redacted records,
-    and ``refused`` contains the hashes that the source refuses.
+    """Redacted records of the store that is copied. ``remains`` maps the number of a redacted
+    record to its skeleton. ``source`` is the source with the redacted records, and ``refused``
+    contains the hashes that the source refuses.
     """
 
     remains: dict[int, bytes]

@@ -43,8 +43,7 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number, 16, too.
-"""
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries also contain the number 16."""
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
@@ -268,8 +267,8 @@ class Sources:
         return made | in_rows | in_blocks
 
     def made_near(self, source: Source, event_id: int) -> Near:
-        """Return the events of the record that made the event ``event_id``, and of some later
-        records. Records that the source shares with its parent are included.
+        """Return the events of some records, beginning with the record that made the event
+        ``event_id``. Records that the source shares with its parent are included.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -568,7 +567,7 @@ class SourcesToWrite(Sources):
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
         """Refuse the fingerprints in later imports. A fingerprint is the hash of a redacted record,
-        or a fingerprint that a copied tombstone refuses.
+        or comes from a copied tombstone.
         """
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)

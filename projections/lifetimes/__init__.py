@@ -41,8 +41,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     its parallel calls.
 
     For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
-    dialect has no place: every reading of the View inserts it at ``index``. ``departure`` is also
-    None if the summary only moves to another place in the next span.
+    dialect has no place: every reading of the View inserts it at ``index``. If the summary only
+    moves to another place, ``departure`` is None.
     """
 
     start: int
@@ -66,9 +66,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event or one summary. The id of a summary is
     negative. ``spans`` is empty if the View never shows the event. ``spans`` has several members if
     retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
-    caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0.
-    ``returns`` contains a version and a reason for each retraction that changed why the event is
-    hidden.
+    caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0. If a
+    retraction changed why the event is hidden, ``returns`` contains its version and the new reason.
     """
 
     id: int

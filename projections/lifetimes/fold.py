@@ -131,8 +131,8 @@ class LifetimesFold:
                 self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
-        """Return the indices of the items that the newest item adds to the prompt. If the newest
-        item is an action, return the indices of the items that it removes from the prompt.
+        """Return the indices of the items that the newest item adds to the prompt. A new action
+        instead removes items from the prompt: return the indices of these items.
 
         Because of ``_changed_by``, most events need no check of the whole View. Return None if the
         View has bonds, or if a tool loop may lose or gain further items: then the whole View must
@@ -304,14 +304,16 @@ class _OpenSpan(msgspec.Struct, gc=False):
 
 
 class _Order:
-    """The places of summaries among the events. A summary gets a second place if a retraction
-    returns to a View in which its place was still open.
+    """The places of summaries among the events. A retraction to an earlier View may give a summary
+    a second place.
     """
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """The summaries directly after each place of an event or a summary, with their places."""
+        """Maps a place of an event or a summary to the summaries directly after it, with their
+        places.
+        """
         self._count: Counter[int] = Counter()
 
     def put(self, summary: int, after: int | None) -> int:

@@ -359,8 +359,8 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the parts for a message that may contain only texts and parts of one further type,
-    ``holds``. Other images and files are added to ``moved``, and replaced by texts.
+    """Return the parts that a message may contain: texts, and parts of the type ``holds``. Other
+    images and files are added to ``moved``, and replaced by texts.
     """
     remaining: list[Part] = []
     for part in parts:

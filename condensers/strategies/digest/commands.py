@@ -53,7 +53,7 @@ _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""The programs that may be part of a command that only changes files."""
+"""A command that only changes files may contain these programs."""
 _ALL = re.compile(r"-\w*a|--all")
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
@@ -145,8 +145,8 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether the failure of the command ``narrow`` is repaired if the command ``wide``
-    succeeds. The command ``wide`` must be the same command, check at least the same files, or
+    """Return whether a success of the command ``wide`` repairs the failure of the command
+    ``narrow``. The command ``wide`` must be the same command, check at least the same files, or
     commit a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):

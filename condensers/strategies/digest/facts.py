@@ -117,8 +117,8 @@ _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
 _EXIT_UNKNOWN = -1
 _ERRORS = ("ERROR:", "Error:")
-"""The results of failed tools begin with one of these texts. The beginning of a result counts only
-if the result has no exit code.
+"""The results of failed tools begin with one of these texts. Only results without an exit code are
+checked.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
@@ -148,9 +148,9 @@ _RUNNING = re.compile(
     r"|<status>running</status>"
 )
 _HEADER_MAX = 200
-"""How many characters of a result, from its beginning, may say how a process ended."""
+"""How a process ended is read from this number of characters at the beginning of a result."""
 _ECHO_LEAST = 12
-"""The first line of a command is looked for in outputs if it has at least this length."""
+"""A shorter first line of a command is not looked for in outputs."""
 _LISTED_LINES = 6
 """An output of up to this number of short lines is shown whole."""
 _CONFLICTS_MAX = 600

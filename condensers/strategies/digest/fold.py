@@ -99,16 +99,16 @@ else.
 """
 _OPENING = 60
 """If the user's request and the environment's first message begin with this number of equal
-characters, the message is an example.
+characters, the environment's message is an example.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line is in nearly all results if this share of the results has it, and at least
-``_IN_ALL_LEAST`` results do.
+"""A line is in nearly all results if it is in this share of the results, and in at least
+``_IN_ALL_LEAST`` results.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
-"""How many names are remembered. A digest of the default length shows no more names."""
+"""How many names are remembered. A digest of the default length never shows more names."""
 
 
 class DigestLine(NamedTuple):
@@ -123,7 +123,7 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """``deeds`` counts the changes of each kind, with the newest kind last."""
+    """``deeds`` counts the changes by kind. The kind of the newest change is last."""
 
     deeds: Mapping[str, int]
     line: str
@@ -165,10 +165,9 @@ class _Pending(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted with its result, because the result shows what the call did. ``late`` maps the
-    first line of a command to the command, if the result did not contain the output yet. A terminal
-    repeats the first line of a command before its output. After the output came, the value in
-    ``late`` is None.
+    A call is noted with its result, because the result shows what the call did. If a result did not
+    contain the output yet, ``late`` maps the first line of the command to the command. A terminal
+    repeats the first line of a command before its output. After the output came, the value is None.
     """
 
     count: int = 0
@@ -183,9 +182,9 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """How many results without an error have a line near their beginning or end. The keys are
-    pairs of a program and a line. An empty program stands for all programs, and an empty line
-    counts all results.
+    """Counts, by program and line, the results without an error that have the line near their
+    beginning or end. An empty program stands for all programs, and an empty line counts all
+    results.
     """
     opening: str = ""
     """The beginning of the environment's first message, if no call came before it. An example task
@@ -197,9 +196,7 @@ class Digest:
     """Maps a hash of the file, the old text and the new text to the id of the edit's call."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent has reported. What the agent says with a later change may correct the
-    report.
-    """
+    """Whether the agent has reported. A later text of the agent may correct the report."""
     said: DigestLine | None = None
     _pending: dict[object, _Pending] = field(default_factory=dict)
 

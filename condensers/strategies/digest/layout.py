@@ -44,13 +44,11 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28
-"""The share of a digest that is reserved for names with the words around them. Names get more of
-the digest only if no section leaves out lines.
+"""The share of a digest for names with the words around them. Names get more of the digest only if
+no section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote ranks like a name in a result that is this number of
-events newer.
-"""
+"""A name that the user or the agent wrote ranks as if it were this number of events newer."""
 _FILES_SINCE = 20
 _SINCE_MAX = 90
 _REPORT_SINCE_MAX = 45
@@ -70,8 +68,8 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""How many times its share a section may use in each round of the layout. The second number is for
-the section of requests. A long request thus uses only characters that no other section needs.
+"""In each round of the layout, a section may use this multiple of its share. The second number is
+for the section of requests. A long request thus uses only characters that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -83,8 +81,8 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
-"""All lines except the newest are cut to the longest of these lengths that fits. If the lines do
-not fit with the shortest length, lines are left out.
+"""All lines except the newest are cut to one of these lengths, the longest that fits. If the lines
+do not fit with the shortest length, lines are left out.
 """
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
 _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)

@@ -1,5 +1,4 @@
-"""A write transaction on a connection, from its beginning to its commit, and one call of
-``transact`` with all its attempts.
+"""A write transaction on a connection, and a call of ``transact`` with all its attempts.
 
 Writes wait in a queue, and are sent with the next query or with the commit. An append needs two
 round trips: one to read the end of the conversation, and one to write and commit. If this process
@@ -100,9 +99,9 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        A commit also makes durable what the transaction has only read. An earlier attempt may have
-        written rows that this transaction only read. After a crash, a primary may show rows that
-        its standby does not have. So a commit without writes waits for the standby too.
+        A commit without writes makes the rows durable that the transaction has read. An earlier
+        attempt may have written these rows. After a crash, a primary may show rows that its standby
+        does not have. So a commit without writes waits for the standby too.
         """
         self.check_unused()
         if not self._begun:
@@ -196,8 +195,8 @@ class OpenTransaction:
         transaction was committed.
 
         A row of an event is the best choice, because it contains the transaction's number and
-        survives a rekey. Without a row of an event, the last written row is used, because later
-        writes may replace earlier rows.
+        survives a rekey. Without a row of an event, the query looks for the last written row,
+        because later writes may replace earlier rows.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
@@ -230,15 +229,14 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result and the transaction of work whose commit got no answer."""
+        """The result of work whose commit got no answer, and the transaction of the work."""
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
         """The locks that a rolled back attempt held or waited for. The next attempt takes the locks
-        of the earlier attempt first, in a fixed order. A fixed order of locks prevents a second
-        deadlock of two calls.
+        of the earlier attempt first, in a fixed order. The fixed order prevents a second deadlock.
         """
 
     @property
@@ -317,8 +315,8 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether a late write of an earlier attempt may have made the server refuse this
-        attempt.
+        """Return whether the server may have refused this attempt because of a late write of an
+        earlier attempt.
         """
         met = self._met
         self._met = self._doubt is not None

@@ -57,8 +57,7 @@ ONLY: Final = Part(0, 1)
 
 
 class Positions:
-    """The places that one transaction gives to its events, and the keys of conversations that it
-    begins.
+    """The places of a transaction's events, and the keys of the conversations that it begins.
 
     The first place is a random number below 2^16. Another writer may append an equal event at the
     same time. A transaction recognizes its own event by the random place and the head, even if it

@@ -79,8 +79,8 @@ class ReadSession:
     broken connection is replaced by a new connection. After the first result, a new connection
     would show another moment, so the error ``ConnectionLost`` is raised.
 
-    ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` binds a
-    connection to the store that ``ask`` reads.
+    ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` selects
+    the store that ``ask`` reads.
     """
 
     def __init__(
@@ -144,9 +144,9 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Wait until a standby has confirmed all visible commits, and send the first queries of a read
-    transaction. All statements are sent together. Behind a pooler, the server that confirmed the
-    append is therefore the server that is read. A hot standby cannot confirm commits. On a hot
-    standby, each read transaction instead checks whether the standby was promoted.
+    transaction. All statements are sent together. So a pooler cannot send them to different
+    servers. A hot standby cannot confirm commits. On a hot standby, each read transaction instead
+    checks whether the standby was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

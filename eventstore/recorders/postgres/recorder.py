@@ -44,7 +44,7 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 32
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""The share of the patience for one answer, and the share for one lock."""
+"""A call waits for one answer, or for one lock, for these shares of its patience."""
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
@@ -67,7 +67,7 @@ all partitions, would take longer than most answers.
 
 
 def pauses(total_s: float) -> Iterator[bool]:
-    """Wait for an unreachable server for at most ``total_s``, a little longer after each failure.
+    """Wait for an unreachable server again and again, for at most ``total_s`` seconds in total.
     Yield True after each wait.
     """
     ends = time.monotonic() + total_s
@@ -103,7 +103,7 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """If ``pool`` is passed, its recorder checks the servers, and no schema is made."""
+        """If ``pool`` is passed, this recorder neither checks servers nor makes a schema."""
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
         self.schema = schema = options.get("schema", "foldlog")
@@ -229,7 +229,7 @@ class PostgresRecorder(Recorder):
     ) -> bool:
         """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
         until it is recycled, and in archives and backups until the archives and backups are
-        deleted. Copies can be read, except for encrypted conversations whose key is erased.
+        deleted. Encrypted copies cannot be read after their key is erased.
         """
         until = time.monotonic() + patience_s
         while (

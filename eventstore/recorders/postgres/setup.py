@@ -36,8 +36,8 @@ def prepare(
     migrates the store, and the others wait. Return the part of a joined store that the schema
     contains. The schema must be the part ``part`` of a joined store, unless ``part`` is None.
 
-    Raises ``StoreUnusable`` if the schema is not a store, is newer or has other partitions, or if
-    this role may not make it.
+    Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
+    or cannot be made by this role.
     """
     newest = max(migrations("postgresql"))
     try:

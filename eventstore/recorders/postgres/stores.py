@@ -457,8 +457,7 @@ class StoresTransaction:
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, that store notes that the conversation will be in a store of this
-        transaction.
+        does not exist, that store notes where this transaction will put it.
         """
         own = self._home or self._server.numbers[0]
 
@@ -736,7 +735,7 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Queries that returned nothing, with the snapshots of the servers at that moment."""
+        """Maps a query that returned nothing to the snapshots of the servers at that moment."""
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in numbers_by_address.items():
@@ -887,7 +886,7 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Stops work that runs on a substitute for a transaction, at its first call. No work catches
+    """Raised by a substitute for a transaction, to stop the work at its first call. No work catches
     ``_Named``.
     """
 

@@ -34,7 +34,7 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""Marks an entry of the list of sent statements that prepares a statement."""
+"""Marks a sent statement that prepares another statement."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -70,7 +70,7 @@ will not go away is raised immediately. If the server's message is in an unknown
 server counts as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code of a foldlog statement whose check failed. To report a failed check, the
+"""The state code of a failed check in a statement of foldlog. To report a failed check, the
 statement converts a text that is not a number.
 """
 _NO_RIGHT: Final = "42501"
@@ -468,7 +468,7 @@ BIGINT: Final = 20
 BOOLEAN: Final = 16
 BYTEA: Final = 17
 OF_ROW: Final = (BIGINT, BYTEA, BOOLEAN, BOOLEAN, BYTEA, BYTEA, BIGINT)
-"""The types of the columns of a row. The last type is the type of the position."""
+"""The types of the columns of a row. The last column is the position."""
 
 bigint: Final = Struct("!q").pack
 

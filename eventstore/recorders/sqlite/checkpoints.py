@@ -1,7 +1,7 @@
 """Write the log back into the file in a thread, and not within commits.
 
 By default, SQLite writes the log back within a commit, when the log has become long. With batches
-of 500 events, that took a third of the time, so foldlog writes the log back in a short-lived
+of 500 events, writing the log back took a third of the time, so foldlog does it in a short-lived
 thread. Most of the work needs no lock: SQLite writes committed pages back while other connections
 commit and read (``PASSIVE``). Without the write lock, the log would never be written back
 completely while commits continue. The last pages of the log are written back under the write lock,
@@ -50,7 +50,7 @@ class LogCheckpoints:
         self._turn = threading.Lock()
         """The thread that writes the log back holds this lock."""
         self.beside_commits = threading.Lock()
-        """A lock that is held while the log is written back without the write lock. To stop
+        """This lock is held while the log is written back without the write lock. To stop
         checkpoints, the holder of the write lock takes ``beside_commits`` too.
         """
 

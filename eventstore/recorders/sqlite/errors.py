@@ -112,8 +112,8 @@ def raise_translated(error: BaseException, doing: str) -> None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's own code raised this error of SQLite or the system. A guard or other
-    code that foldlog called may raise an SQLite error too, and so may a signal handler.
+    """Return whether foldlog's own code raised this error of SQLite or the system. A guard, a
+    signal handler or other code that foldlog called may raise an SQLite error too.
 
     The last frame of the traceback outside of the standard library shows which code called SQLite
     or the system.

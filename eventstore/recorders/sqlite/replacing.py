@@ -31,7 +31,9 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The temporary name of the new file is the second name of the former file, with this suffix."""
+"""The suffix of the new file's temporary name, which begins with the second name of the former
+file.
+"""
 
 
 def check_replaceable(path: str) -> None:

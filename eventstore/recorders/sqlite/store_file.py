@@ -6,11 +6,11 @@ could then acknowledge events in a file that no other process opens. The name of
 absolute once, when the store is opened. Every write transaction checks that the absolute name still
 leads to the opened file: the device, the inode, and the number of names must be equal.
 
-A process that closes any descriptor of a file loses all its POSIX locks on the file, also SQLite's
-locks. If the locks are lost, another process believes that it is the last user of the file, and
-removes the log when it ends. On Linux, each connection to a file with a log therefore holds a
-second lock. Closing another descriptor does not release the second lock. No other code of foldlog
-opens the file.
+A process that closes any descriptor of a file loses all its POSIX locks on the file, including
+SQLite's locks. If the locks are lost, another process believes that it is the last user of the
+file, and removes the log when it ends. On Linux, each connection to a file with a log therefore
+holds a second lock. Closing another descriptor does not release the second lock. No other code of
+foldlog opens the file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TO_SAVE: Final = (
 
 
 MOVED: Final = ("moved", "replaced")
-"""The kinds of errors for a store whose name no longer leads to the opened file."""
+"""An error of one of these kinds means that the store's name no longer leads to the opened file."""
 
 
 class Connection(sqlite3.Connection):
@@ -59,8 +59,8 @@ class Connection(sqlite3.Connection):
     _held = -1
 
     def hold(self, path: str) -> None:
-        """Hold a read lock on the bytes that SQLite locks for writing before it removes the log. On
-        other systems than Linux, no lock is taken.
+        """Hold a read lock on bytes that SQLite must lock before it removes the log. No lock is
+        taken on other systems than Linux.
         """
         if sys.platform == "linux" and _has_lasting_locks():
             self._held = os.open(path, os.O_RDONLY)
@@ -119,8 +119,8 @@ class StoreFile:
         empty before the first connection.
         """
         self.index = -1
-        """SQLite's descriptor of the log's index, or -1 without a writing connection, or if the
-        system does not list descriptors.
+        """SQLite's descriptor of the log's index, or -1 if no connection writes or the descriptor
+        is unknown.
         """
         self.closed_because: str | None = None
         """The reason why the recorder no longer reads and writes, or None."""

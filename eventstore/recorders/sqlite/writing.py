@@ -75,7 +75,7 @@ class SQLiteWriting:
         transaction, after a rollback, or if another connection may have committed.
         """
         self._in_doubt = False
-        """Whether the log may contain a failed commit, as ``_begin_log_again`` describes."""
+        """Whether the log may end with a failed commit: see ``_begin_log_again``."""
         self.connection: sqlite3.Connection | None = None
 
     def take(self, deadline: float) -> None:
