@@ -114,10 +114,24 @@ class Appending(Struct, eq=False):
         if besides is not None and besides.together:
             transaction.lock_all(work.conversation for work in (self, *besides.together))
         writing = open_to_append(self.database, transaction, self.conversation, self.generation)
-        if besides is None:
-            self._append(writing, self.batch, State(self.conversation, writing.state.version))
-        elif not self._append_besides(writing, besides):
-            return
+        version = writing.state.version
+        batch = self.batch
+        state = State(self.conversation, version)
+        new_events = None
+        if besides is not None:
+            new_events = self._select_new(writing, besides)
+            if self.earlier is not None:
+                return
+            if new_events is not None:
+                batch = new_events.batch
+            state = _state(writing, batch)
+        events = list(map(_decoded_event, batch))
+        self.decided = decide(state, Append(events, self.expected_version))
+        self.place, recorded_at = writing.append(batch, self.database.now())
+        self.moment = from_microseconds(recorded_at)
+        with_times(self.decided, self.moment)
+        if besides is not None:
+            self._write_besides(writing, besides, version, new_events)
         writing.end()
         self.key = writing.state.key
         self.last_conversation = transaction.last_conversation
@@ -125,37 +139,38 @@ class Appending(Struct, eq=False):
         for other in () if besides is None else besides.together:
             other(transaction)
 
-    def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
-        events = list(map(_decoded_event, batch))
-        self.decided = decide(state, Append(events, self.expected_version))
-        self.place, recorded_at = writing.append(batch, self.database.now())
-        self.moment = from_microseconds(recorded_at)
-        with_times(self.decided, self.moment)
-
-    def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
-        # If nothing remains to append, the caller finds the recorded events in ``earlier``.
+    def _select_new(self, writing: WriteTransaction, besides: Besides) -> origins.NewEvents | None:
+        """Return the events that ``dedupe`` leaves, or None without ``dedupe``. Set ``earlier`` if
+        nothing remains to append. Raise the error of the guard.
+        """
         key = besides.idempotency_key
-        version = writing.version
-        new_events = None
         self.earlier = self.last_conversation = None
         self.key = writing.key
         if key is not None and writing.is_begun:
             self.earlier = self._earlier(writing, key)
             if self.earlier is not None:
-                return False
+                return None
         if besides.guard is not None and writing.is_begun:
             besides.guard(writing)
-        batch = self.batch
-        if besides.dedupe is not None and batch:
-            reading = writing if writing.is_begun else None
-            new_events = origins.select_new(reading, batch, all_or_none=besides.also is not None)
-            batch = new_events.batch
-            if not batch:
-                self.earlier = ()
-                return False
-        self._append(writing, batch, _state(writing, batch))
+        if besides.dedupe is None or not self.batch:
+            return None
+        reading = writing if writing.is_begun else None
+        new_events = origins.select_new(reading, self.batch, all_or_none=besides.also is not None)
+        if not new_events.batch:
+            self.earlier = ()
+        return new_events
+
+    def _write_besides(
+        self,
+        writing: WriteTransaction,
+        besides: Besides,
+        version: int,
+        new_events: origins.NewEvents | None,
+    ) -> None:
+        key = besides.idempotency_key
         if key is not None:
-            writing.remember(stored_key(writing.salt, key), RecalledKey(version, len(batch)))
+            recalled = RecalledKey(version, len(self.decided))
+            writing.remember(stored_key(writing.salt, key), recalled)
         if new_events is not None:
             new_events.remember(writing, version, begins=version == 0)
         if besides.project is not None:
@@ -165,7 +180,6 @@ class Appending(Struct, eq=False):
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
         if besides.also is not None:
             besides.also(writing)
-        return True
 
     def recorded(self) -> tuple[Recorded, ...]:
         """Return the recorded events. Call ``recorded`` only after the commit, because the commit

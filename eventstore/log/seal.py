@@ -214,17 +214,13 @@ class RowCodec(NamedTuple):
             for index, row in enumerate(rows)
         ]
 
-    def encoded(
-        self, rows: Sequence[Row], compression: Compression | None, *, are_checked: bool = False
-    ) -> Sequence[Row]:
+    def encoded(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
         compression = compression or "none"
         if (
             self.data_key is None
             and compression == "none"
             and Body not in map(type, map(_body, rows))
         ):
-            if are_checked:
-                return rows
             return with_checksums(checksum_seed(self.conversation), rows)
         stored = list[Row]()
         for row in rows:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
-from foldlog.eventstore.codec_json import whole_pairs
+from foldlog.eventstore.codec_json import Body, whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
 from foldlog.eventstore.log.database import Database, LastConversation, encrypted
@@ -30,6 +31,7 @@ from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Record, Row
 
+_body = attrgetter("body")
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
@@ -144,7 +146,11 @@ class WriteTransaction(ReadTransaction):
         if codec.data_key is not None:
             before = before._replace(salt=codec.data_key.salt)
         rows, after = chained(before, batch, now, secret)
-        stored = codec.encoded(rows, settings.compression, are_checked=True)
+        stored: Sequence[Row] = rows
+        # A plain row without attachments is stored as ``chained`` makes it.
+        has_attachments = Body in map(type, map(_body, rows))
+        if codec.data_key is not None or settings.compression is not None or has_attachments:
+            stored = codec.encoded(rows, settings.compression)
         place = self._insert(rows, stored, after)
         assert after.updated_at is not None  # the conversation has events
         return place, after.updated_at

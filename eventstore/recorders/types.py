@@ -129,7 +129,8 @@ _ENCODING_AT: Final = 30
 _PROOF_SIZE_AT: Final = 31
 _id_of = itemgetter(0)
 _meta_of = itemgetter(1)
-_encoding_of = itemgetter(_ENCODING_AT)
+encoding_of: Final = itemgetter(_ENCODING_AT)
+"""Returns the encoding in a ``meta``."""
 NUMBERS: Final = frozenset((int,))
 BYTES: Final = frozenset((bytes,))
 
@@ -187,7 +188,7 @@ def in_columns(meta: bytes) -> tuple[str, bool, bool]:
 
 
 def encodings(rows: Iterable[Row]) -> Iterable[int]:
-    return map(_encoding_of, map(_meta_of, rows))
+    return map(encoding_of, map(_meta_of, rows))
 
 
 Place = Callable[[], int]

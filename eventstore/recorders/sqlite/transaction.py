@@ -10,7 +10,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
-from operator import attrgetter
 from typing import Any, Final
 
 from foldlog.eventstore.codec_json import Body
@@ -20,13 +19,12 @@ from foldlog.eventstore.recorders.types import (
     Conversation,
     Place,
     Row,
-    encodings,
+    encoding_of,
     in_columns,
     unplaced,
 )
 
 _TOGETHER = 20
-_body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
 """The maximal number of staged conversations with separate positions. A file holds fewer than 2^31
@@ -99,9 +97,10 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         # ``sqlite3`` searches adapters for every type except byte arrays, which takes longer than
         # binding a byte array.
-        are_plain = not any(encodings(rows))
         for first in range(0, len(rows), _TOGETHER):
             batch = rows[first : first + _TOGETHER]
+            _, metas, bodies = zip(*batch, strict=True)
+            are_plain = not any(map(encoding_of, metas))
             values: list[object] = []
             for event_id, meta, body in batch:
                 kind, shown, structural = in_columns(meta)
@@ -113,8 +112,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
                 values.append(stored)
                 position += 1
             self._execute(_insert_together(len(batch), are_plain), values)
-        if Body in map(type, map(_body, rows)):
-            self._attach(key, rows)
+            if Body in map(type, bodies):
+                self._attach(key, batch)
 
 
 @cache
