@@ -2,16 +2,16 @@
 
 HistoryRecorder                    appends the records of a runtime
 Records, HistoryRecords, RecordSpan    read the stored records again
-change_of_prompt, staying          the event for a change of a runtime's list of messages
+change_of_prompt, staying          make the event for a change of a runtime's messages
 CURRENT, RuntimeCall               the current tool call of a runtime
 note_left_behind                   notes the open calls of a killed program
-KeptBeside                         values that are cached beside conversations
-companion, companion_of            ids of conversations with more data of a conversation
+KeptBeside                         caches values beside conversations
+companion, companion_of            ids of companion conversations
 erase_conversations                erases conversations with their companions
-place_of, is_of                    the place of an event in its record, and its format
+place_of, is_of                    the index of an event in its record, and its format
 Recent                             a cache of the last used values
-REDACTED                           the value in the place of redacted content
-usage_meta                         the usage of a reply, as an event's ``meta`` has it
+REDACTED                           the value that replaces redacted content
+usage_meta                         the usage of a reply for an event's ``meta``
 format_named                       a format by its name
 dicts_in, text_or_none, values_in, within, parse, parse_stored    read values of JSON
 json_text, json_of                 write values of JSON

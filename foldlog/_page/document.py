@@ -1,5 +1,4 @@
-"""Make the document of a history for the page: columns of its events, its condensations, and the
-places of its summaries.
+"""Make the document that the page of a history shows.
 
 The server sends it at ``/api/history``, and ``docs/PAGE.md`` describes it. One pass over the log
 makes the document, and can continue with later events.
@@ -56,9 +55,9 @@ from foldlog.projections.units import WaitingCalls
 class PageFold:
     """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
-    The page draws ``limit`` as a limit of tokens. ``model`` counts tokens. Without a model, tokens
-    are estimated. If the ``redactions``, ``borders`` or ``key`` of the conversation change, the
-    columns must be made again.
+    ``limit`` is a number of tokens, which the page draws as a line. ``model`` counts tokens.
+    Without a model, tokens are estimated. If the ``redactions``, ``borders`` or ``key`` of the
+    conversation change, make a new ``PageFold``.
     """
 
     def __init__(
@@ -173,8 +172,8 @@ class PageFold:
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
         """Return the page's document, with the title, attributes and format from ``overview``.
 
-        With ``since``, the document has only the events from the id ``since`` on, and the lifetimes
-        that changed since the version ``since``. Cost: the lifetimes of all events are read.
+        With ``since``, the document has only events from the id ``since`` on, and lifetimes that
+        changed since then. Cost: the lifetimes of all events are read.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
@@ -258,14 +257,14 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
 def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and spans
-    of special events.
+    """Return the columns ``left``, ``by`` and ``sent`` for the events from the id ``since`` on, and
+    the spans.
 
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
     still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
-    the event is sent to a model. ``sent`` is 0 for an event that is never sent. Spans describe what
-    columns cannot: events that were shown more than once, or that changed since the version
-    ``since``.
+    the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
+    events that do not fit into columns, such as events that were shown twice, and older events that
+    changed after ``since``.
     """
     left = []
     by = []
@@ -304,8 +303,8 @@ def _spans(one: Lifetime) -> list[Any]:
 
 
 def _steps(times: list[int | None]) -> list[int | None]:
-    """Return the differences between consecutive times, because differences compress better than
-    times. The first time is returned as the difference to 0.
+    """Return the first time, and the differences between consecutive times, because differences
+    compress better than times.
     """
     steps: list[int | None] = []
     before = 0

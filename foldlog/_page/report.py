@@ -30,8 +30,8 @@ from foldlog._words.safe_text import json_text, printable
 from foldlog.eventstore import CorruptEvent, Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
-"""The number of characters of texts that are compressed together. To show one text, a browser
-decompresses all texts of its chunk.
+"""The number of characters in a chunk of texts. A browser decompresses a whole chunk to show one of
+its texts.
 """
 _SPLIT = "\0split\0"
 _DOCTYPE = b"<!doctype html>"
@@ -54,9 +54,10 @@ def write_report(
 ) -> int:
     """Write the page of a conversation to ``path``, and return the size of the page in bytes.
 
-    The page draws ``limit`` as a limit of tokens. ``model``, such as a ``foldlog.LLM``, counts
-    tokens. Without a model, tokens are estimated. ``notes`` are shown beside the events. ``prices``
-    are for calls that record no cost. By default, an installed table has the prices.
+    ``limit`` is a number of tokens, which the page draws as a line. ``model``, such as a
+    ``foldlog.LLM``, counts tokens. Without a model, tokens are estimated. ``notes`` are shown
+    beside the events. ``prices`` are for calls that record no cost; the default is an installed
+    table of prices.
 
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises
@@ -98,8 +99,8 @@ def _spooled(
 
 
 def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
-    """Write an element that a browser does not run, with a compressed text. The text is base64,
-    because base64 contains no character that could end the element.
+    """Write a compressed text as an element that a browser does not run. The text is in base64, so
+    it cannot end the element.
     """
     packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')

@@ -11,17 +11,15 @@ from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
-"""A value with at least this many characters is long. A long value without spaces, for example
-under the key ``data``, is replaced by its size.
-"""
+"""Data of at least this many characters, such as an image, is replaced by its size."""
 
 _LEFT_OUT = ("origin", "extra")
 _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
 def text_document(event: Event) -> dict[str, Any]:
-    """Return the document of an event as ``--json`` prints it, without its source record. The size
-    of an image replaces the image.
+    """Return an event as ``--json`` prints it, without its source record. An image is replaced by
+    its size.
     """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
     sizes = {

@@ -3,11 +3,11 @@ Copilot CLI.
 
     programs.py   the five programs: where they store transcripts and settings, and what they
                   delete
-    asking.py     the conversation about which a tool is asked
+    asking.py     finds the conversation for a call of a tool
     answers.py    the five tools; their answers are texts
-    server.py     the tools for a program, over MCP
-    hook.py       the work of a program's hook
+    server.py     serves the tools over MCP
+    hook.py       runs when a program calls a hook
     setup.py      writes the hooks and the server into a program's settings, and removes them
     doctor.py     finds transcripts that are not in the store, or that a program will delete
-    plugins/      the hooks and the server as files for the plugin systems of the programs
+    plugins/      the files of the programs' plugins, with the hooks and the server
 """

@@ -38,9 +38,9 @@ _SHORT = 100
 _LONG = 240
 _ERROR_MAX = 300
 _NEWEST = 3
-"""The number of compactions that are described in full if the caller names no compaction."""
+"""How many of the newest compactions ``dropped`` describes by default."""
 _NAMES = 12
-"""The maximum number of names, and also of user messages, that are shown for a compaction."""
+"""The maximum number of names or user messages in the description of a compaction."""
 _HITS = 50
 _LISTED = 10
 _SEARCH_S = 5.0
@@ -65,8 +65,8 @@ class Answers:
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
-        """Return whether the agent knows some words or an event, and which condensation forgot
-        them.
+        """Return whether the agent still knows words or an event. If not, name the condensation
+        that forgot them.
         """
         return _answer(self._answer_about(conversation, partial(self._why, about, at)))
 
@@ -77,8 +77,8 @@ class Answers:
         path: str = "",
         conversation: str = "",
     ) -> str:
-        """Return events of a conversation by words, ids or a file. With ``*`` for all
-        conversations, only words can be searched.
+        """Return events of a conversation by words, ids or a file. If ``conversation`` is ``*``,
+        search ``query`` in all conversations.
         """
         if conversation == _ALL:
             return _answer(self._everywhere(query))

@@ -1,6 +1,4 @@
-"""Find the conversation about which an agent asks a tool, and import the new records of the
-conversation's file.
-"""
+"""Find the conversation for a call of a tool, and import its new records."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from foldlog.eventstore import EventStoreError, Store
 _SESSION = "CLAUDE_CODE_SESSION_ID"
 _CHOICES = 10
 _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
-"""An id that is safe as a file name: without separators of folders, and without a pattern."""
+"""Matches an id that can be a file name, because it has no slash and no wildcard."""
 
 
 class Unclear(EventStoreError):
@@ -37,11 +35,11 @@ class Unclear(EventStoreError):
 
 
 class Asked(NamedTuple):
-    """A conversation about which an agent asks a tool.
+    """The conversation for a call of a tool.
 
     problem  why the stored state of the conversation may be old; empty if it is not old
-    missing  a compaction that the program has not written yet
-    agents   the sub-agents at work; one of them may be asking
+    missing  a compaction that is not yet in the transcript
+    agents   the sub-agents at work; a sub-agent may be asking
     """
 
     conversation: str
@@ -83,9 +81,9 @@ class Asking:
         return Asked(name, problem, compacting(self._store, name), agents)
 
     def _agents_of(self, session: str) -> list[str]:
-        """Return the sub-agents whose transcripts were written after the transcript of their
-        session. A session and its sub-agents use the same server, so one of these sub-agents may be
-        asking.
+        """Return the sub-agents that wrote to their transcripts after the session wrote to its own.
+
+        A session and its sub-agents use the same server, so a sub-agent may be asking.
         """
         transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
@@ -111,7 +109,7 @@ class Asking:
         """Import the session of Claude Code that started this server, and return its conversation.
 
         ``/clear`` and ``/resume`` begin another session in another file of the same folder, without
-        notice. So the server knows its session only while its file is the newest.
+        notice. So the session is certain only if its transcript is the newest file in the folder.
         """
         session = self._environ.get(_SESSION)
         if not session:

@@ -16,8 +16,8 @@ from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder in which hooks note that they fired. The file of a program contains the name of its
-last event.
+"""The folder with a file for each program. The file contains the name of the last event that fired
+a hook.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
@@ -32,9 +32,9 @@ def answer_hook(
     """Import the transcript that a hook names in its JSON, and return what the hook prints.
 
     After a compaction, the hook prints a text of at most 120 tokens for the model. A hook for any
-    other event prints nothing. The hook notes the time in the folder ``fired``. If ``is_secret`` is
-    true for a record, the record is imported without its content. OpenCode's plugin names only its
-    program, so OpenCode's database is imported. Raises the errors of the import.
+    other event prints nothing. The hook notes the event in the folder ``fired``. If ``is_secret``
+    is true for a record, the record is imported without its content. OpenCode's plugin names only
+    its program, so OpenCode's database is imported. Raises the errors of the import.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
@@ -108,8 +108,6 @@ def _advice(about: str, conversation: str) -> str:
 
 
 def _sub_agent_folders(transcripts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folders with the transcripts of sub-agents, because Claude Code also deletes these
-    transcripts.
-    """
+    # Claude Code also deletes the transcripts of sub-agents.
     folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
     return (folder for folder in folders if folder.is_dir())

@@ -32,13 +32,12 @@ class Target(NamedTuple):
 class Program(NamedTuple):
     """A coding agent.
 
-    format    the format of its transcripts, which also decides their folders
-    files     a pattern for the names of its transcripts
+    format    the format of its transcripts; the format names their folders
+    files     a pattern for the file names of its transcripts
     home      the folder that exists if the program is installed
-    targets   the files that ``foldlog setup`` writes; ``settings_at`` expands their paths and
-              ``home``
-    days      the days after which it deletes transcripts by default; None if it deletes none
-    setting   the file and the names of the setting that changes ``days``
+    targets   the files that ``foldlog setup`` writes
+    days      by default, the program deletes transcripts after this many days; None for never
+    setting   the setting that changes ``days``: its file, and the keys in the file
     """
 
     name: str
@@ -55,8 +54,8 @@ class Program(NamedTuple):
         return (path for path in files.values() if path.is_file())
 
     def days_kept(self) -> float | None:
-        """Return the days after which the program deletes a transcript. Return None if it deletes
-        no transcripts. Raises ``ValueError`` for settings that cannot be read.
+        """Return the number of days after which the program deletes a transcript, or None for
+        never. Raises ``ValueError`` for settings that cannot be read.
         """
         if not self.setting:
             return self.days
@@ -73,16 +72,16 @@ class Program(NamedTuple):
 
 
 def place_at(place: str) -> Path | None:
-    """Return a path with ``~`` and environment variables replaced. Return None if a variable is not
-    set.
+    """Return a path after the expansion of ``~`` and environment variables, or None if a variable
+    is not set.
     """
     path = os.path.expanduser(os.path.expandvars(place))
     return None if path.startswith("$") else Path(path)
 
 
 def settings_at(place: str) -> Path:
-    """Return the path of settings. ``${NAME:-default}`` in ``place`` is an environment variable. If
-    an environment variable is not set or is empty, the default after ``:-`` is used.
+    """Return the path of a settings file. ``place`` may contain environment variables with
+    defaults, such as ``${NAME:-default}``.
     """
     return (
         Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))

@@ -1,7 +1,7 @@
 """Write foldlog's hooks and MCP server into the settings of a program, and remove them.
 
-A record stores what was written, so that nothing else is removed. The user may have a server or a
-file with the same name.
+A record stores what setup wrote, so that setup removes nothing else. The user may have a server or
+a file with the same name.
 """
 
 from __future__ import annotations
@@ -20,15 +20,11 @@ from foldlog._programs.programs import Program, settings_at, settings_in, text_a
 from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
-"""The file with the record. The record maps the path of a settings file to foldlog's part of this
-file.
-"""
+"""The record's file. The record maps the path of a settings file to foldlog's part of this file."""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
-"""The sections of a plugin that are written into settings. All other parts of a plugin, such as its
-name, are left out.
-"""
+"""Setup writes only these sections of a plugin's file into settings."""
 _WHOLE_FILE = ""
-"""In the record of setup, this entry stands for a settings file that setup itself created."""
+"""This name in ``made`` says that setup created the settings file."""
 
 
 class Written(NamedTuple):
@@ -72,8 +68,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings files that have foldlog's hooks or server, without foldlog's parts. Raises
-    the errors of ``settings_with``.
+    """Yield the settings files that have parts of foldlog, without these parts. Raises the errors
+    of ``settings_with``.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -140,8 +136,8 @@ def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin. The text has the command that starts foldlog on this machine.
-    The languages of all plugins write strings as JSON does.
+    """Return the text of a plugin's file with the command that starts foldlog on this machine. All
+    plugins write strings as in JSON.
     """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])

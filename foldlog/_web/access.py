@@ -1,8 +1,8 @@
 """Decide which requests the server answers: requests with its token, for an expected host name.
 
-A page on another site can make a browser send requests to this machine. A page on another site does
-not know the token. The browser sends the origin of the page, and a foreign origin is refused. A
-foreign host name that points to this machine is refused too.
+A page of another site can make a browser send requests to this machine, but it does not know the
+token. The browser sends the origin of the page, and the server refuses another origin. It also
+refuses an unknown host name.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ POLICY = (
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that accept POST: calls of tools, and notes. Tools only read, and notes are stored
-beside the events.
-"""
+"""The paths that accept POST. Tools only read, and notes are not events."""
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -44,9 +42,8 @@ _HEADERS = {
 class Access:
     """Accepts or refuses requests, and adds security headers to every response.
 
-    If ``token`` is None, no token is required. ``names`` are the host names of the server besides
-    ``localhost`` and IP addresses. No attacker can point ``localhost`` or an IP address to another
-    machine.
+    If ``token`` is None, no token is required. ``names`` are the host names of the server.
+    ``localhost`` and IP addresses are always accepted, because they cannot lead to another machine.
     """
 
     def __init__(

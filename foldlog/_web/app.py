@@ -55,7 +55,7 @@ _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The search then reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
-"""The maximum number of bytes of a request with a note. The JSON of the longest note is shorter."""
+"""The maximum number of bytes of a request with a note, more than the longest note needs."""
 
 _STATUS: dict[type[EventStoreError], int] = {
     ConversationNotFound: 404,
@@ -86,11 +86,11 @@ def application(
     """Return the ASGI application of an open store. It does not close the store.
 
     token, names, port    see ``Access``
-    limit                 a limit of tokens to draw
+    limit                 a number of tokens, which the pages draw as a line
     model                 counts tokens
     prices                the prices of calls that record no cost
     completed             adds the store's name to a command in a message
-    is_ending             streams of events end when it returns true
+    is_ending             returns true when the server ends; open streams end then
     tools                 the tools of ``foldlog mcp``, at ``/mcp``
     """
     pages = Pages(store, limit, model, prices)
@@ -224,8 +224,8 @@ def _standing(store: Store) -> Callable[[], object]:
 
 
 def _page(store: Store, request: Request) -> Response:
-    """Return the page of a conversation. A prefix of an id is enough if only one conversation's id
-    begins with the prefix.
+    """Return the page of a conversation. The beginning of its id is enough, if no other id has the
+    same beginning.
     """
     given = request.query_params.get("id", "")
     meant = _whole_id(store, given)
@@ -250,8 +250,8 @@ def _json_route(
     document: Callable[[Request], documents.Document | Response],
     path: str | None = None,
 ) -> Route:
-    """Return the handler of a path. The handler makes a document in a thread, and returns the
-    document or an error as JSON.
+    """Return the route of a path. A thread makes the document. The response is JSON: the document
+    or an error.
     """
 
     def made(request: Request) -> documents.Document | Response:
@@ -301,9 +301,7 @@ def _id(request: Request) -> str:
 
 
 def _whole_id(store: Store, given: str) -> str:
-    """Return the only id that begins with a text. Return the text itself if no id, or more than one
-    id, begins with the text.
-    """
+    """Return the id that begins with the text. If none or several do, return the text."""
     try:
         found = list(islice(ids_meant(store, given), 2))
     except EventStoreError:  # the documents of the page report the error
@@ -432,8 +430,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
 def _present(reading: ReadTransaction) -> documents.FollowedDocument:
     """Return a value that changes whenever a page of the conversation has to change.
 
-    For a fork, the value includes the redactions of its parents and the number of its parents,
-    because a parent may be redacted or erased.
+    The page of a fork also changes if a parent is redacted or erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

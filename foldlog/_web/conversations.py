@@ -1,6 +1,6 @@
 """The list of conversations with their figures, and totals over all conversations.
 
-A thread counts new conversations, some at a time, while the list is already shown.
+The list is shown at once, and a thread counts its new conversations.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from foldlog.eventstore import EventStoreError, Store
 LIMIT_MAX = 10_000
 """The maximum number of conversations in an answer."""
 _AT_ONCE = 20
-"""The maximum number of conversations that are counted before an answer. A thread counts all
-further conversations.
+"""The maximum number of conversations that a request counts before its answer. The thread counts
+the other conversations.
 """
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
@@ -58,11 +58,11 @@ class ServedConversations:
         counted, the sums over all conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The last search: its words, the state of the store, and the conversations found."""
+        """The last search: its words, the state of the store, and the ids of the conversations."""
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
-        """The conversations with notes, and the state of the store when they were read."""
+        """The state of the store, and the ids of its conversations with notes."""
         self._totals: tuple[int, Stats] = -1, Stats()
-        """The totals of all conversations, and the state of the store when they were computed."""
+        """The state of the store, and the totals of all conversations."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -134,8 +134,8 @@ class ServedConversations:
                 yield row.id
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
-        """Return the sums, facets and days of the conversations that a search line selects. Days
-        outside of the selected span of time are included too.
+        """Return the sums, facets and days of the conversations that a search line selects. The
+        days include days outside of the selected time.
         """
         left = self.refresh()
         where = self.where(line)
@@ -213,8 +213,8 @@ class ServedConversations:
         reverse: bool = True,
         where: Where = LISTED,
     ) -> ServedPageDocument:
-        """Return at most ``limit`` selected conversations, without the first ``start``
-        conversations. Raises ``InvalidArgument`` for an unknown sort.
+        """Skip ``start`` of the selected conversations, and return at most ``limit`` of the next.
+        Raises ``InvalidArgument`` for an unknown sort.
         """
         left = self.refresh()
         page = self.figures.page(

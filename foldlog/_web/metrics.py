@@ -21,7 +21,7 @@ _Sample = tuple[dict[str, str], float]
 
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
-    """Return the figures. Without ``complete``, the sums over Views and calls are left out, because
+    """Return the figures. Without ``complete``, leave out the sums over Views and calls, because
     they would be too low.
 
     Cost: a status call for the store's files, and a read of the store's followers.

@@ -38,12 +38,12 @@ _WANTED = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
 _AFTER = 12
 _AFTER_LAST = 160
-"""The number of characters that an excerpt shows after the last found word."""
+"""The number of characters after the last match in an excerpt."""
 _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
-"""An answer with events ends after this number of characters."""
+"""An answer has no further event after this number of characters."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """The page documents of a conversation with this many events are cached in the store."""
@@ -54,8 +54,8 @@ D = TypeVar("D", bound=Document)
 
 
 class Pages:
-    """Keeps the page folds of the conversations that were requested last. Many threads may use this
-    object.
+    """Makes the documents of pages, and keeps the last used folds in memory. Many threads may use
+    this object.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Pages:
         self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
-        """How many events the present fold of a conversation has read."""
+        """Maps a conversation to the number of events that its fold has read so far."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """Maps a conversation to a lock and its fold. The list is empty if there is no fold yet,
-        and while a request uses the fold.
+        """Maps a conversation to a lock and a list with its fold. The list is empty before the
+        first request, and while a request uses the fold.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
@@ -131,8 +131,8 @@ class Pages:
     def dropped(self, conversation: str) -> NeededListDocument:
         """Return the terms that condensations dropped and that were needed again.
 
-        ``needed_again`` describes the cost. For a long conversation, the cost arises only once for
-        every version.
+        Cost: see ``needed_again``. The result for a long conversation is cached until the
+        conversation changes.
         """
         row = self._store.conversation(conversation)
         document = self._kept(row, "needed again", NeededListDocument)
@@ -185,7 +185,7 @@ class Pages:
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, at most 1,000 events, with the text around the
-        words. Words in double quotes are searched as one text with its spaces.
+        words. A text in double quotes is searched whole.
         """
         wanted = [
             word
@@ -270,7 +270,7 @@ def matches(document: dict[str, Any], words: list[str]) -> str | None:
 
 
 def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
-    """Return the parts of a text around some matches, without the long parts between them. No match
+    """Return the text around each match, and ``…`` for the text between distant matches. No match
     is cut.
     """
     parts: list[list[int]] = []

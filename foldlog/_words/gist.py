@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHELL = ("-c", "-lc")
 UNLIMITED = sys.maxsize
-"""The ``length_max`` of a line that is never cut."""
+"""The ``length_max`` of a whole line, which is not cut."""
 INTERVALS_MAX = 6
 
 
@@ -68,8 +68,8 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _document(name: str, change: dict[str, Any]) -> str:
-    """Return the name of a document. For the attributes, also return their values, as ``foldlog
-    attributes`` prints them.
+    """Return the name of a document. If the document has the attributes, return their values too,
+    as ``foldlog attributes`` prints them.
     """
     if "deleted" in change:
         return f"{name} (deleted)"
@@ -115,7 +115,9 @@ def events_and_summaries(events: int, summaries: int) -> str:
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
-    """Return at most ``most`` intervals of ids as text: ``3-9, 12, 40-77``."""
+    """Return intervals of ids as text: ``3-9, 12, 40-77``. Intervals after the first ``most``
+    become ``…``.
+    """
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
 
@@ -133,8 +135,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def content(events: int, records: int) -> str:
-    """Return two numbers as text: ``6 events and 4 records of sources``. The second number counts
-    the records that have no events yet.
+    """Return two numbers as text: ``6 events and 4 records of sources``. ``records`` counts only
+    records without events.
     """
     return count(events, "event") + (
         f" and {count(records, 'record')} of sources" if records else ""

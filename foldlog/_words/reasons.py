@@ -27,12 +27,11 @@ def because(
     brief: bool = False,
 ) -> str:
     """Return why a condensation was made, such as ``View of 90 events exceeded 80, asked for (the
-    prompt was too long)``. If the condensation has no figures, the text is for example ``too many
-    events``. The text is safe to print. The text is empty if no reason is recorded.
+    prompt was too long)``. Without figures, the text is for example ``too many events``. The text
+    is safe to print. The text is empty if no reason is recorded.
 
     ``requests`` are the requests that the condensation answers: see ``requests_before``. With
-    ``brief``, the text has no figures and no words of a request, so two reasons of one kind are
-    equal.
+    ``brief``, the text has no figures and no words of a request, so equal reasons have equal texts.
     """
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers import reports_of

@@ -21,8 +21,8 @@ _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    """Return ``text`` with escapes in place of characters that control a terminal. With
-    ``one_line``, also escape line breaks and tabs.
+    """Return ``text`` with escapes for characters that control a terminal. With ``one_line``, also
+    escape line breaks and tabs.
     """
     if text.isprintable():  # none of the replaced characters is printable
         return text
@@ -50,7 +50,7 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
 
     Control characters and lone surrogates are escaped. An infinite number is written as ``1e999``,
     and ``NaN`` as ``null``. With ``exact``, ``NaN`` stays as the source wrote it. Bytes are written
-    in base64. Documents are written without their unset fields.
+    in base64. Unset fields of documents are left out.
     """
     if indent is None:
         encoded = _encoded(value)

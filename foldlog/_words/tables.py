@@ -21,9 +21,7 @@ _TAIL = 20
 
 
 class Table(NamedTuple):
-    """A heading, and rows of cells. ``columns`` are the names of the columns. If ``columns`` is
-    empty, no names are shown.
-    """
+    """A heading, and rows of cells. If ``columns`` is empty, the columns have no names."""
 
     heading: str
     columns: Sequence[str] = ()

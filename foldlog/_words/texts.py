@@ -9,13 +9,11 @@ from foldlog.eventstore import Event, events
 from foldlog.projections import content_texts
 
 SIGNATURES = frozenset({"signature", "encrypted_content"})
-"""The fields of a block of thinking that only the model's server can read."""
+"""The encrypted fields in a model's thinking. Only the model's server can read them."""
 
 
 def text_of(event: Event) -> str:
-    """Return the texts of an event as one text. The model's thinking comes first, and then the
-    content, the summary, or the tool with thought and arguments.
-    """
+    """Return the texts of an event as one text, the model's thinking first."""
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable
 

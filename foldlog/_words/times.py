@@ -60,8 +60,8 @@ def duration_words(seconds: float) -> str:
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names no zone.
 
-    An event without a ``timestamp`` happened when it was recorded. If an event was imported from a
-    format with times, return the time in its source, or None.
+    An event without a ``timestamp`` happened when it was recorded. For an event from a format with
+    times, return the time in its source, or None.
     """
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked the timestamp
@@ -90,7 +90,7 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
 
 
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:
-    """Return what ``read`` returns for this format, or None if the format is unknown."""
+    """Return ``read(format)``, or None if the format is unknown."""
     # imported here, because most events need no format
     from foldlog._formats.registry import format_named
 

@@ -1,10 +1,9 @@
 """Store entries that name their predecessor, as in pydantic-ai. Linked entries form a tree, and a
 branch of the tree is a consecutive part of the log.
 
-An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. The View of a
-conversation ends with an entry. If a program continues after an earlier entry, a retraction returns
-to the View at that entry. So the View at the version after an entry is the chain of entries up to
-this entry. A fork at this version shares the chain.
+An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. If a program
+continues after an earlier entry, a retraction returns to the View at that entry. So the View
+directly after an entry is the chain from the root to this entry.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""A condensation's metadata has the version to which it returns under this key."""
+"""The key, in a condensation's metadata, of the version to which the condensation returns."""
 
 UNKNOWN = ""
-"""Stands for an unknown last entry of a View. No entry has the empty id."""
+"""The id for an unknown last entry. No entry has the empty id."""
 
 
 class _Link(msgspec.Struct):
@@ -73,8 +72,8 @@ class LinkedEntries:
         """Return the entries from the root of the tree to the entry ``entry_id``, in order. With
         ``limit``, return only the last ``limit`` entries of this chain.
 
-        Raises ``LookupError`` if no conversation has an entry of the chain. Only the returned
-        entries are read. A jump to another part of the log needs a search.
+        Raises ``LookupError`` if an entry of the chain is missing in the store. Only the returned
+        entries are read, and one search is made for each jump in the log.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
@@ -96,8 +95,8 @@ class LinkedEntries:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry. Return None if the conversation does not have the
-        entry at ``version``.
+        """Return the version after an entry, or None if the conversation has no such entry at
+        ``version``.
         """
         places = {
             found.conversation: found.event_id
@@ -196,10 +195,10 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
 
 
 class Moves:
-    """Collects events that append entries to a conversation, each entry after its parent.
+    """Collects the events that append entries to a conversation, each entry after its parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    If ``compacts`` is true, abandoned entries are condensed, not retracted.
+    With ``compacts``, abandoned entries are condensed, not retracted.
     """
 
     def __init__(

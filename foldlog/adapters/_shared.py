@@ -1,5 +1,4 @@
-"""Code that all adapters share: open histories, ids of conversations, newest documents and records,
-and Python values as JSON.
+"""Code that all adapters share.
 
 This module imports no SDK. Python values that JSON cannot express are marked:
 
@@ -65,16 +64,14 @@ T = TypeVar("T")
 
 _PAGE = 200
 CLEARED = "the session was cleared"
-"""The reason of a retraction or an erasure in the log when a runtime clears a session."""
+"""The log's reason for a retraction or an erasure if a runtime clears a session."""
 _KEPT_CODE = 1
 """Raise this number to discard the values that adapters have stored beside conversations."""
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """Open histories, sync or async, or a URL such as ``sqlite:///history.db``."""
 Attributes = Mapping[str, Any] | None
-"""Attributes that an adapter stores with a new conversation, as ``Histories.create`` describes
-them.
-"""
+"""The attributes of new conversations: see ``Histories.create``."""
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
@@ -122,7 +119,7 @@ class _Given:
     def _append_or_begin(
         self, history: History, append: Callable[[History], T]
     ) -> tuple[History, T]:
-        """Append to a history, and begin the conversation first if the history has no events.
+        """Append to a history. If it has no events, begin the conversation first.
 
         If the conversation was erased before ``history`` used it, a new conversation begins under
         the same id. Return the history that has the appended events, and the result of ``append``.
@@ -167,10 +164,9 @@ class WithHistories(_Given):
 def in_thread(
     method: Callable[Concatenate[S, P], T], *, finish: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of an adapter's sync method. The async form runs the method in a worker
-    thread.
+    """Return the async form of an adapter's method. It runs the method in a worker thread.
 
-    If ``finish`` is true, a cancelled call still waits until the method has ended.
+    With ``finish``, a cancelled call still waits until the method has ended.
     """
 
     @wraps(method)
@@ -207,7 +203,7 @@ def effect_of(
 def begin_effect(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Token[RuntimeCall | None]:
-    """Set the current tool call until the returned token resets it."""
+    """Set the current tool call. Pass the returned token to ``CURRENT.reset``."""
     pool = given.histories.pool
     call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
     return CURRENT.set(call)
@@ -218,8 +214,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the elements of ``there`` that a copy must add to ``here``. Raises ``ValueError`` if
-    ``there`` does not begin with ``here``.
+    """Return the elements of ``there`` after ``here``. Raises ``ValueError`` if ``there`` does not
+    begin with ``here``.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -272,8 +268,8 @@ def below(histories: Histories, start: str) -> list[ConversationRow]:
 
 
 def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
-    """Return the conversation ``name`` and all conversations below ``name``. Erased conversations
-    are left out.
+    """Return the conversation ``name`` and the conversations below it, without erased
+    conversations.
     """
     rows = below(histories, f"{name}/")
     with suppress(ConversationNotFound):
@@ -282,7 +278,7 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase the conversations. Other forks get copies of the events that they share."""
+    """Erase the conversations. Their forks get copies of shared events."""
     from foldlog.runtimes import erase_conversations
 
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
@@ -297,12 +293,12 @@ def kept(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the ids of conversations below ``start``, each with the JSON that ``make`` returns.
 
-    ``make`` gets the conversation's row and the result for an earlier version, or None. The result
-    is stored beside the conversation under ``name`` until the conversation changes. A conversation
-    is left out if it is erased, if ``is_wanted`` rejects its id, or if its result is None.
+    ``make`` gets the conversation's row and its earlier result, or None. The result is stored
+    beside the conversation under ``name`` until the conversation changes. A conversation is left
+    out if it is erased, if ``is_wanted`` rejects its id, or if its result is None.
 
-    One statement reads all stored results. ``make`` is called only for conversations without a
-    current result.
+    Cost: one statement reads all stored results, and ``make`` is called for each conversation that
+    has changed.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
@@ -323,8 +319,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, both read at one moment. Return 0 and
     None before the first event.
 
-    Raises ``ConversationErased`` if the conversation is erased. A later append raises the error if
-    the id then belongs to another conversation.
+    Raises ``ConversationErased``. A later append raises it too, if the id then belongs to another
+    conversation.
     """
     try:
         return history._store.query(
@@ -335,8 +331,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
 
 
 def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
-    """Return the version after a document's newest value that is not redacted. Return 0 if all
-    values of the document are redacted.
+    """Return the version of a document's newest value that is not redacted, or 0 if all values are
+    redacted.
     """
     while (event_id := newest_documents(read, version).get(name)) is not None:
         if newest_value(read, name, version) != REDACTED:
@@ -346,7 +342,7 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return a document's newest value that is not redacted. Return ``default`` if all values are
+    """Return a document's newest value that is not redacted, or ``default`` if all values are
     redacted.
     """
     value = history.document(name, default, version=version)
@@ -359,8 +355,8 @@ def document(history: History, name: str, default: Any = None, version: int | No
 def records_of(
     history: History, format: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Any]:
-    """Yield the records of a format for the events from ``start`` to ``stop``. Events in other
-    formats are left out.
+    """Yield the records of a format for the events from ``start`` to ``stop``, without events in
+    other formats.
 
     Events are read only if a record was redacted, or if an event has no stored record.
     """
@@ -377,8 +373,8 @@ def records_of(
 
 
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
-    """Yield the records before the event ``stop``, the newest record first. Events in other formats
-    are left out.
+    """Yield the records before the event ``stop``, the newest first, without events in other
+    formats.
 
     A record of the format must be readable without its neighbours. Only the yielded records are
     read.
@@ -401,9 +397,8 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
     """Return the stored records if a model gets all records of the conversation unchanged. The
     function builds no View.
 
-    Return None if a record was condensed, retracted, hidden, masked or redacted, or if the View
-    shows an event without a record. Cost: reads a few bytes of every record, and the events that
-    foldlog added.
+    Return None if the model gets something else, for example a summary or an event without a
+    record. Cost: reads a few bytes of every record, and the events that foldlog added.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -417,10 +412,10 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 
 
 class SentRecords:
-    """The part of a history that is sent to a model.
+    """The events of a history that are sent to a model.
 
-    ``view`` is the View that is sent: its events may be hidden, masked or shortened. ``log`` is the
-    View without these changes. If ``condense`` is true, condensations that are due are made first.
+    ``view`` is the View as it is sent, with masks. ``log`` is the View without masks. With
+    ``condense``, a condensation that is due is made first.
     """
 
     def __init__(self, history: History, *, condense: bool) -> None:
@@ -436,9 +431,7 @@ class SentRecords:
     def records(
         self, shown: Iterable[Event], format: str
     ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-        """Yield ``shown_records`` for events of ``view``. An event of ``view`` may be masked or
-        shortened.
-        """
+        """Yield the records that a model gets for events of ``view``: see ``shown_records``."""
         if self.view is self.log:
             log = {}
         else:
@@ -447,8 +440,8 @@ class SentRecords:
 
 
 def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
-    """Yield a history's records that are sent to a model. If ``condense`` is true, condensations
-    that are due are made first.
+    """Yield a history's records that are sent to a model. With ``condense``, a condensation that is
+    due is made first.
     """
     whole = None if condense else sent_whole(history, format)
     if whole is not None:
@@ -480,11 +473,10 @@ def empty_session(
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield each record that a model gets, with the shown events of the record.
+    """Yield each record that a model gets, with its shown events.
 
-    A stored record is used if all its events are shown unchanged. If an event is missing or
-    changed, the format writes a new record. An event is changed if it differs from the event with
-    the same id in ``log``.
+    A stored record is used if all its events are shown unchanged, as in ``log``. Otherwise the
+    format writes a new record.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -546,9 +538,8 @@ def _stored_events(
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a Python value as JSON. If ``unknown`` is true, an object that pydantic does not know
-    becomes a text. If ``unknown`` is false, an object that pydantic does not know raises pydantic's
-    error.
+    """Return a Python value as JSON. An object that pydantic does not know becomes a text with
+    ``unknown``, and raises pydantic's error without ``unknown``.
     """
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:

@@ -8,9 +8,8 @@
     )
     await agent.run("hello", session=AgentSession(session_id="7"))
 
-A session is the conversation ``PREFIX/SESSION`` in the format ``agent-framework``. If a compaction
-of the SDK leaves out loaded messages, the View forgets these messages. Forgotten messages stay in
-the log.
+A session is the conversation ``PREFIX/SESSION`` in the format ``agent-framework``. The View forgets
+the messages that a compaction of the SDK leaves out, but the log still has them.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""``after_run`` passes a run to ``save_messages`` under this key of the state."""
+"""The key in the state under which ``after_run`` passes a run to ``save_messages``."""
 _RECORD = "message"
-"""In a condensation's metadata, the key for the SDK's message with the summary."""
+"""The key of the SDK's summary message in a condensation's metadata."""
 _USAGE = {
     "input_tokens": "input_token_count",
     "cached_tokens": "cache_read_input_token_count",
@@ -82,23 +81,21 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The event ids of a loaded message. They are its raw representation, which the SDK does not
-    send to a model.
+    """The event ids of a loaded message. The message has them as its raw representation, which the
+    SDK does not send to a model.
     """
 
 
 class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[misc]
-    """Stores the messages of sessions. Use a provider as one of the ``context_providers`` of an
-    ``Agent``.
+    """Stores the messages of sessions: ``Agent(context_providers=[provider])``.
 
         histories   the URL of a store, or open histories, sync or async
         condense    whether loading first makes a condensation that is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
-        settings    the settings of the SDK's history providers: ``load_messages``,
-                    ``store_inputs``, …
+        settings    settings of the SDK, such as ``load_messages``
 
-    A store that was opened by its URL is closed by ``close`` or ``async with``. Many tasks,
-    processes and providers may use the same session.
+    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. Many tasks, processes
+    and providers may use the same session.
     """
 
     def __init__(
@@ -117,8 +114,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of a session's conversation. Without a session, the name is ``default``, as
-        in the SDK's own providers.
+        """Return the id of a session's conversation. Without a session, the SDK's id is
+        ``default``.
         """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
@@ -126,8 +123,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """For a session, return the messages that a model is shown, the oldest message first. A
-        user message with the summary replaces condensed messages.
+        """Return the messages of a session that a model is shown, the oldest first. A user message
+        with the summary replaces condensed messages.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -146,7 +143,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _unchanged_messages(self, history: History, run: Any) -> list[Message] | None:
-        """Return all stored messages, or None if a run needs them changed or in another order."""
+        """Return the stored messages, or None if a run needs other messages or another order."""
         whole = sent_whole(history, _FORMAT)
         if whole is None:
             return None
@@ -172,8 +169,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """Append all messages, or none if an error is raised. The messages are on disk when the
         method returns.
 
-        If the first messages repeat the end of the session, they are left out, as in the SDK's own
-        providers. Messages that a compaction of the SDK excluded are appended and forgotten.
+        Messages that repeat the end of the session are left out, as in the SDK's own providers.
+        Messages that a compaction of the SDK excluded are appended and forgotten.
         """
         conversation = self.conversation(session_id)
         run = (state or {}).get(_RUN)
@@ -191,8 +188,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def before_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Load the messages of a session. Models refuse calls without results, so the open calls of
-        a killed run are left out.
+        """Load the messages of a session without the open calls of a killed run, because models
+        refuse calls without results.
         """
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
@@ -204,8 +201,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Save the messages and the usage of a run. Loaded messages that a compaction left out are
-        forgotten.
+        """Save the messages and the usage of a run, and forget the messages that a compaction left
+        out.
         """
         loaded = context.context_messages.get(self.source_id, ())
         run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
@@ -215,8 +212,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware for ``Agent(middleware=[…])`` that makes a tool run at most once for each
-        call. ``foldlog.effect`` marks the tools that run at most once.
+        """The middleware for ``Agent(middleware=[…])`` that makes each tool with ``foldlog.effect``
+        run at most once for each call.
         """
         return _Effects(self)
 
@@ -256,9 +253,7 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """A finished run: the ids of the loaded messages, the sent messages with their summaries, and
-    the usage.
-    """
+    """A finished run: the loaded messages, the sent messages, and the usage."""
 
     def __init__(
         self, messages: Sequence[Message], loaded: Iterable[_Ids | None], response: Any
@@ -348,7 +343,7 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _count_repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many of the first records the View already has, because the SDK may save a session
+    """Return how many of the first records are already in the View. The SDK may save a session
     again.
     """
     start = len(view)
@@ -380,8 +375,8 @@ def _identity(record: Any) -> tuple[str, ...]:
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     """Return the events that come before the input of a run.
 
-    A call comes directly before its result. Calls that the input answers come last. If the input
-    does not answer an open call, the call and the request to approve it are left out.
+    A call comes directly before its result. Calls that the input answers come last. Other open
+    calls are left out, with the requests to approve them.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {
@@ -405,8 +400,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
-    """Return the newest messages with the calls ``waiting``. The log is read from its end to the
-    first of these messages.
+    """Return the messages with the calls ``waiting``. The log is read from its end to the first of
+    these messages.
     """
     called = list[Event]()
     message = list[Event]()

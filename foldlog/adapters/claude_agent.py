@@ -2,9 +2,9 @@
 
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
-The transcript of a session or a sub-agent is a conversation in the format ``claude-code``. So
-``foldlog view``, ``why`` and ``export`` work on a transcript while the session runs. Claude Code
-decides what its model is shown, so a condensation of foldlog does not change its sessions.
+The transcript of a session or a sub-agent is a conversation in the format ``claude-code``, so
+``foldlog view`` shows a session while it runs. Claude Code decides what its model is shown, so a
+condensation of foldlog does not change its sessions.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_non
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The name of the stored value with the SDK's summary of a session."""
+"""The name of the SDK's summary of a session in the store."""
 _LINES_OF_A_TRANSACTION = 1_000
 _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class ImportedSessions(NamedTuple):
-    """The outcome of an import: the number of sessions, the number of new entries, and texts about
-    lines that were left out.
+    """The number of imported sessions and of new entries, and a text for each line that was left
+    out.
     """
 
     sessions: int
@@ -72,7 +72,7 @@ class FoldlogSessionStore(OpenHistories):
         histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    A store that was opened by its URL is closed by ``close`` or ``async with``. A session's
+    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. A session's
     conversation has the id ``PREFIX/PROJECT/SESSION``. A sub-agent's conversation has the id
     ``PREFIX/PROJECT/SESSION/SUBPATH``. The parts of an id are quoted as in a URL. Many tasks,
     processes and stores may write to the same session.
@@ -85,18 +85,16 @@ class FoldlogSessionStore(OpenHistories):
         self._prefix = prefix
         self._written: dict[str, History] = {}
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """Maps the name of a tool to the calls that a hook announced and that have not begun
-        yet.
-        """
+        """Maps the name of a tool to the calls that a hook announced before they begin."""
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append all of the entries, or none if an error is raised. An entry is left out if the
         session already has its ``uuid``.
 
-        The entries are on disk when the method returns. If the session was deleted, the append
-        begins the session again. Raises ``ConversationErased`` if other code deleted the session
-        after this store wrote to it.
+        The entries are on disk when the method returns. Raises ``ConversationErased`` if other code
+        deleted the session after this store wrote to it. If the session was deleted earlier, it
+        begins again.
         """
         if entries:
             self._append(key, entries)
@@ -106,9 +104,9 @@ class FoldlogSessionStore(OpenHistories):
         """Import the transcripts that Claude Code wrote. The folder is ``~/.claude/projects``, or
         the folder of a single project.
 
-        A session is stored under the key that Claude Code uses, and its sub-agents are imported
-        too. Every import reads all lines, and adds only entries that the store does not have. A
-        line that is not an entry is left out and reported as a finding.
+        A session has the key that Claude Code uses. Its sub-agents are imported too. Every import
+        reads all lines, and adds only new entries. A line that is not an entry is left out and
+        reported as a finding.
         """
         findings: list[str] = []
         sessions = items = 0
@@ -128,8 +126,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries of a session, in order and as they were appended. Return None if the
-        session has no entries.
+        """Return all entries of a session as they were appended, or None if the session has no
+        entries.
         """
         conversation = self.conversation(key)
         # Claude Code itself closes open calls as interrupted.
@@ -258,10 +256,10 @@ class FoldlogSessionStore(OpenHistories):
         self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _update_summary(self, project_key: str, row: ConversationRow, before: Any) -> Any:
-        """Return a session's summary, its time and its version. Return None for a session without
+        """Return a session's summary, its time and its version, or None if the session has no
         entries.
 
-        The new summary is made from the summary ``before`` and the entries since then.
+        Only the entries after the summary ``before`` are read.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]

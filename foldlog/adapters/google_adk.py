@@ -78,8 +78,8 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A stored session at a version. ``about["created"]`` is the session's time of creation.
-    ``about["unordered"]`` means that an event is older than the event before it.
+    """A stored session at a version. ``about`` has the time ``created``, and ``unordered`` if an
+    event is older than the event before it.
     """
 
     history: History
@@ -92,16 +92,16 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     """Stores sessions of the Agent Development Kit.
 
         uri         the URL of a store, or open histories, sync or async
-        condense    whether to make a compaction in the SDK's format before a model call, if a
-                    condensation is due
+        condense    whether to make a due condensation before a model call; it becomes a
+                    compaction of the SDK
         attributes  attributes of each new conversation besides ``runtime``, ``app`` and ``user``,
                     such as ``{"tenant": "acme"}``
 
-    A store that was opened by its URL is closed by ``close`` or ``async with``. Many tasks,
-    processes and services may use the same store. ``delete_session`` erases a session, and a new
-    session may use its id. ``maintenance.vacuum`` then removes the erased bytes from a SQLite file.
-    In ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+`` may precede
-    any URL.
+    If ``uri`` is a URL, ``close`` or ``async with`` closes the store. Many tasks, processes and
+    services may use the same store. ``delete_session`` erases a session, and a new session may use
+    its id. ``maintenance.vacuum`` removes the erased bytes from a SQLite file. In
+    ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+`` may precede any
+    URL.
     """
 
     def __init__(
@@ -122,9 +122,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of a conversation.
 
-        An app, a user and a session id name the conversation of a session. An app and a user name
-        the conversation with the user's state. An app alone names the conversation with the app's
-        state.
+        Pass the app, the user and the session id for a session, the app and the user for the user's
+        state, and only the app for the app's state.
         """
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
@@ -159,8 +158,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with the events that ``config`` selects, by default with all events.
-        Only the returned events are read.
+        """Return a session with the events that ``config`` selects, by default all events. Only
+        these events are read.
         """
         names = self._session_names(app_name, user_id, session_id)
         stored = self._stored(names)
@@ -170,9 +169,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user with their states, in the order of their last
-        updates.
-        """
+        """Return the sessions of an app or a user, the last updated session last."""
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
@@ -198,7 +195,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session. The states of the user and the app stay."""
+        """Erase a session, but not the states of its user and its app."""
         conversation = self.conversation(*self._session_names(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
             self.histories.sync.erase(
@@ -211,13 +208,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._shared_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Append an event with its changes of state, or append nothing if an error is raised. The
-        event is on disk when the method returns. A second append of the same event changes nothing.
+        """Append an event with its changes of state, or nothing if an error is raised. The event is
+        on disk when the method returns. A second append of the same event changes nothing.
 
         Raises ``SessionNotFoundError`` if the store does not have the session. Raises
         ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``,
-        the method first stores the event, and then raises ``NoCondensationAvailable`` if a required
-        condensation is impossible.
+        raises ``NoCondensationAvailable`` if a required condensation is impossible; the event is
+        stored.
         """
         if event.partial:
             return event
@@ -264,8 +261,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         begin_effect(self, conversation, tool_context.function_call_id, tool.name, args)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
-        """Copy the sessions of an app from another service. The states of the sessions, their users
-        and their app are copied too. Return the number of new sessions.
+        """Copy the sessions of an app from another service, with all states. Return the number of
+        new sessions.
         """
         copied = 0
         for listed in (await other.list_sessions(app_name=app_name)).sessions:
@@ -286,7 +283,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     # ------------------------------------------------------------------------------------------
 
     def _stored(self, names: _Names) -> _Stored | None:
-        """Return a session at its newest version. Return None if the session does not exist or is
+        """Return a session at its newest version, or None if the session does not exist or is
         incomplete.
         """
         history = self.histories.sync[self.conversation(*names)]
@@ -305,8 +302,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _Stored(history, version, state, about)
 
     def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
-        """Return the app, the user and the session id. Blanks around the session id are removed,
-        unless a stored session has the id with blanks.
+        """Return the app, the user and the session id, without blanks around the session id, unless
+        a stored session has these blanks.
         """
         names = (app_name, user_id, session_id)
         stripped = (app_name, user_id, session_id.strip())
@@ -343,10 +340,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """Return the history, the version and the JSON of a state that several sessions share.
+        """Return the state of a user or an app as JSON, with its history and version.
 
-        If the conversation with the state was erased, an append at version 0 begins the
-        conversation again.
+        If the history was erased, its version is 0, and an append begins it again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
@@ -376,8 +372,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        If no compaction is due, map the id of each changed record to its new form, or to None if
-        the model does not get the record.
+        If no compaction is due, return the masks: they map the id of a record to its masked form,
+        or to None if the record is hidden.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
@@ -470,8 +466,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     ) -> None:
         """Append records and documents to a session at a version, in one transaction.
 
-        The transaction also writes ``shared``: the changes of the app's and the user's states,
-        grouped by conversation. Raises ``VersionConflict`` and ``ConversationErased``.
+        The transaction also writes ``shared``, which maps a conversation to changes of its state.
+        Raises ``VersionConflict`` and ``ConversationErased``.
         """
         store = history._store
         together = list[Appending]()
@@ -498,8 +494,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _split_by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Split a state into the session's values and the changes of shared states. The changes are
-        grouped by conversation. Temporary values are left out.
+        """Split a state into the session's values, and the values for the states of the app and the
+        user, by conversation. Temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -522,9 +518,8 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
     """Return a condensation as a compaction of the SDK. The SDK's compaction forgets all messages
     between two times.
 
-    Only the first run of consecutive forgotten messages is compacted. The run is shortened if its
-    end would separate messages with the same time. Raises ``NoCondensationAvailable`` if no message
-    remains.
+    Only the first consecutive forgotten messages are compacted. A message stays if a neighbour with
+    the same time stays. Raises ``NoCondensationAvailable`` if no message can be compacted.
     """
     intervals, summaries = action.forgotten
     earlier = {
@@ -566,15 +561,14 @@ def _records_of(
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """An event in the form that is sent to a model. ``_whole`` is the stored event."""
+    """An event as it is sent to a model. ``_whole`` is the stored event."""
 
     _whole: AdkEvent = PrivateAttr()
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event in the form that is sent to a model. ``changed`` comes from
-    ``_make_compaction``. Events with a call in ``waiting`` stay whole, because the SDK still reads
-    them.
+    """Return an event as it is sent to a model. ``changed`` comes from ``_make_compaction``. Events
+    with a call in ``waiting`` are not changed, because the SDK still reads them.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

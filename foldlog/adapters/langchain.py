@@ -5,8 +5,8 @@
         model, lambda session_id: FoldlogChatMessageHistory(session_id, histories)
     )
 
-A session is a conversation in the format ``langchain``. ``clear`` retracts messages. Retracted
-messages stay in the log. Agents of LangGraph store their messages in checkpoints: see
+A session is a conversation in the format ``langchain``. ``clear`` retracts messages, which stay in
+the log. Agents of LangGraph store their messages in checkpoints: see
 ``foldlog.adapters.langgraph``.
 """
 
@@ -39,8 +39,8 @@ _FORMAT = "langchain"
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of a session. Your function for a ``RunnableWithMessageHistory`` returns such an
-    object.
+    """The messages of a session. Return this object from your function for a
+    ``RunnableWithMessageHistory``.
 
         session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
                     a URL
@@ -50,9 +50,9 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
                     ``"erase"`` removes their bytes
         attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
 
-    A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. If your
-    function is called often, pass open histories. Many tasks, processes and objects may use the
-    same conversation.
+    If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. If you make
+    many of these objects, pass open histories. Many tasks, processes and objects may use the same
+    conversation.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages that a model is shown, the oldest message first. A user message with the
-        summary replaces condensed messages.
+        """The messages that a model is shown, the oldest first. A user message with the summary
+        replaces condensed messages.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -93,8 +93,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         """Append all of ``messages``, or none if an error is raised. The messages are on disk when
         the method returns.
 
-        If the session was erased before this object used the session, a new session begins. Raises
-        ``ConversationErased`` if other code erased the session after this object read or wrote it.
+        Raises ``ConversationErased`` if other code erased the session after this object used it. If
+        the session was erased earlier, a new session begins.
         """
         records = [to_plain(message_to_dict(message)) for message in messages]
 
@@ -105,9 +105,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:
-        """Retract or erase all messages. The argument ``clear`` of the class decides between a
-        retraction and an erasure.
-        """
+        """Retract or erase all messages, as the argument ``clear`` of the class says."""
         self.history = empty_session(self._sync, self.history.id, self._clear)
 
     aget_messages = in_thread(_read)

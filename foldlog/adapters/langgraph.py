@@ -5,9 +5,8 @@
         saver.copy_from(other)          # the threads of any open saver, such as a SqliteSaver
 
 The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
-The documents of the conversation have the other parts of a checkpoint. The document ``checkpoint``
-has small values of channels, and ``channel:NAME`` has the value of another channel. If JSON cannot
-represent a value, the value is stored as the serializer writes it. Time travel, and
+The other parts of a checkpoint are documents of this conversation. Small values of channels are in
+the document ``checkpoint``, and another value has a document ``channel:NAME``. Time travel, and
 ``update_state`` of an earlier checkpoint, begin a fork.
 """
 
@@ -74,15 +73,11 @@ from foldlog.projections import View, well_formed
 from foldlog.runtimes import Recent, companion_of, format_named
 
 _Names = tuple[str, str, str]
-"""A namespace of a thread: the thread's id, the namespace's name, and the id of the namespace's
-first conversation.
-"""
+"""A namespace: the thread's id, the namespace's name, and the id of its first conversation."""
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` also has the checkpoint's documents, records and notes, if
-    they were read.
-    """
+    """A checkpoint in a list. ``whole`` is None if only the checkpoint's own document was read."""
 
     names: _Names
     found: Checkpoint
@@ -90,10 +85,10 @@ class _Listed(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """The past of a checkpoint, for channels that are stored as differences.
+    """The writes before a checkpoint, for channels that are stored as differences.
 
     ``seeds`` maps a channel to the last checkpoint with the channel's whole value. ``written`` maps
-    a channel to its later writes with their tasks. ``mark`` changes when the past is redacted.
+    a channel to its later writes, with their tasks. ``mark`` changes when a write is redacted.
     """
 
     id: str
@@ -104,25 +99,25 @@ class _Walked(NamedTuple):
 
 _PAGE = 20
 _PASTS_IN_MEMORY = 8
-"""How many threads keep the past of their newest checkpoint in memory."""
+"""The number of threads whose last writes stay in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-"""The times in LangGraph's ids count from this date."""
+"""LangGraph's ids count time from this date."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
 class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Stores the checkpoints of threads. Use a saver as ``builder.compile(checkpointer=saver)``.
+    """Stores the checkpoints of threads: ``builder.compile(checkpointer=saver)``.
 
         histories   the URL of a store, or open histories, sync or async
-        serde       the serializer, by default LangGraph's own; any other serializer also writes the
-                    messages, so the messages are not events of a history
+        serde       the serializer, by default LangGraph's own; with another serializer, messages
+                    are not events
         messages    the name of the channel with the messages
         condense    whether ``pre_model_hook`` first makes a condensation that is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. Many
-    tasks, threads and processes may use the same thread of LangGraph.
+    If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. Many tasks,
+    threads and processes may use the same thread of LangGraph.
     """
 
     def __init__(
@@ -151,9 +146,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """Return a checkpoint, by default the newest checkpoint of the thread. Return None if the
-        checkpoint does not exist.
-        """
+        """Return a checkpoint, by default the newest of the thread, or None if it is missing."""
         conf = config["configurable"]
         wanted = conf.get("checkpoint_id")
         thread = self._thread(conf)
@@ -179,11 +172,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest checkpoint first. The clocks of the writing processes
-        decide the order. Checkpoints are read while the caller iterates.
+        """Yield checkpoints, the newest first by the clocks of the writers. Checkpoints are read
+        while the caller iterates.
 
-        With ``limit``, only the most recently active threads are read. Without ``limit``, all
-        threads that the config names are read.
+        With ``limit``, only the last active threads are read. Otherwise all threads of the config
+        are read.
         """
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")
@@ -200,8 +193,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: base.CheckpointMetadata,
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint after its parent, and return the config of the checkpoint. The
-        checkpoint is on disk when the method returns.
+        """Store a checkpoint after its parent, and return its config. The checkpoint is on disk
+        when the method returns.
 
         A channel that is not in ``new_versions`` has the parent's value.
         """
@@ -237,7 +230,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Return the messages of a checkpoint that has only the writes to their channel."""
+        """Return the messages after the writes that are stored with the parent. Return None if the
+        writes cannot be applied.
+        """
         kept = self._values
         notes = (
             self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
@@ -261,8 +256,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Add the writes of a task to a checkpoint, which may be put later. The writes are on disk
-        when the method returns.
+        """Add the writes of a task to a checkpoint. The checkpoint may be stored later. The writes
+        are on disk when the method returns.
         """
         rows = [
             (base.WRITES_IDX_MAP.get(name, place), name, value)
@@ -325,8 +320,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return self._copy(other.list(None))
 
     def _copy(self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None) -> int:
-        """Copy checkpoints with their writes to the thread ``target``, and return the number of new
-        checkpoints. If ``target`` is None, the config of a checkpoint names its thread.
+        """Copy checkpoints with their writes, and return the number of new checkpoints. If
+        ``target`` is None, a checkpoint stays in the thread of its config.
         """
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
@@ -356,11 +351,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return added
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Hide all checkpoints except the newest checkpoint of each namespace. With the strategy
-        ``delete``, erase the threads instead.
+        """Hide all checkpoints except the newest of each namespace. With the strategy ``delete``,
+        erase the threads instead.
 
-        Hidden checkpoints stay in the log. So channels that are stored as differences stay
-        complete.
+        Hidden checkpoints stay in the log, because channels that are stored as differences need
+        them.
         """
         if strategy not in ("keep_latest", "delete"):
             raise ValueError(f"strategy is {strategy!r}; use 'keep_latest' or 'delete'")
@@ -375,7 +370,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Return the writes and the seeds of channels, if the channels are stored as differences.
+        """Return the writes and the seeds of channels that are stored as differences.
         ``BaseCheckpointSaver`` describes the result.
 
         The checkpoints since the last snapshot are read, with their writes.
@@ -406,8 +401,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return history
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return the past of a checkpoint. ``known`` is the past of an earlier checkpoint and is
-        not read again.
+        """Return the writes before ``target``. ``known`` has the writes before an earlier
+        checkpoint, which are not read again.
         """
         if target.id == known.id:
             return known
@@ -480,20 +475,20 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------
 
     def history(self, config: RunnableConfig) -> History:
-        """Return the history with the messages of a checkpoint, by default of the thread's newest
-        checkpoint.
+        """Return the history with the messages of a checkpoint, by default the newest of the
+        thread.
         """
         conf = config["configurable"]
         found = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
         return self._sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """Return the model's input as ``{"llm_input_messages": […]}``: the messages in
-        ``history.sent``. The graph's state still has all messages.
+        """Return the messages of ``history.sent`` as ``{"llm_input_messages": […]}``. The graph's
+        state still has all messages.
 
-        In a middleware, call this method with ``{"messages": request.messages}``. Messages that no
-        checkpoint has yet stay at the end of the input. With the durability ``sync``, a checkpoint
-        has all messages. A call without its result is not sent.
+        In a middleware, call this method with ``{"messages": request.messages}``. New messages that
+        no checkpoint has stay at the end; with the durability ``sync``, there are none. A call
+        without its result is not sent.
         """
         conf = config["configurable"]
         kept = self._values
@@ -588,8 +583,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return thread, namespace, self._first_conversation(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
-        """Yield the namespaces of one thread, or of all threads. A namespace may consist of forks
-        of an erased conversation.
+        """Yield the namespaces of one thread, or of all threads, also if their first conversation
+        was erased.
         """
         name = self._prefix if thread_id is None else self._first_conversation(thread_id)
         rows = with_those_below(self._sync, name)
@@ -600,8 +595,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active namespace first.
 
-        Each namespace comes with an id that is above all its checkpoint ids. Conversations are read
-        only as far as the caller iterates.
+        Each namespace comes with an id above all its checkpoint ids. Conversations are read while
+        the caller iterates.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -619,8 +614,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     ) -> Iterator[_Listed]:
         """Yield the checkpoints that a config names, the newest checkpoint first.
 
-        A checkpoint is left out if it does not have this ``metadata``, or if its id is not smaller
-        than ``before``. Checkpoints are read while the caller iterates.
+        Only checkpoints with this ``metadata`` and with ids below ``before`` are yielded. They are
+        read while the caller iterates.
         """
         wanted = conf.get("checkpoint_id")
         namespace = conf.get("checkpoint_ns")
@@ -643,9 +638,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        Each namespace comes with a limit. All checkpoint ids in this namespace and in later
-        namespaces are below the limit. Checkpoints above the limit are yielded before the namespace
-        is read.
+        Each namespace comes with a limit: it and all later namespaces have only ids below the
+        limit. So earlier checkpoints above the limit are yielded before the namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -680,8 +674,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint in LangGraph's format. ``newest_of`` is the thread's id if this is
-        the thread's newest checkpoint.
+        """Return a checkpoint in LangGraph's format. If the checkpoint is the newest of a thread,
+        ``newest_of`` is the thread's id.
         """
         found = whole.checkpoint
         kept = self._values
@@ -712,9 +706,7 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return a key that is equal for messages with equal values. Keys are compared only within
-        a process.
-        """
+        """Return a key that is equal for equal messages. Keys of different processes may differ."""
         # A key from the serializer's bytes takes three times as long (``benchmarks.adapters``).
         kind: Any = type(message)
         named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__
@@ -739,8 +731,8 @@ class _Values(ChannelValues):
         )
 
     def record(self, message: BaseMessage) -> dict[str, Any]:
-        """Return the record of a message. If the record alone cannot restore the message, the
-        record also has the serializer's bytes.
+        """Return the record of a message, with the serializer's bytes if JSON alone cannot restore
+        the message.
         """
         record = message_to_dict(message)
         if is_json(record) and self._typed(messages_from_dict([record])[0]) == self._typed(message):
@@ -757,7 +749,7 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function that returns the field values of a message of the class ``kind``."""
+    """Return a function from a message of the class ``kind`` to its field values."""
     # Cached, because pydantic takes longer to list the fields than to encode their values
     # (``benchmarks.adapters``).
     return itemgetter(*kind.model_fields)

@@ -1,11 +1,10 @@
-"""Compute the messages of a ``DeltaChannel`` of LangGraph. A checkpoint of a ``DeltaChannel`` has
-no list of messages. The parent checkpoint has the writes that change the list.
+"""Compute the messages of a ``DeltaChannel`` of LangGraph. A checkpoint of this channel has no list
+of messages, and its parent has the writes that change the list.
 
-The writes are applied as by LangGraph's ``_messages_delta_reducer``, the reducer of ``deepagents``.
-A message replaces the message with the same id. A ``RemoveMessage`` removes the message with its
-id. Only foldlog's history uses the computed list. A graph computes its own list with its own
-reducer. Some checkpoints have a snapshot with the whole list: the history then takes the messages
-of the snapshot.
+The writes have the same effect as in LangGraph's ``_messages_delta_reducer``. A message replaces
+the message with the same id. A ``RemoveMessage`` removes the message with its id. Only foldlog's
+history uses the computed list; a graph computes its own list. If a checkpoint has a snapshot of the
+whole list, the history takes the snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ except AttributeError:  # LangGraph before 1.2 has no such channels
 
 
 def messages_in(written: Any) -> list[BaseMessage] | None:
-    """Return the messages of one write to the channel. Return None if the write has no messages."""
+    """Return the messages of a write, or None if the write cannot be read as messages."""
     try:
         messages: list[BaseMessage] = convert_to_messages(
             written if type(written) is list else [written]
@@ -47,8 +46,8 @@ def after_writes(
     record: Callable[[BaseMessage], Any],
     record_before: Callable[[int], Any],
 ) -> Listed:
-    """Return the list that results when ``writes`` change the list ``before``. ``record_before(n)``
-    returns the record at the index ``n`` of ``before``.
+    """Return the list ``before`` after ``writes``. ``record_before(n)`` returns the record at the
+    index ``n`` of ``before``.
     """
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}

@@ -3,9 +3,9 @@
     store = FoldlogChatStore(histories="sqlite:///history.db")
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
-The messages of a key are a conversation in the format ``llama-index``. Foldlog forgets or retracts
-the messages that ``delete_message`` deletes or ``set_messages`` replaces. Deleted and replaced
-messages stay in the log.
+The messages of a key are a conversation in the format ``llama-index``. Messages that
+``delete_message`` deletes or ``set_messages`` replaces stay in the log: foldlog forgets or retracts
+them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
                     ``"erase"`` removes their bytes
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    A store that was opened by its URL is closed by ``close``, ``with`` or ``async with``. The
-    messages of a key are the conversation ``PREFIX/KEY``, quoted as in a URL:
-    ``store.history(key)``. Many threads, processes and stores may use the same conversation.
+    If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. The messages
+    of a key are the conversation ``PREFIX/KEY``, quoted as in a URL. Many threads, processes and
+    stores may use the same conversation.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -82,8 +82,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """For a key, return the messages that a model is shown, the oldest message first. A user
-        message with the summary replaces condensed messages. Only the returned messages are read.
+        """Return the messages of a key that a model is shown, the oldest first. A user message with
+        the summary replaces condensed messages. Only the returned messages are read.
         """
         history = self.history(key)
         with suppress(ConversationErased):
@@ -102,9 +102,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace the messages of a key, in one transaction.
 
-        Old messages at the beginning stay if ``messages`` begins with the same messages. An old
-        message that does not stay is retracted if it is at the end of the View. An old message
-        elsewhere in the View is forgotten. New messages are appended.
+        Old messages stay if ``messages`` begins with them. The other old messages are retracted or
+        forgotten, and new messages are appended.
         """
         records = list(map(_record, messages))
 
@@ -115,8 +114,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         self._opened._append_or_begin(self.history(key), lambda history: _change(history, others))
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Forget the message at the index ``idx``, and return the message. Return None if ``idx``
-        is out of range.
+        """Forget the message at the index ``idx`` and return it, or return None if ``idx`` is out
+        of range.
         """
         deleted = list[Any]()
 
@@ -134,13 +133,12 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return _message(deleted[0]) if deleted else None
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Retract the last message and return it. Return None if the key has no message."""
+        """Retract the last message and return it, or return None if the key has no message."""
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Retract or erase all messages of a key. The setting ``clear`` of the store decides
-        between a retraction and an erasure. Return the messages, or None if the key has no
-        messages.
+        """Retract or erase all messages of a key, as the store's argument ``clear`` says. Return
+        the messages, or None if there are none.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)
@@ -193,8 +191,8 @@ def _change(
 ) -> None:
     """Change the messages that a View shows.
 
-    ``decide`` gets the shown messages. ``decide`` returns the indices of the messages that stay,
-    and the records of new messages after them.
+    ``decide`` gets the shown messages, and returns the indices of the messages that stay and the
+    records of new messages.
     """
     while True:
         view = history.view()

@@ -4,9 +4,8 @@
     await Runner.run(agent, "hello", **session.run_options())
 
 A session is a conversation in the format ``openai-responses``. If the SDK takes items back, foldlog
-retracts the items. Retracted items stay in the log. The SDK reads a session only at the start of a
-run. So condensing during a run needs the filter ``input_filter``, and recording usage needs
-``hooks``.
+retracts them, and they stay in the log. The SDK reads a session only at the start of a run. So
+condensing during a run needs the filter ``input_filter``, and recording usage needs ``hooks``.
 """
 
 from __future__ import annotations
@@ -71,15 +70,13 @@ class FoldlogSession(OpenHistories):
         condense          whether ``get_items`` and ``input_filter`` first make a condensation that
                           is due
         clear             the effect of ``clear_session``: ``"retract"`` keeps all items in the log,
-                          ``"erase"`` removes their bytes; later items begin a new conversation with
-                          the same id
-        session_settings  the SDK's settings of the session, such as ``{"limit": 50}`` or
-                          ``SessionSettings(limit=50)``
+                          ``"erase"`` removes their bytes
+        session_settings  settings of the SDK, such as ``{"limit": 50}``
         attributes        attributes of a new conversation, such as ``{"user": "u7", "title":
                           "Refunds"}``
 
-    A store that was opened by its URL is closed by ``close`` or ``async with``. Many tasks,
-    processes and session objects may use the same conversation.
+    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. Many tasks, processes
+    and session objects may use the same conversation.
     """
 
     def __init__(
@@ -102,12 +99,11 @@ class FoldlogSession(OpenHistories):
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the newest ``limit`` items that a model is shown, the oldest item first. Without
-        ``limit``, return all items that a model is shown.
+        """Return the items that a model is shown, the oldest first. With ``limit``, return only the
+        newest items.
 
-        If the session was made with ``condense``, a condensation that is due is made first. A user
-        message with the summary replaces condensed items. ``history.events()`` still returns all
-        items of the log. Only the returned items are read from the store.
+        With ``condense``, a condensation that is due is made first. A user message with the summary
+        replaces condensed items. Only the returned items are read.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -134,12 +130,11 @@ class FoldlogSession(OpenHistories):
         """Append all of ``items``, or none if an error is raised. The items are on disk when the
         method returns.
 
-        The SDK's own compaction calls ``clear_session`` and then adds fewer items. Foldlog stores
-        the SDK's compaction as a condensation that forgets the cleared items that were not added
-        again.
+        The SDK's compaction calls ``clear_session`` and then adds fewer items. Foldlog stores it as
+        a condensation that forgets the other items.
 
-        If the session was erased before this object used the session, a new session begins. Raises
-        ``ConversationErased`` if other code erased the session after this object read or wrote it.
+        Raises ``ConversationErased`` if other code erased the session after this object used it. If
+        the session was erased earlier, a new session begins.
         """
         if items:
             self._appended(
@@ -149,8 +144,8 @@ class FoldlogSession(OpenHistories):
             )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Retract the newest item and return it. Return None if the session is empty or if its
-        newest item is a summary.
+        """Retract the newest item and return it, or return None if there is no item or if it is a
+        summary.
         """
         try:
             events = await self.history.pop(1, "the runtime took the newest item back")
@@ -165,9 +160,7 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def clear_session(self) -> None:
-        """Retract or erase all items. The argument ``clear`` of the class decides between a
-        retraction and an erasure.
-        """
+        """Retract or erase all items, as the argument ``clear`` of the class says."""
         empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
@@ -205,8 +198,8 @@ class FoldlogSession(OpenHistories):
         """Replace condensed items of a model's input by their summary. Set this method as
         ``call_model_input_filter`` of ``RunConfig``.
 
-        Items of the run that the session does not have yet stay at the end. If the session and the
-        run disagree about earlier items, the input is returned unchanged.
+        New items of the run stay at the end. If the run does not have the session's newest item,
+        the input is returned unchanged.
         """
         given = data.model_data
         shown = await self.histories.pool.run(
@@ -217,7 +210,7 @@ class FoldlogSession(OpenHistories):
         return ModelInputData(input=shown, instructions=given.instructions)
 
     def _condensed_input(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return the items that a model gets, or None if it gets ``given`` unchanged."""
+        """Return the items that a model gets, or None if ``given`` is not changed."""
         known = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:
@@ -236,14 +229,12 @@ class FoldlogSession(OpenHistories):
         return None
 
     def run_options(self, config: RunConfig | None = None) -> dict[str, Any]:
-        """Return the arguments of ``Runner.run`` for this session: the session, its filter and its
-        hooks.
+        """Return the arguments of ``Runner.run`` for this session, its filter and its hooks.
 
             await Runner.run(agent, "hello", **session.run_options())
 
-        ``config`` has the other settings of the run. Raises ``ValueError`` if ``config`` has a
-        ``call_model_input_filter``. If you have a filter of your own, call ``input_filter`` in your
-        filter.
+        ``config`` has other settings of the run. Raises ``ValueError`` if ``config`` has a
+        ``call_model_input_filter``. Call ``input_filter`` in your own filter instead.
         """
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
@@ -268,9 +259,8 @@ class FoldlogSession(OpenHistories):
     def record_usage(self, agent: Agent[Any], response: ModelResponse) -> None:
         """Record the usage of a model's response. The usage is on disk when the method returns.
 
-        If you have hooks of your own, call this method in ``on_llm_end``. The SDK does not report
-        usage to a session. Views do not show usage, and ``foldlog stats`` counts it. Raises the
-        errors of ``add_items``.
+        If you have hooks of your own, call this method in ``on_llm_end``. ``foldlog stats`` counts
+        the usage, and no View shows it. Raises the errors of ``add_items``.
         """
         used = response.usage
         model = _model_name(agent.model)
@@ -302,9 +292,8 @@ class FoldlogSession(OpenHistories):
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     """Store a compaction of the SDK as a condensation.
 
-    Directly before the compaction, the SDK has cleared the session. The condensation restores the
-    View as it was before the clearing, and forgets the events that are not among ``items``. If
-    ``items`` have no compaction, append nothing and return an empty tuple.
+    The SDK has just cleared the session. Restore the earlier View, and forget its events that are
+    not among ``items``. If ``items`` have no compaction, append nothing and return ``()``.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
@@ -360,9 +349,7 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
 
 
 def _model_name(model: Any) -> str | None:
-    """Return the name of an agent's model. Return None if the agent leaves the choice of a model to
-    the run.
-    """
+    """Return the name of an agent's model, or None if the run chooses the model."""
     names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
     model_name = next((name for name in names if isinstance(name, str)), None)
     return type(model).__name__ if model_name is None and model is not None else model_name
@@ -382,8 +369,8 @@ def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
 
 
 def _items_after(given: Sequence[Any], newest: Any) -> list[Any] | None:
-    """Return the items of a run after the session's newest item. Return None if the run does not
-    have the newest item.
+    """Return the items of a run after the session's newest item, or None if the run does not have
+    this item.
     """
     for place in range(len(given) - 1, -1, -1):
         if _are_equal_items(given[place], newest):

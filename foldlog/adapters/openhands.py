@@ -85,7 +85,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         attributes       attributes of a new conversation, such as ``{"user": "u7", "title":
                          "Refunds"}``
 
-    A store that was opened by its URL is closed by ``close`` or ``with``. An event file is written
+    If ``histories`` is a URL, ``close`` or ``with`` closes the store. An event file is written
     once, and cannot be changed or deleted. ``histories.erase`` erases the whole conversation.
     """
 
@@ -101,8 +101,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._listed_files: int | None = None
-        """The number of event files in the list that the SDK read last. The SDK gives this number
-        to the next event file.
+        """How many event files the SDK has seen. The SDK gives this number to the next event
+        file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
@@ -110,8 +110,7 @@ class FoldlogFileStore(WithHistories, FileStore):
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. The file is on disk when the method returns.
 
-        If the conversation was erased before this object used it, the conversation begins again.
-        Errors:
+        If the conversation was erased before this object used it, it begins again. Errors:
 
             InvalidEvent          an event file has no event, or a number that the log already has
             ValueError            the contents are not UTF-8
@@ -142,8 +141,8 @@ class FoldlogFileStore(WithHistories, FileStore):
     def copy_from(self, files: FileStore) -> int:
         """Copy the conversation of another store of the SDK. Return the number of new events.
 
-        A second copy adds only new events. Raises ``InvalidEvent`` if the other store lacks an
-        event of this conversation, or has a different event.
+        A second copy adds only new events. Raises ``InvalidEvent`` if ``files`` do not begin with
+        the events of this conversation.
         """
         to_copy = sorted(
             (int(named[1]), named[2])
@@ -204,8 +203,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         return [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` if one of the files is
-        an event.
+        """Delete a file, or all files in a folder. Raises ``InvalidEvent`` if there is an event
+        among them.
         """
         path = normal_path(path)
         with self._lock:
@@ -243,8 +242,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         """Hold a lock among the threads that use this object. Raises ``TimeoutError`` after
         ``timeout`` seconds.
 
-        Other objects and processes need no lock, because a transaction appends an event after all
-        events of other writers.
+        Other objects and processes need no lock, because an event is always appended at the end.
         """
         lock = self._locks[normal_path(path)]
         if not lock.acquire(timeout=timeout):
@@ -257,9 +255,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             lock.release()
 
     def _begin_again(self) -> None:
-        """If the conversation was erased before this object used it, begin another conversation
-        with the same id.
-        """
+        """If the conversation was erased before this object used it, begin it again."""
         if not self._files.version:
             history, _ = self._append_or_begin(self.history, History.version)
             if history is not self.history:
@@ -323,10 +319,10 @@ class FoldlogCondenser(CondenserBase):
     condenser=FoldlogCondenser())``.
 
     ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``.
-    Without ``config``, the condenser is foldlog's default condenser, and it needs no model. The SDK
-    stores ``config`` in ``base_state.json``. So ``config`` must not contain keys. A model's key
-    comes from the environment. The condenser also keeps the estimated tokens of the prompt below
-    the limit of the agent's model.
+    Without ``config``, it is foldlog's default condenser, which needs no model. The SDK stores
+    ``config``, so ``config`` must not contain keys: the key of a model comes from the environment.
+    The condenser also keeps the estimated tokens of the prompt below the limit of the agent's
+    model.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)
@@ -352,7 +348,7 @@ class FoldlogCondenser(CondenserBase):
         return await asyncio.to_thread(self.condense, view, agent_llm)
 
     def condense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
-        """Return the view that the agent uses next, or a condensation. Raises the SDK's
+        """Return the view for the agent's next step, or a condensation. Raises the SDK's
         ``NoCondensationAvailableException`` if a required condensation is impossible.
         """
         records = [json.loads(event.model_dump_json(exclude_none=True)) for event in view.events]
@@ -376,7 +372,7 @@ class FoldlogCondenser(CondenserBase):
 
 
 class _Model:
-    """The agent's model with its limits. The token counts of this class are estimates."""
+    """The agent's model with its limits, and with estimated token counts."""
 
     def __init__(self, llm: LLM) -> None:
         self.model = str(llm.model)
@@ -386,8 +382,8 @@ class _Model:
 
 
 def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation with the SDK's ids. The offset of the condensation counts the events
-    that stay in the SDK's view.
+    """Return a condensation with the SDK's ids. Its offset is the index of the summary in the SDK's
+    new view.
     """
     action = result.action
     intervals, summaries = action.forgotten

@@ -6,10 +6,10 @@ every message of a run.
     conversation = await store.load("c7") or Conversation(conversation_id="c7")
     await agent.run("hello", conversation=conversation)
 
-A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. The document
-``record`` has the SDK's record of a conversation, without the messages. One transaction writes the
-record and the messages. A fork shares the events of its parent. A branch is a retraction: the View
-returns to an earlier version, and all events stay in the log.
+A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. Its document
+``record`` is the SDK's record, without the messages. One transaction writes the record and the
+messages. A fork shares the events of its parent. A branch is a retraction: the View returns to an
+earlier version, and all events stay in the log.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
-"""The number of records that stay in memory, so that most saves need not read the stored record."""
+"""The number of records in memory. Most saves then need not read the stored record."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -92,11 +92,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         attributes  attributes of each saved conversation besides ``runtime`` and ``scope``, such as
                     ``{"user": "u7"}``
 
-    A store that was opened by its URL is closed by ``close`` or ``async with``. The SDK's
-    conversation ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many tasks,
-    processes and stores may use the same conversation. ``delete`` erases a conversation, and its
-    forks get copies of shared messages. ``maintenance.vacuum`` then removes the erased bytes from a
-    SQLite file.
+    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. The SDK's conversation
+    ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many tasks, processes and stores
+    may use the same conversation. ``delete`` erases a conversation, and its forks get copies of
+    shared messages. ``maintenance.vacuum`` removes the erased bytes from a SQLite file.
     """
 
     def __init__(
@@ -110,8 +109,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
-        """Maps a conversation to its history, the last record that this object wrote, and the
-        version after this record.
+        """Maps a conversation to its history, the last record from this object, and the version
+        after it.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -122,7 +121,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @in_thread
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation. Return None if the conversation does not exist."""
+        """Return the record of a conversation, or None if the conversation does not exist."""
         return self._stored_record(conversation_id)[1]
 
     @in_thread
@@ -164,9 +163,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @to_its_end
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation. Forks keep copies of the messages that they share with the erased
-        conversation.
-        """
+        """Erase a conversation. Its forks get copies of shared messages."""
         erase = partial(
             self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
         )
@@ -191,17 +188,16 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the last ``limit`` entries of the branch that ends with ``head_id``, the oldest
-        entry first. Without ``limit``, return the whole branch. Only the returned entries are read.
+        """Return the branch that ends with ``head_id``, the oldest entry first. With ``limit``,
+        return only its last entries. Only the returned entries are read.
         """
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy conversations from another store, with all their branches, unless this store already
-        has them. Return the number of copied conversations.
+        """Copy new conversations from another store, with all their branches. Return the number of
+        copied conversations.
 
-        If a parent is older than its fork, the copy of the fork shares events with the copy of the
-        parent.
+        The copy of a fork shares events with the copy of its parent, if the parent is older.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):
@@ -219,14 +215,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _stored_record(
         self, conversation_id: str
     ) -> tuple[History, ConversationRecord | None, int | None]:
-        """Return a conversation's history, record and version. The version is the history's version
-        with this record. The record and the version are None if the conversation was erased.
+        """Return a conversation's history, its record, and the version with this record. The record
+        and the version are None if the conversation was erased.
         """
         history, value, version = self._stored_value(conversation_id)
         return history, self._record_in(value), version
 
     def _stored_value(self, conversation_id: str) -> tuple[History, Any, int | None]:
-        """Return the same values as ``_stored_record``, with the record in its stored form."""
+        """Do the same as ``_stored_record``, with the record as JSON."""
         conversation = self.conversation(conversation_id)
         with suppress(ConversationErased):  # another conversation may have the id now
             written = self._written.get(conversation)
@@ -346,7 +342,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether an entry still has the old text of a redacted part."""
+        """Return whether an entry still has the text of a redacted part."""
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
         ours = (
@@ -401,8 +397,8 @@ def _plain(message: ModelMessage) -> Any:
 
 
 def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | None:
-    """Return the id of a conversation's last entry. Return None for a new conversation, and
-    ``UNKNOWN`` for events without a record.
+    """Return the id of a conversation's last entry, None for a new conversation, or ``UNKNOWN`` if
+    the conversation has no record.
     """
     if stored is not None:
         head_id: str | None = stored.head_id
@@ -445,19 +441,16 @@ def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
 class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     """Saves every message of a run immediately, so that a killed run can continue.
 
-        store     a ``FoldlogConversationStore``, or its argument ``histories``
-        scope     the scope of ``store.save``; a run with this capability need not call
-                  ``store.save``
+        store     a ``FoldlogConversationStore``, or open histories, or a URL
+        scope     the scope of the saved conversation
         condense  whether a model call first makes a condensation that is due
 
     The run's ``conversation_id`` names the conversation. The View is sent to the model: a summary
-    replaces forgotten messages. The messages of the run and of the stored conversation stay
-    complete.
+    replaces forgotten messages. The run and the stored conversation still have all messages.
 
-    If two runs save to the same conversation at the same time, one of the runs fails with
-    ``ConversationConflict``. A run also fails with ``ConversationConflict`` if it does not begin
-    with the newest stored message. After a conflict, load the conversation again, or ``branch`` it
-    to leave messages out.
+    If two runs save to the same conversation at the same time, one run fails with
+    ``ConversationConflict``. A run without the newest stored message fails too. After a conflict,
+    load the conversation again, or ``branch`` it to leave messages out.
     """
 
     def __init__(
@@ -486,8 +479,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        """Save the request before it is sent to a model, and replace its messages by the messages
-        of the View. A condensation that is due is made before the model call.
+        """Save the request before it is sent to a model, and replace its messages by the View's.
+        With ``condense``, a condensation that is due is made first.
 
         Messages that other hooks add stay at the end. If other hooks change earlier messages, the
         request is returned unchanged. Raises ``NoCondensationAvailable`` if a required condensation
@@ -506,9 +499,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return replace(request_context, messages=[*shown, *given[len(run) :]])
 
     def _condensed_messages(self, history: History) -> list[ModelMessage] | None:
-        """Return the messages that are sent to a model. Return None if all messages are sent
-        unchanged.
-        """
+        """Return the messages that are sent to a model, or None if they are all unchanged."""
         prompt = SentRecords(history, condense=self.condense)
         self.store._asked[history.id] = prompt.view.version
         if prompt.is_all:
@@ -522,8 +513,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
-        """If a run ends without a result, save the received part of the response and the results of
-        its tools.
+        """If a run fails or is cancelled, save the received part of the response, and the results
+        of its tools.
         """
         try:
             return await handler()
@@ -568,8 +559,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     def _results_without_hook(self, ended: Conversation) -> list[ModelRequest]:
-        """Return a request with the results of the last response's calls, which ``run_stream`` does
-        not pass to a capability.
+        """Return a request with the results of the last response's calls. ``run_stream`` passes
+        them to no hook.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -623,8 +614,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def _continued_conversation(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that a run continues, without its messages.
 
-        Raises ``ConversationConflict`` if the run does not have the newest stored message. A
-        request without an answer need not be in the run.
+        Raises ``ConversationConflict`` if the run does not have the newest stored message. The run
+        may leave out a request without an answer.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
@@ -646,8 +637,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
-        """Return ``given`` if the run begins with the last ``given`` stored messages, and otherwise
-        None. For None, the caller compares all messages.
+        """Return ``given`` if the first ``given`` messages of the run are the last stored messages.
+        Otherwise return None, and the caller compares all messages.
         """
         if given is None:
             return None
@@ -658,9 +649,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return None
 
     async def _retries_newest(self, conversation_id: str) -> bool:
-        """Return whether the run begins with all stored messages except the newest message. Such a
-        run takes back only the newest message.
-        """
+        """Return whether the run begins with all stored messages except the newest."""
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]
         return [*map(_plain, self._given[: len(before)])] == [*map(_plain, before)]

@@ -6,7 +6,7 @@
 
 An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. The
 document ``agent`` of the conversation has the agent's state. If the agent's conversation manager
-removes or summarizes messages, the View forgets these messages. Forgotten messages stay in the log.
+removes or summarizes messages, the View forgets them, and they stay in the log.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _REPLACED = "the runtime replaced the message"
 
 
 class _Held:
-    """The facts about an agent's conversation that this process remembers.
+    """What this process remembers about an agent's conversation.
 
-    ``version`` is the version at which the agent was begun or read. ``messages`` are the messages
-    that the SDK still has. The key of a message is the id of its first event. A mark on a message
-    pins it. ``state`` is the agent's state at the version ``state_at``.
+    ``version`` is the version at which this process began or read the agent. ``messages`` maps the
+    id of a message's first event to the SDK's message, which may be pinned. ``state`` is the
+    agent's state at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -80,16 +80,15 @@ class _Held:
 
 
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
-    """Stores sessions. Use a repository as the ``session_repository`` of a
-    ``RepositorySessionManager``.
+    """Stores sessions: ``RepositorySessionManager("7", repository)``.
 
         histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
-    A store that was opened by its URL is closed by ``close`` or ``with``. Many threads, processes
-    and repositories may use the same store. When a method returns, its changes are on disk. A
-    session that was deleted or erased can begin again. If an agent's session is erased after this
-    repository used the agent, later calls for the agent raise ``ConversationErased``.
+    If ``histories`` is a URL, ``close`` or ``with`` closes the store. Many threads, processes and
+    repositories may use the same store. When a method returns, its changes are on disk. A session
+    that was deleted or erased can begin again. A call for an agent raises ``ConversationErased`` if
+    the session was erased after this repository used the agent.
     """
 
     def __init__(
@@ -100,8 +99,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self._held: dict[str, _Held] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
-        """Return the id of an agent's conversation. Without ``agent_id``, return the id of the
-        conversation with the session's other data.
+        """Return the id of an agent's conversation, or without ``agent_id`` the id of the
+        conversation with the data of the session.
         """
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
@@ -126,7 +125,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """Return a session. Return None if the session does not exist."""
+        """Return a session, or None if it does not exist."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
         session = _read_document(
             self._holding(self.conversation(session_id), begins=True).history, "session", redacted
@@ -134,8 +133,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return None if session is None else Session.from_dict(session)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Erase a session and its agents. Only the tombstones of the session and its agents stay.
-        Raises ``SessionException`` if the session does not exist.
+        """Erase a session and its agents; only their tombstones stay. Raises ``SessionException``
+        if the session does not exist.
         """
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
@@ -156,7 +155,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         )
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """Return the state of an agent. Return None if the agent does not exist."""
+        """Return the state of an agent, or None if the agent does not exist."""
         conversation = self.conversation(session_id, agent_id)
         # The SDK itself reports open calls as interrupted.
         note_left_behind(self._sync, conversation)
@@ -166,9 +165,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return SessionAgent.from_dict(from_plain(state))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent. In the same transaction, the messages that the agent's
-        conversation manager has removed are forgotten. Raises ``SessionException`` if the agent
-        does not exist.
+        """Write the state of an agent, and forget the messages that its conversation manager has
+        removed, in one transaction. Raises ``SessionException`` if the agent does not exist.
         """
         agent_id = session_agent.agent_id
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
@@ -221,9 +219,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message. Return None if the message does not exist. All messages of the agent
-        are read.
-        """
+        """Return a message, or None if it does not exist. All messages of the agent are read."""
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
         if found is None:
             return None
@@ -232,10 +228,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Replace the content of a message, and erase the old content as ``History.redact`` does.
-
-        The call takes as long as ``History.redact``. Raises ``SessionException`` if the message
-        does not exist.
+        """Replace the content of a message, and redact the old content. Cost: see
+        ``History.redact``. Raises ``SessionException`` if the message does not exist.
         """
         history = self._holding(self.conversation(session_id, agent_id)).history
         found = self._found(history, session_message.message_id)
@@ -297,7 +291,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_multi_agent(
         self, session_id: str, multi_agent_id: str, **kwargs: Any
     ) -> dict[str, Any] | None:
-        """Return the state of agents that work together. Return None if no state was written."""
+        """Return the state of agents that work together, or None if no state was written."""
         held = self._holding(self.conversation(session_id), begins=True)
         state: dict[str, Any] | None = from_plain(
             _read_document(held.history, f"multi-agent/{multi_agent_id}")
@@ -343,8 +337,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _read_document(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document. Return None if the document does not exist. Return ``redacted`` if all
-    values of the document were redacted.
+    """Return a document, None if it does not exist, or ``redacted`` if all its values were
+    redacted.
     """
     try:
         value = history.document(name)
@@ -354,7 +348,7 @@ def _read_document(history: History, name: str, redacted: Any = None) -> Any:
 
 
 def _agent_state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent. The summary in the state comes from a condensation."""
+    """Return the state of an agent, with the summary from its condensation."""
     manager = SlidingWindowConversationManager().get_state()
     kept = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
@@ -429,10 +423,9 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
 
 
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation that replaces ``events`` by a text in the View.
-
-    Return no event for an empty text, or if the View shows none of ``events``. So a tool's result,
-    which has no text, stays with its call.
+    """Return the condensation that replaces ``events`` by a text in the View. Return nothing if the
+    View shows none of ``events``, or if the text is empty, as for a tool's result, which stays with
+    its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

@@ -1,10 +1,9 @@
-"""Find the checkpoints of a thread of LangGraph: the newest checkpoint of every branch, and any
-checkpoint by its id.
+"""Find the checkpoints of a LangGraph thread.
 
 A *thread* has the id of its first conversation. All other branches of a thread are forks with the
 id ``THREAD/@CHECKPOINT``. ``CHECKPOINT`` is the first checkpoint that the fork does not share. A
-checkpoint is a version of a branch. The events of a checkpoint are found by an idempotency key,
-made of the checkpoint's id and a number.
+checkpoint is a version of a branch. The events of a checkpoint have an idempotency key: the
+checkpoint's id and a number.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ CHECKPOINT = "checkpoint"
 """The name of the document that marks a version of a branch as a checkpoint."""
 
 HIDDEN = "hidden"
-"""The name of the document that lists the hidden checkpoints of a branch's thread."""
+"""The name of the document that lists the hidden checkpoints of a thread."""
 
 _FORKS = "/@"
 KEPT = 64
@@ -51,8 +50,8 @@ _id_of = attrgetter("id")
 
 
 class Checkpoint(NamedTuple):
-    """A version of a branch. ``value`` is the document of the checkpoint. ``value`` is None if the
-    branch has no checkpoint yet.
+    """A version of a branch. ``value`` is the checkpoint's document, or None if the branch has no
+    checkpoint yet.
     """
 
     branch: str
@@ -74,16 +73,12 @@ class Checkpoint(NamedTuple):
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the events of the checkpoint's records. The value is None if the checkpoint
-        has no list of records.
-        """
+        """The ids of the records' events, or None if the checkpoint has no list of records."""
         return None if self.value is None else self.value["records"]
 
     @property
     def delta(self) -> str:
-        """``WRITES`` means that the checkpoint has only writes, and ``SNAPSHOT`` means that it has
-        the whole list. The value is empty if the list is not stored as differences.
-        """
+        """``WRITES`` or ``SNAPSHOT`` if the list is stored as differences, and otherwise empty."""
         return "" if self.value is None else self.value.get("delta", "")
 
     @property
@@ -92,8 +87,8 @@ class Checkpoint(NamedTuple):
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether this checkpoint can come directly before ``checkpoint_id`` in a branch.
-        The id of this checkpoint must be ``parent`` and must be smaller than ``checkpoint_id``.
+        """Return whether a branch can continue from this checkpoint with ``checkpoint_id``. This
+        checkpoint must be ``parent``, and its id must be smaller.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -150,8 +145,8 @@ class ThreadBranches:
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
-        """Return at most ``limit`` ancestors of a checkpoint in its branch, the nearest ancestor
-        first. One transaction reads the ancestors.
+        """Return at most ``limit`` ancestors of a checkpoint, the nearest first, read in one
+        transaction.
 
         The list ends at a checkpoint whose parent is not in the branch.
         """
@@ -171,19 +166,17 @@ class ThreadBranches:
         """Yield the checkpoints of branches, the newest checkpoint first. Only the yielded
         checkpoints are read.
 
-        A detached or copied fork also has the checkpoints that it shared with its parent. A shared
-        checkpoint is yielded once.
+        If two branches have copies of a checkpoint, the checkpoint is yielded once.
         """
         lines = [self._line(branch) for branch in branches]
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return the checkpoint with an id. Return None if the thread does not have the checkpoint.
+        """Return the checkpoint with an id, or None if the thread does not have it.
 
         If the checkpoint is redacted, return the last earlier checkpoint that is not redacted,
-        without its channels. Return None if all earlier checkpoints are redacted too. The newest
-        checkpoint of a branch needs no read. Any other checkpoint needs a read of all newer
-        branches.
+        without its channels; if there is none, return None. Cost: all newer branches are read,
+        unless the checkpoint is the newest of its branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -214,11 +207,11 @@ class ThreadBranches:
         )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the newest checkpoint of the branch that gets a new checkpoint.
+        """Return the newest checkpoint of the branch to which a new checkpoint is appended.
 
         A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
-        new checkpoint. If no branch fits, a fork begins at the parent. Without a stored parent, the
-        thread begins, or an empty branch if the thread has checkpoints.
+        new checkpoint. If no branch fits, a fork of the parent begins. If the parent is not stored,
+        an empty branch begins.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -240,17 +233,15 @@ class ThreadBranches:
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin a conversation with the attributes of this object. If there are no attributes, or
-        if the conversation has events, do nothing.
+        """Begin a conversation with the attributes, unless it has events or there are no
+        attributes.
         """
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)
 
     def _newest_or_begin(self, branch: str) -> Checkpoint:
-        """Return the newest checkpoint of a branch. If the branch was erased, a new conversation
-        begins with the branch's id.
-        """
+        """Return the newest checkpoint of a branch. An erased branch begins again."""
         self.begin_new(branch)
         try:
             return self.at(branch, self._histories[branch].version())
@@ -305,8 +296,8 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of the last checkpoint before a redacted checkpoint. The channels are
-    left out, because their values may differ in the redacted checkpoint.
+    """Return the document of the last checkpoint before a redacted checkpoint, without its
+    channels: the redacted checkpoint may have other values.
     """
     if CHECKPOINT in documents:
         return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}

@@ -1,5 +1,5 @@
-"""Convert the values of a graph's channels into JSON. The document of a checkpoint has small
-values. A larger value is a document of its own.
+"""Convert the values of a graph's channels into JSON. Small values are in the checkpoint's
+document. A larger value has a document of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ChannelValues:
     """Converts values into JSON and back. The conversion preserves every type that LangGraph's
     serializer preserves.
 
-    If ``readable`` is true, a value that JSON can represent is stored as JSON. If ``readable`` is
-    false, every value is stored as the serializer writes it, for example encrypted.
+    Without ``readable``, every value is stored as the serializer writes it, for example encrypted.
+    With ``readable``, a value is stored as JSON if JSON can represent it.
     """
 
     def __init__(self, serde: Any, *, readable: bool) -> None:
@@ -31,9 +31,7 @@ class ChannelValues:
         self.readable = readable
 
     def packed(self, value: Any) -> dict[str, Any]:
-        """Return a value as JSON. A value that JSON cannot represent is returned as the serializer
-        writes it.
-        """
+        """Return a value as JSON, or as the serializer writes it if JSON cannot represent it."""
         if self.readable and is_json(value):
             return {"json": value}
         kind, written = self.serde.dumps_typed(value)
@@ -71,8 +69,8 @@ class ChannelValues:
         new: Container[str],
         before: Checkpoint,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the fields about channels for a new checkpoint's document, and the documents of
-        the changed channels.
+        """Return the fields ``channels`` and ``small`` of a new checkpoint's document, and the
+        documents of the changed channels.
 
         A channel is unchanged if it is not in ``new`` and has the same version as in the checkpoint
         ``before``.
@@ -101,8 +99,8 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the version of a channel after ``current``. The next version has the type of
-    ``current``: ``int``, or the text that some savers use.
+    """Return the version of a channel after ``current``: a number, or a text if ``current`` is a
+    text of another saver.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"

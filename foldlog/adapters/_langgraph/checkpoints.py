@@ -1,9 +1,9 @@
 """Store the checkpoints of a runtime as versions of conversations.
 
-The records of a checkpoint, in the format of an adapter, are events of its branch. All values that
-are not records are documents, mainly ``checkpoint``. Consecutive checkpoints are in the same
-branch. A second child of a checkpoint begins a fork. A note on a checkpoint may come before the
-checkpoint or after its children. So notes are in a conversation of their own, ``THREAD/+writes``.
+The records of a checkpoint, in the format of an adapter, are events of its branch. All other values
+are in documents, such as ``checkpoint``. Consecutive checkpoints are in the same branch. A second
+child of a checkpoint begins a fork. A note on a checkpoint may be written before the checkpoint or
+after its children. So notes have a conversation of their own, ``THREAD/+writes``.
 """
 
 from __future__ import annotations
@@ -60,17 +60,15 @@ _NOTES = "writes"
 """The name of the companion conversation with the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
-"""The fields that foldlog adds to a note: the note's checkpoint, and the number of earlier notes on
-this checkpoint.
-"""
+"""The fields that foldlog adds to a note: its checkpoint, and the number of earlier notes there."""
 _NONE = Listed((), (), lambda place: None)
 
 
 class WholeCheckpoint(NamedTuple):
     """A checkpoint with its documents, records and notes.
 
-    ``spans`` are the ids of the events of the records, and ``values`` are the runtime's values of
-    the records. ``notes`` are in the order of their appends.
+    ``spans`` are the event ids of the records, and ``values`` are the records in the runtime's
+    form. ``notes`` are in the order in which they were written.
     """
 
     checkpoint: Checkpoint
@@ -84,8 +82,8 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. This process knows no shown event between the
-    records and the event id ``alone``.
+    ``history`` is None if the branch was only read. No event between the last record and the event
+    id ``alone`` is shown.
     """
 
     checkpoint: Checkpoint
@@ -98,8 +96,8 @@ class Checkpoints:
     """Reads and writes the checkpoints of all threads of a store.
 
     ``format`` is the format of the records. A record of ``format`` can be read without other
-    records. ``value`` returns the runtime's value of a record. ``listed`` returns the keys and ids
-    of the runtime's values. New conversations get ``attributes``. Many threads and processes may
+    records. ``value`` converts a record into the runtime's form. ``listed`` returns the keys and
+    ids of converted records. New conversations get ``attributes``. Many threads and processes may
     use the checkpoints.
     """
 
@@ -156,11 +154,10 @@ class Checkpoints:
     def newest(
         self, thread: str, *, hidden: bool = False
     ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
-        """Return the newest checkpoint with its documents, records and notes, read at one moment,
-        and an iterator over earlier checkpoints.
+        """Return the newest checkpoint with its documents, records and notes, all read at one
+        moment. Also return an iterator, which reads the earlier checkpoints.
 
-        The call reads the branches of the thread and the newest checkpoint. The iterator reads the
-        earlier checkpoints.
+        Cost: the branches of the thread and the newest checkpoint are read.
         """
 
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
@@ -204,9 +201,7 @@ class Checkpoints:
     def _records(
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
-        """Return the event ids of a checkpoint's records, and what ``read`` returns for the
-        records.
-        """
+        """Return the event ids of each record of a checkpoint, and ``read(record)``."""
         found = checkpoint.ranges
         if not found:
             return [], []
@@ -268,8 +263,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the data of the notes on the checkpoints ``ids``, in the order of their appends.
-        All notes since the first note on one of these checkpoints are read.
+        """Return the notes on the checkpoints ``ids``, in the order in which they were written.
+        Cost: the first of these notes and all later notes are read.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -299,8 +294,8 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of the newest checkpoint's records. Records that the
-        branch did not have at ``version`` are left out.
+        """Return the event ids and the keys of the newest checkpoint's records, without the records
+        that the branch did not have at ``version``.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint in memory
         is not read again.
@@ -338,9 +333,9 @@ class Checkpoints:
         """Write a checkpoint after its parent, in one transaction: its document ``body``, its
         changed documents, and its records.
 
-        Both functions get the previous checkpoint, and ``listed`` also gets its records.
-        ``channels`` returns further fields of ``body``, and the changed documents. ``listed``
-        returns the records of the new checkpoint, or None for a checkpoint without a list.
+        ``channels(previous)`` returns further fields of ``body``, and the changed documents.
+        ``listed(previous, records)`` returns the records of the new checkpoint, or None for a
+        checkpoint without a list.
 
         The checkpoint is on disk when the method returns.
         """
@@ -432,9 +427,7 @@ class Checkpoints:
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the same list as ``notes``. If this process wrote all notes on the checkpoint, no
-        note is read.
-        """
+        """Do the same as ``notes``, but read no note if this process wrote all of them."""
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
         def others(moment: Moment) -> list[bool]:
@@ -452,8 +445,8 @@ class Checkpoints:
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide the checkpoints ``ids``, and all checkpoints whose ids are smaller than ``below``.
 
-        Hidden checkpoints stay in the log. Every branch stores the hidden ids, because all other
-        branches may be deleted later.
+        Hidden checkpoints stay in the log. Every branch stores the hidden ids, because the others
+        may be deleted later.
         """
         for branch in self.branches.of(thread):
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
@@ -473,9 +466,9 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return three values: the events that turn the old list of records into the new list, the
-        new list itself, and the recorder of the new records. The recorder is None if no record is
-        new. Raises ``VersionConflict``.
+        """Return the events that turn the old list of records into the new list, the new list, and
+        the recorder of the new records. The recorder is None if no record is new. Raises
+        ``VersionConflict``.
         """
         before = newest.checkpoint
         taken = list[HistoryRecorder]()
@@ -534,9 +527,7 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. If ``known`` is the same checkpoint, no record is
-        read from the log.
-        """
+        """Return a checkpoint with its records. No record is read if ``known`` has them."""
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)

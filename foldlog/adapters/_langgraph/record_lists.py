@@ -1,8 +1,7 @@
-"""Store a list of records, which changes from checkpoint to checkpoint, as events of a
-conversation.
+"""Store a changing list of records as events of a conversation.
 
 New records are appended. ``change_of_prompt`` retracts or forgets removed records, so that the View
-follows the list. Ranges of event ids tell which events are in the list.
+shows the list. A checkpoint stores its list as ranges of event ids.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _REASON = "the runtime took these messages out of its state"
 
 WRITES = "writes"
 SNAPSHOT = "snapshot"
-"""If a list is stored as differences, a checkpoint has only writes (``WRITES``) or the whole list
-(``SNAPSHOT``).
+"""If a list is stored as differences, a checkpoint has the writes that change the list (``WRITES``)
+or the whole list (``SNAPSHOT``).
 """
 
 
@@ -61,9 +60,9 @@ def changes(
     event ids of the new list's records.
 
     ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
-    of the next event. ``removed`` is the id of the last condensation that forgot records of the
-    list, or -1. ``summaries()`` maps each shown summary to the ids that it replaces. A summary is
-    forgotten if all records that it replaces are gone.
+    before the returned events. ``removed`` is the id of the last condensation that forgot records
+    of the list, or -1. ``summaries()`` maps each shown summary to the ids that it replaces. A
+    summary is forgotten if all records that it replaces are gone.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
@@ -94,7 +93,7 @@ def changes(
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
     """Join ``spans`` into ranges of ids: start, stop, start, stop, and so on. ``joins(start,
-    stop)`` returns whether no other record is between these ids.
+    stop)`` returns whether these ids have no other record.
     """
     known = {*old.spans}
     after = dict(pairwise(old.spans))

@@ -12,7 +12,8 @@ A content becomes one event, as in ``parts.py``:
     function_result      Observation
     data, uri            Message with the image, or with another file if its bytes are present
     text_reasoning       Annotation that stays with the next content of its message
-    any other content    Annotation; a message without contents is one too
+    any other content    Annotation
+    no contents          Annotation
 """
 
 from __future__ import annotations

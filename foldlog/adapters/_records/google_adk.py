@@ -21,8 +21,8 @@ A part of an event's content becomes one event of foldlog, as in ``parts.py``:
                                           and of all later events
 
 The SDK's server writes the names of fields in camel case (``functionCall``). Foldlog reads both
-camel case and snake case. As in the SDK, a compaction within the times of an earlier compaction
-changes nothing, and becomes an Annotation. An adapter writes the bytes of a tool as ``{"$bytes":
+camel case and snake case. As in the SDK, a compaction within the time span of an earlier compaction
+has no effect; it becomes an Annotation. Bytes in arguments and results of tools are ``{"$bytes":
 base64}``.
 """
 
@@ -116,8 +116,8 @@ def _accepts(record: Any) -> bool:
 
 
 def _snake_case(record: Any, levels: int = 8) -> Any:
-    """Return a record with its keys in snake case. The keys in arguments and results of tools are
-    not changed.
+    """Return a record with its keys in snake case, except the keys in arguments and results of
+    tools.
     """
     if type(record) is list and levels:
         return [_snake_case(each, levels - 1) for each in record]
@@ -143,7 +143,7 @@ class _Span(NamedTuple):
 
 
 class _Decoder(PartsDecoder):
-    """Makes events from parts, condensations from compactions, and retractions from rewinds. The
+    """Converts parts into events, compactions into condensations, and rewinds into retractions. The
     tag of a shown event is its ``_Span``.
     """
 
@@ -259,7 +259,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return a signature of Anthropic's server. Other signatures are not ASCII text."""
+    """Return the signature if Anthropic's server made it. Other signatures are not ASCII text."""
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
         return a2b_base64(data).decode("ascii") or None

@@ -2,7 +2,7 @@
 ``data`` of a message.
 
     human, ai, chat, function             Message from the user, the agent or the environment
-    the chunks of these types             Message, like the whole message
+    a chunk of these types                Message
     system, and chat with role system     SystemMessage
     ai with tool calls                    an Action for every call, all of the same response; the
                                           text is the thought
@@ -10,12 +10,11 @@
     any other type, such as remove        Annotation that no View shows
 
 LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
-comes from the environment: its author is neither the user nor the agent. In an export to another
-format, such a message gets the role of the user.
+comes from the environment. An export to another format gives this message the role of the user.
 
-A message is read and written without other messages, so any part of a history can be written. A
-message may have other keys besides ``data``, and foldlog stores them.
-``foldlog.adapters.langgraph`` adds a key for values that JSON cannot represent.
+A message is read and written without other messages, so any part of a history can be written.
+Foldlog also stores other keys of a message. ``foldlog.adapters.langgraph`` adds a key for values
+that JSON cannot represent.
 """
 
 from __future__ import annotations

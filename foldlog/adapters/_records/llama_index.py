@@ -6,7 +6,7 @@
     user                           Message of the user
     assistant, chatbot, model      an Action for every call, all of the same response; a Message of
                                    the agent if there are no calls
-    tool, function                 Observation; ``additional_kwargs`` has the id of its call
+    tool, function                 Observation; the call's id is in ``additional_kwargs``
     system, developer              SystemMessage
 
 Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's format. A
@@ -84,7 +84,7 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a block as a part of a content. Return None for a thought, a call, or a mark for the
+    """Return the content part of a block. Return None for a thought, a call, or a mark for the
     prompt cache.
     """
     match block:

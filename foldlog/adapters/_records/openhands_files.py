@@ -1,9 +1,7 @@
-"""Read and write the events of a conversation as files of the OpenHands SDK, and follow the head of
-the SDK's tree.
+"""Read and write the events of a conversation as files of the OpenHands SDK.
 
-The SDK's events are a tree. The SDK shows its model the branch that ends in the head, and the View
-of the conversation is this branch. Before an event of another branch, a retraction returns to the
-event's parent.
+The SDK's events are a tree, and its model is shown the branch that ends in the head. The View is
+this branch. Before an event of another branch, a retraction returns to the event's parent.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EVENTS_OF_A_TRANSACTION = 500
-"""The number of events that a copy writes in a transaction."""
+"""The maximum number of events in a transaction of a copy."""
 _ASIDE = 2
 """A step to another branch adds at most two events: a condensation that declines a request, and the
 retraction.
@@ -48,7 +46,7 @@ _AHEAD = 64
 _ROOT = "__root__"
 """The SDK gives this parent to an event that begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
-"""The kind of events that do not move the SDK's head."""
+"""An event of this kind does not become the SDK's head."""
 
 
 class EventFiles:
@@ -64,7 +62,7 @@ class EventFiles:
         self.documents: set[str] = set()
         self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, and the new head after each move."""
+        """The ids of the events that moved the head, and the head after each of these events."""
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
@@ -73,15 +71,16 @@ class EventFiles:
         read again, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
-        """The number of calls in the last state, for each use of a model. None before the first
+        """Maps a use of a model to its number of calls in the last state. None before the first
         state.
         """
 
     def catch_up(self) -> None:
         """Read the events that were appended since the last call.
 
-        A conversation that was erased before this object read it has no events. The SDK reads its
-        files one by one. So the log is read only if a program has committed since the last call.
+        If the conversation was erased before this object read it, there are no events. The SDK
+        reads its files one by one, so the log is read only if a program has committed since the
+        last call.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:
@@ -103,8 +102,8 @@ class EventFiles:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Add the events that this object appended. If events of other writers came before the
-        appended events, do nothing.
+        """Take the events that this object appended. If other writers appended before them, do
+        nothing.
         """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
@@ -114,8 +113,8 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event. Return None if the conversation does not have the event.
-        Only the events of a single record are read.
+        """Return the text of an event, or None if the conversation does not have the event. Only
+        the events of its record are read.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -159,8 +158,8 @@ class EventFiles:
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append all of the events, or none, after all events of other writers. The first new event
-        continues the branch that it names. A later event continues the event before it.
+        """Append all records, or none, after the events of other writers. The first record
+        continues its ``parent_id``. Each later record continues the record before it.
         """
         parent = records[0].get("parent_id")
 
@@ -172,7 +171,7 @@ class EventFiles:
         self.follow(self._at_the_end(appended))
 
     def append_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append events. An event continues the branch that it names."""
+        """Append records. Each record continues its ``parent_id``."""
         run: list[dict[str, Any]] = []
         head: str | None = None
         for record in records:
@@ -192,7 +191,7 @@ class EventFiles:
     def write_state(self, name: str, state: dict[str, Any]) -> None:
         """Store the SDK's state and show the branch that the state names, in one transaction.
 
-        If the event that the state names is absent, the View stays. Each new model call in the
+        If the state names an absent event, the View does not change. Each new model call in the
         state becomes an event that no View shows.
         """
         head = state.get("leaf_event_id")
@@ -288,8 +287,8 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 def _uncounted_usage(
     metrics: dict[str, dict[str, Any]], counted: dict[str, int]
 ) -> Iterator[Annotation]:
-    """Yield the usage of calls that were not counted yet. The usage has a cost if the state has
-    costs of calls.
+    """Yield the usage of calls that were not counted yet, with its cost if the state has the cost
+    of every call.
     """
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))

@@ -1,7 +1,6 @@
 """Convert records that are made of parts into events, one event for every part, and back.
 
-A record is read and written without the records before it. So a part of a history can be written if
-it begins with the first event of a record.
+A record is read and written without the records before it. So an export can begin at any record.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes a record for a message, for the calls of a reply, and for their results. For a
-    redacted record, the encoder also writes parts that are annotations.
+    """Writes a record for a message, for the calls of a reply, and for their results. It writes an
+    annotation only if its record is redacted.
     """
 
     rules: PartsFormat
@@ -117,17 +116,16 @@ def _parts_before(format: PartsFormat, event: Any) -> list[Any]:
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
 
-        noun       the word for a record; it also names the response of a record without an id
-        source     the source of a record
-        read       the event that a part becomes; the part is None for a record without parts
-        part       the parts of an event that was not imported
-        thought    the part for the text and the signature of thinking, or nothing; the signature of
-                   a redacted block is its data, and its text is empty
-        written    the record of an event that was not imported, with the given parts
-        response   the id of a record's response, if it differs from ``source_id``
-        part_time  the time of a part at an index, if it differs from the record's time
-        usage      the ``meta`` with a record's usage
-        again      the parts for an annotation from ``kept``; the annotation may be redacted
+        noun       the word for a record, and the beginning of a new response id
+        source     returns the source of a record
+        read       returns the event for a part, or for None if the record has no parts
+        part       returns the parts for an event
+        thought    returns the part for a thought: its text, and its signature or its redacted data
+        written    returns the record for an event and its parts
+        response   returns the id of a record's response, if it differs from ``source_id``
+        part_time  returns the time of the part at an index, if it differs from the record's time
+        usage      returns the ``meta`` with a record's usage
+        again      returns the parts for an annotation of ``kept``, which may be redacted
 
     All calls of a record get the same response id.
     """
@@ -160,8 +158,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. The content of the result is a text, or a value as JSON. If one
-    of ``parts`` is a file, the content is ``parts``.
+    """Return the result of a call. Its content is ``content`` as a text, or ``parts`` if ``parts``
+    have a file.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
@@ -178,8 +176,8 @@ def kept(name: str, data: Any, *, shown: bool = True) -> Made:
 
 
 def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
-    """Return an annotation with the model's thinking. The annotation stays with the next part. For
-    a redacted block, the annotation has the block's data as its signature.
+    """Return an annotation with the model's thinking. The annotation stays with the next part. If
+    ``is_redacted``, ``signature`` is the encrypted thinking.
     """
     if is_redacted:
         data = {"type": "redacted_thinking", "data": signature}
@@ -192,8 +190,8 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return ``{key: id}`` with the id of an event's record. Return an empty dict if the record has
-    no id.
+    """Return ``{key: id}`` for the id of the event's record, or an empty dict if the record has no
+    id.
     """
     known = id_of_source(event)
     return {} if known is None else {key: known}
@@ -214,7 +212,7 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a content part with the file in ``held``. If ``held`` has no file, return None.
+    """Return a content part with the file in ``held``, or None if ``held`` has no file.
 
     The bytes of the file are base64, base64 for URLs, or marked by an adapter as ``{"$bytes":
     base64}``.

@@ -13,10 +13,11 @@ A part becomes one event, as in ``parts.py``:
     tool-return, retry-prompt       Observation; a retry that answers no call is a Message from
                                     the environment
     thinking                        Annotation that stays with the next part of its response
-    any other part                  Annotation; a message without parts is one too
+    any other part                  Annotation
+    no parts                        Annotation
 
-An adapter adds ``entry_id`` and ``parent_id``: the place of a message in a conversation store. An
-adapter writes the bytes of a tool as ``{"$bytes": base64}``.
+An adapter adds ``entry_id`` and ``parent_id``, which link the messages of a conversation. Bytes in
+arguments and results of tools are ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations

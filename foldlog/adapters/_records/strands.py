@@ -11,7 +11,8 @@ A content becomes one event, as in ``parts.py``:
     toolResult           Observation
     image, document      Message, if its bytes are present
     reasoningContent     Annotation that stays with the next content of its message
-    any other content    Annotation; a message without contents is one too
+    any other content    Annotation
+    no contents          Annotation
 
 Bytes are ``{"__bytes_encoded__": true, "data": base64}``, as in the SDK.
 """
