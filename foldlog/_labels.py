@@ -29,7 +29,7 @@ all messages.
 """
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
-"""Maps a label to its wider kind, if it has one."""
+"""Maps a label to the wider kind that includes it."""
 
 _STORED = {
     "document_changes": "documents",

@@ -90,7 +90,7 @@ class Expired(NamedTuple):
 
     ``conversations``  the tombstones of the erased conversations, or with ``dry_run`` the
                        conversations that would be erased
-    ``stay``           the reasons why other old conversations stay
+    ``stay``           for each old conversation that stays, the reason
     ``bytes_pending``  whether bytes of erased conversations are still in the store's file
     """
 
@@ -268,17 +268,17 @@ class Maintenance:
         dry_run: bool = False,
     ) -> RedactionReport:
         """Redact the events that contain a text. Case and accents do not matter. If a source
-        contains the text outside its records, everything outside the records is erased too. The
-        default is to search all events of all conversations. ``where`` selects conversations by
-        their attributes, and ``older_than`` selects events that were recorded longer ago. With
-        ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
+        contains the text outside of its records, all its text outside of the records is erased too.
+        The default is to search all events of all conversations. ``where`` selects conversations by
+        their attributes. ``older_than`` selects events by their age. With ``dry_run``, nothing is
+        redacted, and the events that would be redacted are returned.
 
         The result lists the places where the store still contains the text, the places that were
         searched, and the places that were not searched, such as other files and encoded text.
-        ``History.redact`` describes ``with_summaries``, and what else is redacted with an event. In
-        a SQLite file, the bytes stay until ``vacuum``. Raises ``InvalidArgument`` for an empty
-        text. Also raises ``InvalidArgument`` if the reason or ``by`` contains the text, because the
-        receipt stores both.
+        ``History.redact`` describes ``with_summaries``, and everything that is redacted together
+        with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises ``InvalidArgument``
+        for an empty text. Also raises ``InvalidArgument`` if the reason or ``by`` contains the
+        text, because the receipt stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
@@ -419,12 +419,12 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """With ``before``, return only conversations that have, with their companions, no event and no
-    imported record after this moment.
+    """With ``before``, leave out conversations with a later event or imported record. The events of
+    companions count too.
 
-    A companion may belong to all conversations below a path, such as ``app/user``. A shared
-    companion is left out if any conversation below its path is left out. Without ``and_shared``, a
-    shared companion is also left out if it does not have the attributes itself.
+    A companion may belong to all conversations below a path, such as ``app/user``. Such a companion
+    is left out if any conversation below its path is left out. Without ``and_shared``, the
+    companion itself must also have the attributes.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -452,7 +452,7 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """For ``a/b/c``, also return ``a/b`` and ``a``."""
+    """Return the ids and all paths above them, such as ``a/b`` and ``a`` for ``a/b/c``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
@@ -494,8 +494,8 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase all conversations that can be erased, and then raise the error of the last one that
-    stays.
+    """Erase all conversations that can be erased. If conversations stay, then raise the error of
+    the last of them.
     """
     work = iter_erased(
         store,
@@ -523,9 +523,8 @@ def iter_erased(
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Forks are erased before the conversations whose events they share. For an erased
     conversation, yield its tombstone and None. For a conversation that stays, yield its row and the
-    error. A conversation stays if it has a newer event than its row in ``expected``, or if
-    ``stays`` returns an error for it. With ``dry_run``, erase nothing, and yield rows instead of
-    tombstones.
+    error. A conversation stays if it has newer events than its row in ``expected``, or if ``stays``
+    returns an error. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(

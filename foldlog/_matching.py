@@ -40,11 +40,11 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not identify an event. A redaction keeps these texts, or many records share
-them.
+"""Fields whose texts do not identify an event, because a redaction keeps the texts or because many
+records share the texts.
 """
 _REPEATED_MIN = 8
-"""Shorter texts do not identify an event, because many records share them."""
+"""Shorter texts do not identify an event, because many records have the same short texts."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -172,9 +172,9 @@ class _Changes:
     def hold(self, event: DocumentChanges) -> bool:
         """Return whether the next event must be redacted.
 
-        An event must be redacted if it contains a match, if it changes a value that contains one
-        and so may store a part of it, or if it stores a difference to such a value, which cannot be
-        read later.
+        An event must be redacted if it or the new value of its document contains a match. It must
+        also be redacted if it stores a difference to a value with a match, because the difference
+        cannot be read without this value.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -188,7 +188,7 @@ class _Changes:
 
 
 def _content_of(event: Event) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers that a redaction of the event removes, each with its name, like
+    """Yield the name and the text of each value that a redaction of the event removes: see
     ``named_in``.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
@@ -202,19 +202,18 @@ def _content_of(event: Event) -> Iterator[tuple[str, str]]:
 def texts_of(
     redacted_events: Iterable[Event], staying_events: Iterable[Event]
 ) -> set[tuple[str, str]]:
-    """Return the texts and numbers of the messages, calls and results in ``redacted_events``, each
-    with its name.
+    """Return the name and the text of each value in ``redacted_events``.
 
-    Texts that are also in ``staying_events`` are left out, because they stay readable there.
+    Texts that are also in ``staying_events`` are left out, because these events stay readable.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
-    """For a companion, return the events that contain one of ``texts``. In a companion, a runtime
-    stores texts in its own form.
+    """Return the events of a companion that contain one of ``texts``. A runtime stores texts in its
+    own form.
 
-    A short text may be a common word, so it is searched together with its name.
+    A short text may be a common word, so the name before the text must match too.
     """
     long_texts = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short_pairs = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)

@@ -1,9 +1,8 @@
 """Decide which event a change of the prompt becomes: *the prompt was A, it is now B, because C*.
 ``docs/MESSAGES.md`` has the rules.
 
-Formats and adapters only report what a source says about its prompts. A source with a tree of
-messages needs no decision: it names the moment to which it returns, and the event is a retraction
-to this moment.
+Formats and adapters only report what a source says about its prompts. If a source has a tree of
+messages, a change is always a retraction to the message that the source names.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ def change_of_prompt(
 
 
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
-    """Return whether a retraction of ``gone`` leaves exactly the other events of ``before``.
+    """Return whether a retraction can remove exactly the events ``gone`` from ``before``.
 
-    So ``gone`` must be the end of ``before``, and newer than the newest condensation.
+    The events must be the end of ``before``, and newer than the newest condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 

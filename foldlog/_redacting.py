@@ -98,7 +98,7 @@ class Chosen(NamedTuple):
     """``named``    the events to redact, by conversation, including redacted events
     ``goes``     the events in ``named`` that still have content
     ``quotes``   the conversations and ids of the events that may quote other events
-    ``shown``    the events, by each conversation that shows them
+    ``shown``    the events that a conversation shows, by conversation
     ``beside``   the conversations whose sources contain the text outside their records
     ``unread``   names of companions and events that could not be read
     """
@@ -152,8 +152,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """The returned store is bound to the present conversation, so no later conversation with
-        its id is redacted.
+        """The returned store is bound to the present conversation, so a later conversation with the
+        same id is not redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before
@@ -370,8 +370,8 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Without ``for_content``, events are redacted because of their age. Without ``for_content``,
-    other histories may later import equal records without an id and a time.
+    """``for_content`` is False if events are redacted because of their age. Then other histories
+    may still import equal records without an id and a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
@@ -462,8 +462,9 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return the events, the other events of their source records, and the condensations that may
-    quote them, also in forks, if ``with_summaries``. Add the copies of all these events.
+    """Return all events that are redacted together with the events: the other events of their
+    source records, and copies. With ``with_summaries``, also return the condensations that may
+    quote them.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -560,8 +561,8 @@ def holders(
     conversations: Container[str] | None = None,
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Return the read models and files in ``unconfirmed``, the former files of restores, and the
-    existing files and folders in ``sources``.
+    """Return the read models and files that may hold redacted content: the names in
+    ``unconfirmed``, the former files of restores, and the existing paths in ``sources``.
     """
     names = [
         name

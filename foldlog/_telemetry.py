@@ -3,7 +3,8 @@ program's telemetry.
 
 Other modules only call ``tell``, ``span`` and the decorators. A message has a logger with a stable
 name, and its values are attributes of the log record. No message contains the content of an event.
-The telemetry is for example ``foldlog.otel``. Without one, an append calls nothing in this module.
+The telemetry is for example ``foldlog.otel``. Without telemetry, an append calls nothing in this
+module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Threads that run blocking calls for asyncio and trio. A call that has begun is finished.
+"""Threads that run blocking calls for asyncio and trio. A call that has begun always runs to its
+end.
 
-A call costs two switches of threads, to a thread and back. Calls that are made together share them.
-Threads are started when they are needed, up to a limit. The threads are daemon threads. A pool that
-is closed waits for its running calls.
+A call costs two switches of threads, to a thread and back. Calls that are made together share these
+two switches. Threads are started when needed, up to a limit, and are daemon threads. A pool that is
+closed waits for its running calls.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class ThreadPool:
 
         If the task is cancelled before the call begins, the call is withdrawn, unless
         ``may_withdraw`` is false. If the task is cancelled later, the task waits for the call.
-        After the call, the cancellation is raised with the ``outcome`` of the call. If ``finish``
-        is false, the task does not wait. A call that only reads can set ``finish`` to false.
+        After the call, the cancellation is raised with the ``outcome`` of the call. With
+        ``finish=False``, for calls that only read, the task does not wait.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio

@@ -15,7 +15,7 @@ def logged(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Logged | CorruptEvent]:
     """Yield the events of a conversation with ``start <= id < stop``, or the error of an event that
-    cannot be read. Raises the other errors of ``Store.log``.
+    cannot be read. Raises all other errors of ``Store.log``.
     """
     while stop is None or start < stop:
         try:

@@ -66,8 +66,8 @@ _PARTS = ("details", "cache_creation")
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of a source's name and foldlog's name for a count. Of several pairs for one of foldlog's
-names, the last pair that the source has decides.
+"""Pairs of a source's name and foldlog's name for a count. If a source has several names for one of
+foldlog's names, the last pair decides.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
@@ -76,19 +76,17 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""Counts that some sources do not include in the count of the prompt or the reply. The total of the
-source shows whether they are included.
+"""Maps the count of the prompt or the reply to counts that some sources do not include in it. The
+total shows whether a source includes them.
 """
 _COUNT_MAX: Final = 2**40
-"""The largest number of tokens of a call. The sum of millions of counts up to this number fits in
-64 bits, the size of a number in files and databases.
-"""
+"""The largest number of tokens of a call. A sum of millions of such counts fits in 64 bits."""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number from 0 to 2^40. Some languages write all numbers as floats or
-    texts, so both are read. Return None for any other value.
+    """Return a count: a whole number from 0 to 2^40. Floats and texts are read too, because some
+    languages write all numbers as floats or texts. Return None for any other value.
     """
     try:
         number = float(value) if type(value) is str else value

@@ -1,9 +1,9 @@
 """Files that may still contain an erased text: backups, exports, reports and comparisons that
 foldlog wrote, and imported files of erased conversations.
 
-The store notes each file with its position, like a read model that does not follow any more. So a
-later erasure or redaction names the file in ``unconfirmed``. A file that was moved or deleted is
-named once more, and then forgotten.
+The store notes each file with its position, like a read model that has stopped. So a later erasure
+or redaction names the file in ``unconfirmed``. A file that was moved or deleted is named once more,
+and then forgotten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldlog.eventstore import EventStoreError, Store, confirm
 from foldlog.eventstore.log.database import behind
 
 _ALL = 2**63
-"""A position that no read model has reached."""
+"""A position that no read model reaches."""
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
@@ -42,8 +42,8 @@ def noted(
     """Note a file that the block writes from a conversation or the whole store.
 
     The file is noted before it is written, so a crash leaves no unknown file. A read-only store
-    cannot note the file. The file that the new file replaces is forgotten. If earlier files of the
-    same kind no longer exist, they are forgotten too.
+    cannot note the file. The file that the new file replaces is forgotten. Earlier files of the
+    same kind that no longer exist are forgotten too.
     """
     position = store.database.last_position
     of_conversations = ""
@@ -142,7 +142,7 @@ def may_hold(name: str, conversations: Container[str] | None) -> bool:
 
 
 def stores_in(names: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the backups and former files among the names, if they are stores."""
+    """Yield the paths of backups and former files that are still databases."""
     for name in names:
         if name.startswith(("backup", "former file")) and is_database(Path(path_in(name))):
             yield path_in(name)
@@ -170,7 +170,7 @@ def is_gone(name: str) -> bool:
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a name is the name of a copy. Changes of the store do not reach a
-    copy. To remove content from a copy, delete the copy.
+    """Return whether a name is the name of a copy of a store's content. Changes of the store do not
+    reach a copy. To remove content from a copy, delete the copy.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

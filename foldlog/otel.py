@@ -175,8 +175,8 @@ class _Telemetry:
     def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Measure a call of a model. Return its attributes, named by OpenTelemetry's conventions
-        for generative AI.
+        """Measure a call of a model. Return the attributes of the call, named by OpenTelemetry's
+        conventions for generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")
         shared = {

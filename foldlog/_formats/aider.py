@@ -18,9 +18,9 @@ differently. All blocks together are the whole file.
     assistant       Message
 
 A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
-the user's lines with two spaces. The first line of aider or of the user in a session shows whether
-the session has these spaces. If so, a line without the spaces belongs to the model if the line
-before it is blank. Otherwise it continues a text of aider.
+the user's lines with two spaces. The first line of aider or of the user shows whether a session has
+these spaces. In a session with these spaces, a line without them belongs to the model after a blank
+line, and to aider after a line of aider.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _BESIDE = (
     ".aider.conf.yml",
     ".aider.llm.history",
 )
-"""The first of these files contains aider's chats."""
+"""The names of the files that aider writes. The first file contains the chats."""
 _NO_CHAT = (
     "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
     " chat started at' on"

@@ -22,10 +22,10 @@ The messages, and the events that they become:
     a message without content       Annotation
 
 The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
-``ui_messages.json``, Cline marks the messages that are no longer sent to the model. If a mark
-equals the last mark, it makes no record. The record comes after the messages that the mark deletes.
-The record has the time of the mark, and the number of the newest message at that time. foldlog
-reads nothing else in ``ui_messages.json``, because its texts repeat the messages.
+``ui_messages.json``, Cline marks the messages that are no longer sent to the model. Each new mark
+becomes a record with the time of the mark and the number of the newest message at that time. The
+record comes after the messages that the mark deletes. foldlog reads nothing else in
+``ui_messages.json``, because its texts repeat the messages.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Recent(OrderedDict[K, V]):
 
 
 _CALLS_MAX = 10_000
-"""How many of the newest calls stay open when older calls are dropped."""
+"""The number of open calls that stay in memory."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
@@ -45,14 +45,14 @@ def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
 class OpenCalls:
     """The calls that wait for a result. A call without an id never waits.
 
-    ``view`` returns the View before the first new event. It is called only if the open calls of
-    this View are needed.
+    ``view`` returns the View before the first new event. The View is read only if its open calls
+    are needed.
     """
 
     def __init__(self, view: Callable[[], View] | None = None) -> None:
         self._view = view
         self._reply: list[Action] = []
-        """The calls of the newest reply, including the calls that have a result."""
+        """All calls of the newest reply."""
         self._wait_for(())
 
     def _wait_for(self, calls: Iterable[Action]) -> None:

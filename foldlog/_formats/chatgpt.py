@@ -33,9 +33,9 @@ _CONTEXT = {
     "user_editable_context": ("user_profile", "user_instructions"),
     "model_editable_context": ("model_set_context", "repository", "structured_context"),
 }
-"""For each kind of content about the user, the fields with text."""
+"""Maps a kind of content about the user to its fields with text."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""For any other content, the text is the first of these fields that is not empty."""
+"""For all other kinds of content, the text is in the first of these fields that is not empty."""
 
 
 # -- the file

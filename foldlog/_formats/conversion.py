@@ -222,7 +222,7 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return events of a history that was not imported and has the prompt of ``view``."""
+    """Return the events of a new history whose prompt is the prompt of ``view``."""
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
         shown_events: list[Any] = [view.events[position] for position in turn.positions]

@@ -109,9 +109,7 @@ class DecodedRecords:
         return self.format.conversation(self._first)
 
     def encoded(self) -> bytes:
-        """Return an empty state. When the source grows, all its records are therefore decoded
-        again.
-        """
+        """Return an empty state, so that all records are decoded again when the source grows."""
         return b""
 
     def left_of(self, record: bytes) -> bytes:

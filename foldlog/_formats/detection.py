@@ -1,9 +1,9 @@
 """Detect the format of a history by its first records.
 
 A format is recognized by fields that only its records have (``Format.matches``). At least two of
-the first 50 records, and at least half of the first 50 records, must match. A single matching
-record is enough if the format accepts all 50 records. Until the first tool call, the messages of
-many programs look alike. If a record can only come from another program, the history is not of this
+the first 50 records, and at least half of the first 50 records, must match. If the format accepts
+all 50 records, one matching record is enough. Until the first tool call, the messages of many
+programs look alike. If a record can only come from another program, the history is not of this
 format (``Format.refuses``).
 """
 
@@ -116,8 +116,8 @@ def of_lines(path: Path) -> Format | None:
     """Return the format of a JSON Lines file, from its beginning. Return None if the beginning is
     not clear, for example if each line contains a history.
 
-    At least three of the first four lines must match one format, and no line of the four may match
-    another format. At least half of the first 50 lines must match. Only the first 64 KiB of the
+    Of the first four lines, at least three must match the format, and none may match a different
+    format. At least half of the first 50 lines must match the format. Only the first 64 KiB of the
     file are read.
     """
     if path.suffix != ".jsonl" or not path.is_file():

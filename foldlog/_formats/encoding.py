@@ -56,7 +56,7 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""For a history without stored records."""
+"""Stands for a history without stored records."""
 
 
 class Encoder:
@@ -81,16 +81,17 @@ class Encoder:
         self._group: list[Event] = []
         """The events of an incomplete record."""
         self._missing = 0
-        """The number of events that ``_group`` still needs."""
+        """The number of events that the incomplete record still needs."""
         self._head: Sequence[Any] | None = None
         """The records at the beginning of the history, until they are written."""
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event. Results of earlier calls are written too."""
+        """The id of the first event. A result is written even if its call came before this event.
+        """
         self._waiting = WaitingCalls()
         self._calls_of_user = set[int]()
         self._passed: list[tuple[Sequence[Event], Any]] = []
-        """Stored records that the writer has not seen yet."""
+        """Stored records that were not passed to the writer yet."""
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
         """Note a stored record that the caller writes itself."""
@@ -291,7 +292,7 @@ def _as_message(event: Event, source: Source, content: Content) -> Message | Non
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts of a record, under the keys ``path``. A text is a single part."""
+    """Return the parts that a record has at ``path``. A text becomes a single part."""
     value = within(record, *path)
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 

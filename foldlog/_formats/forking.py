@@ -25,9 +25,9 @@ from foldlog.projections.units import WaitingCalls
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
-    """Fork a conversation at a version: see ``Store.fork``. If records of the source are missing in
-    the fork, an event of the fork says how many. The import's own event about them may come after
-    the version ``at``.
+    """Fork a conversation at a version: see ``Store.fork``. If the fork lacks records of its
+    source, its first own event says how many, because the event of the import may come after
+    ``at``.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -70,8 +70,8 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     The events of one record, the actions of one response and their observations are one group. The
-    version comes after the rest of the event's group, so that no call stays open. If a record has
-    both a result and the model's next text, the version is before this record.
+    version comes after all events of the group, so that no call stays open. If a record has both a
+    result and the model's next text, the version is before this record.
 
     Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. The function
     reads the events from the last event with this id to the end. For a call or a result, the
@@ -103,8 +103,8 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after ``event`` and the rest of its group. The group has the events of one
-    record, the calls of one response, and the results of these calls.
+    """Return the version after all events of the group of ``event``. The group has the events of
+    one record, the calls of one response, and the results of these calls.
 
     Only whole records count. Between two records of the group, there may only be bookkeeping.
     """

@@ -366,9 +366,8 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Compare the beginning of ``messages`` with the current messages. Return the number of
-        equal messages among the current messages, and in ``messages``. The numbers may differ,
-        because results may be in separate messages.
+        """Compare the current messages with ``messages`` from their beginnings, and return how many
+        of each are equal. The two numbers may differ, because results may be in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}

@@ -194,8 +194,8 @@ class MessageReader:
         return arguments
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return ``fields`` without ``taken``, as ``meta`` with the key ``name``. The content is
-        left out too, unless its texts have further fields.
+        """Return ``meta`` with all fields except ``taken``, under the key ``name``. The content is
+        in ``meta`` only if its texts have further fields.
         """
         return {}
 

@@ -13,7 +13,7 @@ The messages, and the events that they become:
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
 the newest reply. If several calls have the id of a result, the result answers the first open call
-in the newest of their replies.
+in the newest reply with such a call.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.

@@ -94,8 +94,8 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
-        """Maps the id of a message to the version before it, and its part that requests a
-        compaction.
+        """Maps the id of a message to the version before the message, and to the part that requests
+        a compaction.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:

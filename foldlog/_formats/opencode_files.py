@@ -242,7 +242,7 @@ def _without_summary(info: Any) -> _Part:
 # --------------------------------------------------------------------------------------------------
 
 IN_WORDS = ("text/plain", "application/x-directory")
-"""OpenCode also sends the content of such a file as a text part."""
+"""The types of files that OpenCode also sends as text parts."""
 
 
 def _message(info: _Part) -> _Part:

@@ -1,5 +1,5 @@
-"""Sessions of pi and OpenClaw: JSON Lines with a ``session`` first. The next lines are entries that
-form a tree.
+"""Sessions of pi and OpenClaw: JSON Lines. The first line is a ``session``, and all other lines are
+entries of a tree.
 
 The entries, and the events that they become:
 

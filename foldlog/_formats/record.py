@@ -50,9 +50,9 @@ class Located(NamedTuple):
 
     ``source``   the file with the ``line``. If there is no line, ``source`` is a text that
                  describes the place.
-    ``value``    the value. If there is a problem, only the readable part.
-    ``text``     the bytes of the value at ``offset`` in the file, or in the text of its document.
-                 Empty if the bytes are unknown.
+    ``value``    the value, or its readable part if there is a problem.
+    ``text``     the bytes of the value at ``offset`` in the file, or in the text of its document;
+                 empty if the bytes are unknown.
     """
 
     line: int
@@ -218,12 +218,12 @@ def usage_meta(
     cost: Any = None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the ``meta`` of a response: its usage, its ``cost`` in US dollars, and ``model``,
-    ``reply`` and ``calls`` from ``others``. Return an empty dict for a response without tokens and
-    without a cost. Some programs write the cost 0 if they know no price: leave this cost out.
+    """Return the ``meta`` of a response, with its usage and its ``cost`` in US dollars. ``others``
+    may have ``model``, ``reply`` and ``calls``. Return an empty dict for a response without tokens
+    and without a cost. Some programs write the cost 0 if they know no price: leave this cost out.
 
     ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to one or
-    several names in the source, whose counts are added up.
+    several names in the source. The counts of several names are added up.
     """
     usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
     cost_usd = cost_of(cost)
@@ -244,7 +244,7 @@ def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return the counts of a source by foldlog's names. If several counts of the source belong to
-    one name, add up the counts. But if the total shows that the first count contains the others,
+    one name, add up the counts. If the total shows that the first count includes all other counts,
     take only the first count.
     """
     sums = dict[str, float | None]()

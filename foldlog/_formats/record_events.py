@@ -70,7 +70,7 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record that has no id, and otherwise None."""
+    """Return None if the record has an id."""
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
 
@@ -91,7 +91,7 @@ class FollowingDecoder(RecordDecoder):
 
     ``records``  repetitions of a record with an id, and of the whole log.
     ``logs``     only repetitions of the whole log.
-    ``events``   none; an equal record makes its events again.
+    ``events``   no repetition: an equal record makes events again.
     """
 
     has_own_ids: ClassVar[bool] = False
@@ -200,7 +200,7 @@ class RecordEvents:
         self.begin(origin, timestamp)
 
     def begin(self, origin: Origin, timestamp: datetime | None) -> None:
-        """Begin the record, or a part of it with its own id."""
+        """Begin a record, or a part of a record that has an id."""
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
@@ -329,7 +329,7 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Add the event that changes the prompt to ``after``. A number in ``after`` is the id of an
+        """Add an event after which ``after`` is the prompt. A number in ``after`` is the id of an
         event. A text in ``after`` is a new summary.
         """
         shown = self._decoder.shown

@@ -92,8 +92,8 @@ def _sent_by_name(format: Format) -> Format:
 
 
 _refused: list[str] | None = None
-"""The reasons why formats of installed packages cannot be used. The value is None before the first
-load.
+"""The reasons why formats of installed packages cannot be used. The value is None until these
+packages are loaded.
 """
 
 

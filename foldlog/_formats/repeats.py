@@ -37,7 +37,7 @@ class Repeats:
         self._newest = datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """The number of the earlier record that the last record repeats, counted from 1, or 0 for a
+        """Counted from 1: the number of the record that the last record repeats. It is 0 after a
         new record.
         """
 
@@ -72,8 +72,8 @@ class Repeats:
         )
 
     def _repeated_place(self, key: int, at: datetime | None) -> int:
-        """Return the number of the earlier record that the next record repeats, counted from 1, or
-        0 for a new record.
+        """Return the number of the record that the next record repeats, counted from 1. Return 0
+        for a new record.
         """
         if not self._in_order:
             return 0

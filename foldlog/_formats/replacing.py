@@ -23,9 +23,9 @@ def is_replacing(event: Event) -> bool:
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return a function that says whether an event counts in figures up to a version. If the source
-    repeats an event later, only the copy counts. An event that was taken back before the repetition
-    has no copy, so the event counts.
+    """Return a function that says whether figures count an event. If the source repeats an event
+    before ``version``, figures count only the copy. An event that was taken back before the
+    repetition has no copy, so figures count the event.
     """
     retractions = [
         event for event in structural if isinstance(event, Retraction) and event.id < version

@@ -63,8 +63,8 @@ class SourceState(Struct):
     Fields for ``Seen``, the class that recognizes repeated records:
 
     ``newest``        the latest time of a record.
-    ``again``         the number of the earlier record that the last record repeats, counted from 1,
-                      or 0 for a new record.
+    ``again``         the number of the record that the last record repeats, counted from 1; 0 after
+                      a new record.
     ``is_timed``      whether the records have times: the first record decides.
     """
 
@@ -166,8 +166,8 @@ class Seen:
         return state.is_timed and state.again > 0
 
     def _repeated_place(self, key: bytes, at: str | None) -> int:
-        """Return the number of the earlier record that the next record repeats, counted from 1, or
-        0 for a new record.
+        """Return the number of the record that the next record repeats, counted from 1. Return 0
+        for a new record.
         """
         # the expected record comes after the last repeated record; if the last record was new, the
         # expected record is the first record
@@ -181,8 +181,8 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return ``where`` with the fields of another record. The first ``cwd`` stays. Every other
-    field gets the newest value.
+    """Return ``where`` after another record. The first ``cwd`` stays, and all other fields get the
+    new values.
     """
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
@@ -194,8 +194,8 @@ class Skeleton(ABC):
     """Reads the skeletons of one source, one record after another, and counts the records in
     ``state``.
 
-    A format defines the Struct of its records in ``record``. ``count`` defines how a record counts.
-    ``blank`` defines which fields of a record are texts.
+    A format defines the Struct of its records in ``record``. ``count`` counts a record. ``blank``
+    removes the texts from a record.
     """
 
     record: ClassVar[type[Struct]]
@@ -240,15 +240,14 @@ class Skeleton(ABC):
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation that the source continues, and the number of earlier records of that
-        conversation. The source does not contain the earlier records. None if the source continues
-        no conversation.
+        """The conversation that the source continues, and how many records of that conversation
+        come before the source. None if the source continues no conversation.
         """
         return None
 
     def is_number(self, record: bytes, number: int) -> bool:
-        """Return whether this is the record with this ``number`` in its conversation. Return True
-        if the records of the format have no numbers.
+        """Return whether the record has this ``number``. Return True if the records of the format
+        have no numbers.
         """
         return True
 

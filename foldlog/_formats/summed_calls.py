@@ -37,8 +37,8 @@ one sum lie between two neighboring sizes.
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""How many of the newest replies may still get further lines. Parallel sub-agents write their lines
-alternately.
+"""The number of open replies. A reply is open while it may get further lines. Parallel sub-agents
+write their lines alternately.
 """
 
 
@@ -183,7 +183,7 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Replace the usage of earlier lines of the reply, which was incomplete."""
+        """Note the usage of a line, in place of the usage of earlier lines of the reply."""
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
             self.add(_call_of(oldest, *self._open.pop(oldest)))
@@ -229,8 +229,8 @@ class ReplyCounter:
             self._context.add(tokens)
 
     def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
-        """Return the hash of a reply. Return empty bytes for a reply without an id, and None for a
-        reply that does not count.
+        """Return the hash of a reply, or empty bytes for a reply without an id. Return None for a
+        reply that must not be counted.
         """
         if reply is None:
             return b""

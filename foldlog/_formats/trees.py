@@ -201,7 +201,7 @@ class TreeDecoder(FollowingDecoder):
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of a message. Add no event if a model would get nothing."""
+        """Add the events of a message. If no model gets the message, add nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,9 +123,9 @@ def _call(
 
 
 def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Iterator[ModelCall]:
-    """Yield the calls that a source records outside of its records. An item with a ``reply`` is a
-    single call. An item without a ``reply`` is the sum of a run. If ``earlier_items`` has an
-    earlier sum of the same ``use``, only the increase is yielded.
+    """Yield the calls in ``items``, which a source stores outside of its records. An item with a
+    ``reply`` is a single call. An item without a ``reply`` is the sum of a run. If
+    ``earlier_items`` has a sum of the same run, yield only the difference.
     """
     earlier_runs = {
         repr(item.get("use")): item
@@ -215,8 +215,8 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return ``call`` with a new reply id. The id consists of the time of the call and the total. A
-    copy of the log has equal times and totals, so the call is recognized in a copy.
+    """Return ``call`` with a reply id, made from the time and ``total``. In a copy of the log, the
+    call gets the same id.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")
@@ -227,7 +227,7 @@ class Accumulated:
 
     If the sum falls a little, the agent lost a part of the sum in a restart. The tokens of the
     calls since the restart are unknown. If the sum falls below half, the program counts from 0
-    again. A call has at least the tokens of its ``own`` usage.
+    again.
     """
 
     def __init__(self) -> None:
@@ -235,8 +235,8 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """If ``counts`` rose, yield a call with the increase over the highest earlier counts. A
-        cost of 0 counts as unknown.
+        """If ``counts`` rose above all earlier counts, yield a call with the difference. The call
+        has at least its ``own`` tokens. A cost of 0 is unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

@@ -396,7 +396,7 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once. A call and its earlier intent share a trace, under both ids."""
+    """Yield each trace once. A call and its earlier intent have the same trace."""
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 

@@ -21,14 +21,13 @@ _WORDS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The answer whether ``words`` are known at ``version``: whether an event or a summary that is
-    sent to a model contains all the words.
+    """The answer whether the agent knows ``words`` at ``version``. The agent knows the words if an
+    event or a summary that is sent to the model contains all of them.
 
-    ``known_by``      the ids of the events with the words that are shown; the id of a summary is
+    ``known_by``      the ids of the shown events that contain the words; the id of a summary is
                       below -1
-    ``events``        the ids of the events and summaries with the words that were ever shown and
-                      not taken back
-    ``others``        the ids of all other events with the words
+    ``events``        the ids of the shown and forgotten events and summaries that contain the words
+    ``others``        the ids of all other events that contain the words
     ``unknown_from``  the version at which the words were last forgotten; None if they were never
                       forgotten
     ``by``            the event that made the words unknown: a condensation, in some imported

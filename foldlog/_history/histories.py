@@ -71,10 +71,10 @@ def open(
                     the environment
     ``event_bytes_max``  the largest event that may be appended, in bytes
 
-    Close the store when you have finished, or open it in a ``with`` statement. Raises
-    ``InvalidCondenser`` if the condenser's description is wrong, and ``InvalidOption`` if another
-    argument is wrong. All arguments are checked first. Raises ``StoreUnavailable`` if the store
-    cannot be opened now, and ``KeyUnavailable`` if a key is missing or malformed.
+    Close the store when you have finished, or open it in a ``with`` statement. All arguments are
+    checked before the store is opened. Raises ``InvalidCondenser`` if the condenser's description
+    is wrong, and ``InvalidOption`` if any other argument is wrong. Raises ``StoreUnavailable`` if
+    the store cannot be opened now, and ``KeyUnavailable`` if a key is missing or malformed.
     """
     made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
@@ -173,11 +173,12 @@ class Histories:
         texts that the list must contain.
 
         The list may be ``age_max_s`` seconds old, and contains the time at which it was made.
-        Attributes are always up to date. Pass ``after`` of a page to get the next page. Raises
-        ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may
-        have the attributes is encrypted under a missing key. Cost: the method reads the rows of the
-        histories that it returns. If the list is older than ``age_max_s`` seconds, the method also
-        reads the histories with newer events. The first list of a store reads every history once.
+        Attributes are always up to date. To get the next page, pass ``after`` of the last page.
+        Raises ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history
+        that may have the attributes is encrypted under a missing key. Cost: the method reads the
+        rows of the histories that it returns. If the list is older than ``age_max_s`` seconds, the
+        method also reads the histories with newer events. The first list of a store reads every
+        history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
@@ -224,8 +225,8 @@ class Histories:
     ) -> tuple[Hit, ...]:
         """Return the first ``limit`` events that contain all the words, in a conversation or in all
         conversations. If ``limit`` is None, return all events that contain the words. The
-        conversation with the latest event comes first, and within a conversation the latest event.
-        Imports whose source has no times come last.
+        conversation with the latest event comes first. Within a conversation, the latest event
+        comes first. Imports whose source has no times come last.
 
         A searched word matches the beginning of words. ``"Several words"`` in quotes must follow
         each other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
@@ -297,10 +298,10 @@ class Histories:
 
         Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
         contains no history. Also raises ``ValueError`` if ``conversation`` is set and the path
-        contains several histories. If a source cannot be imported, all other sources are imported
-        first, and then the error of this source is raised. For example, ``formats.SourceRefused``
-        is raised if redacted content would come back. Durability: the sources are on disk when the
-        method returns. Cost: the method reads the bytes of the sources.
+        contains several histories. If a source cannot be imported, its error is raised after all
+        other sources are imported. An example is ``formats.SourceRefused``, if redacted content
+        would come back. Durability: the sources are on disk when the method returns. Cost: the
+        method reads the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -358,14 +359,16 @@ class Histories:
         The conversation cannot be read any more once the call begins, and appends under its id
         fail. ``unconfirmed`` of the tombstone lists the files that may still contain the
         conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
-        the shared events into the forks. ``with_forks`` erases the forks too. With ``expected``, a
-        row of the conversation, it is erased only if it has no newer event.
+        the shared events into the forks. ``with_forks`` erases the forks too. ``expected`` is a row
+        of the conversation. If the conversation has newer events than ``expected``, it is not
+        erased.
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
-        rewrites both files. Call ``maintenance.vacuum`` once for many erasures. On PostgreSQL,
-        ``erase`` vacuums all tables, at most ten times a minute. Beyond this limit, the erased
-        bytes stay until the next vacuum. To erase many conversations, use ``maintenance.expire``,
-        or pass ``complete=False`` and call ``maintenance.vacuum`` at the end.
+        rewrites the file and its log. Call ``maintenance.vacuum`` once for many erasures. On
+        PostgreSQL, ``erase`` vacuums all tables, at most ten times a minute. Beyond this limit, the
+        erased bytes stay until the next vacuum. To erase many conversations, use
+        ``maintenance.expire``, or pass ``complete=False`` and call ``maintenance.vacuum`` at the
+        end.
 
         Raises ``ConversationNotFound`` if the conversation does not exist. Raises
         ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
@@ -391,8 +394,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. This method does not wait for calls of the async interface, whose own
-        ``close`` waits for them.
+        """Close the store. Running calls of the async interface may then fail, so close a store of
+        ``foldlog.aio`` with its own ``close``.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

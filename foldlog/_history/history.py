@@ -77,8 +77,8 @@ Appended: TypeAlias = (
 
 
 class History:
-    """A conversation: append events, and read the View that is shown to the model. The object
-    itself stores only the version of the View that ``step`` returned last, for ``append_reply``.
+    """A conversation: append events, and read the View that is shown to the model. In memory, the
+    object has only the version of the View that ``step`` returned last, for ``append_reply``.
 
     A history without events is empty: its View, its events and its tail are empty, and its version
     is 0. The first append makes the conversation. Every method raises ``ConversationErased`` if the
@@ -91,9 +91,9 @@ class History:
         self.id = conversation
         self._bound, self._store = bound_store(histories.store, conversation)
         self._asked_at: int | None = None
-        """The version of the View that ``step`` returned last, if no reply was appended since."""
+        """The version of the View that ``step`` returned last. None after a reply was appended."""
         self._shown_at: int | None = None
-        """The version of the View that ``step`` returned last, if no event was appended since."""
+        """The version of the View that ``step`` returned last. None after an event was appended."""
 
     @cached_property
     def _views(self) -> Views:
@@ -144,8 +144,8 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def sent(self, version: int | None = None) -> View:
-        """Return the View as it is sent to a model, now or at a version: without the events that a
-        condenser hides, and with the texts that a condenser masks or shortens.
+        """Return the View as it is sent to a model, now or at a version. Events that a condenser
+        hides are left out, and texts are masked or shortened.
 
         The log records the rules by which a step hid, masked or shortened events. The rules of your
         own condensers cannot be applied again, so the result contains the events that they hide.
@@ -266,7 +266,8 @@ class History:
 
         If other programs append while a model answers, the ``meta`` of the reply has the version of
         the View that was sent. Condensers therefore do not forget events that the model has not
-        seen. If another event follows a step before a reply, its ``meta`` has this version.
+        seen. An event that is appended after a step and before the reply has this version in its
+        ``meta`` too.
 
         Raises ``VersionConflict`` (read and decide again), ``InvalidEvent`` (the message names the
         broken rule), ``IdempotencyConflict`` (the key belongs to other events),
@@ -533,8 +534,8 @@ class History:
         Return the observations in the order of the calls. The tuple is empty if no call is open.
 
         For a call that ``run`` began, the observation says "unknown: this call may have run", with
-        the key of the call. It says "not begun" if ``run`` has begun only other calls of the tool,
-        and otherwise "interrupted".
+        the key of the call. If ``run`` began only other calls of the same tool, the observation
+        says "not begun". In all other cases it says "interrupted".
 
         Call this method only when no program works on the calls any more, because a later result
         belongs to no open call. With ``older_than``, younger calls are left out. Other writers may
@@ -739,11 +740,12 @@ class History:
         stored with its mark.
 
         A tool that raises an error has failed. After a ``TimeoutError``, it is unknown whether the
-        tool ran. In a fork, the calls of the shared events count as begun. An outcome is recorded
-        even if the lease was lost, and then ``LeaseTaken`` is raised. Raises ``InvalidEvent`` if
-        the call is not open, ``InvalidArgument`` outside of ``history.lease()``, and the errors of
-        ``append``. Durability: the mark is on disk before the tool runs. Cost: the method makes one
-        more append than ``append_tool_result``, and reads the View and the events since the call.
+        tool ran. A fork treats the calls that it shares with its parent as begun. An outcome is
+        recorded even if the lease was lost, and then ``LeaseTaken`` is raised. Raises
+        ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
+        ``history.lease()``, and the errors of ``append``. Durability: the mark is on disk before
+        the tool runs. Cost: the method makes one more append than ``append_tool_result``, and reads
+        the View and the events since the call.
         """
         from foldlog._history import effects
 
@@ -776,10 +778,10 @@ class History:
         """Record the outcome that the outside system or a person reported for the effect with this
         key.
 
-        The outcome becomes the observation of an open call. For a closed call, it becomes a message
-        to the model, on one line. This method needs no lease. Raises ``InvalidArgument`` if no call
-        has this key, and the errors of ``append``. Durability: the outcome is on disk when the
-        method returns. Cost: the method reads all events.
+        The outcome becomes the observation of an open call. If the call is closed, the outcome
+        becomes a message to the model with a single line. This method needs no lease. Raises
+        ``InvalidArgument`` if no call has this key, and the errors of ``append``. Durability: the
+        outcome is on disk when the method returns. Cost: the method reads all events.
         """
         from foldlog._history import effects
 
@@ -1029,8 +1031,8 @@ class History:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
         words, the result names an event or summary that contains the words and is sent to the
         model. If the agent does not know the words, the result names the version at which they were
-        forgotten, and the event that forgot them. It also says whether the summary of this event
-        contains the words.
+        forgotten, and the event that forgot them. The result also says whether the summary contains
+        the words.
 
         The words are searched as in ``Histories.search``: a single event must contain all the
         words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and

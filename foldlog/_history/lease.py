@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""All leases are stored under this key, because a lease may be older than its conversation."""
+"""The key under which all leases are stored. A lease may be older than its conversation."""
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005

@@ -35,9 +35,7 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""The greatest distance between a call and its result, in events, for sources whose results do not
-name their calls.
-"""
+"""The maximum number of events between a call and a result that does not name its call."""
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names of the recall tool, and of the tools of ``foldlog mcp``."""
 
@@ -52,7 +50,7 @@ _PARAMETERS: dict[str, Any] = {
     "properties": {
         "query": {
             "type": "string",
-            "description": "Words to search for; the events with most of them come first.",
+            "description": "Words to search for; events with the most of these words come first.",
         },
         "ids": {
             "type": "array",
@@ -145,7 +143,7 @@ class RecallTool:
         and path.
 
         Args:
-            query: Words to search for; the events with most of them come first.
+            query: Words to search for; events with the most of these words come first.
             ids: Ids of events: the numbers in brackets at the ends of lines of a summary.
             path: A file: the calls that named it, with their results, the newest first.
 

@@ -208,11 +208,11 @@ def events_of_reply(
 def set_apart(
     events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
-    """Give the calls of a reply a unique response id if the previous reply has the same response
+    """If a reply has the same response id as the previous reply, give its calls a unique response
     id.
 
-    Stubs and a few servers return a single response id for all replies. Without unique ids, all
-    their calls would be a single message, which condensers can only forget as a whole.
+    Stubs and a few servers return a single response id for all replies. Without unique ids, the
+    calls of all replies would be a single message, and condensers forget only whole messages.
     """
     response_ids = [
         event.response_id

@@ -38,7 +38,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
 _REMEMBERED: Final = 1_000
-"""How many calls this process remembers, to recognize a repeated call."""
+"""The number of calls that this process remembers. A remembered call is recognized when the runtime
+repeats it.
+"""
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -60,8 +62,7 @@ class RuntimeCall:
         model.
 
         The first call in a process also reads the effects that other processes left without an
-        outcome. Before any other tool with effects runs, one message to the model names these
-        effects.
+        outcome. A message to the model names these effects before the tool runs.
         """
         if rule.repeat == "safe":
             return "", None
@@ -196,8 +197,8 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Call this function before a runtime appends its own results for calls whose outcome is
-    unknown. Before the next tool with effects runs in this process, a message to the model names
-    these calls.
+    unknown. A message to the model names these calls before the next tool with effects runs in this
+    process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):

@@ -1,9 +1,8 @@
 """This module shows a View as it is sent to a model: without hidden events, with masks, and with
 shortened texts.
 
-The View is the fold of the log. A step may send less than the View. If so, the step records its
-rules in the log (``reports.newest_rules``). This module applies the recorded rules again, at any
-version.
+The View is the fold of the log. A step that sends less than the View records its rules in the log
+(``reports.newest_rules``). This module applies the recorded rules again, at any version.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _MASKS = (
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
-"""A log may come from anywhere, so a recorded rule can only select condensers that show less. A
-recorded rule cannot run other code, call a model or use an API key.
+"""The condensers that a recorded rule may use. A log may come from anywhere, so a recorded rule
+must not run other code, call a model or use an API key.
 """
 
 

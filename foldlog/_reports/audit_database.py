@@ -54,7 +54,7 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The scope in the table ``followed`` of runs for named conversations."""
+"""The scope of a run for named conversations, in the table ``followed``."""
 _REMAINS = "bytes of removed rows"
 """A row of ``followed`` with this scope says that bytes of deleted rows may still be in the file.
 The row is written with each deletion, so that the next run completes an interrupted deletion.

@@ -25,7 +25,8 @@ from foldlog.eventstore import (
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
 NEWEST = 50
-"""A long history has thousands of condensations, so only the newest of them are read."""
+"""The number of newest condensations that are read. A long history has thousands of condensations.
+"""
 EVENTS_AFTER = 10_000
 """How many events after a condensation are searched for its dropped terms."""
 

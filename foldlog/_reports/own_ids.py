@@ -1,5 +1,5 @@
 """This module translates the ids in a condensation of OpenHands V0 into ids of the log. A
-condensation of V0 contains the ids that events have in its source.
+condensation of V0 names events by their ids in the source.
 """
 
 from __future__ import annotations

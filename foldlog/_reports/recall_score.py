@@ -109,12 +109,13 @@ class Needs:
         self.used: list[str] = []
         """A repeated use of a term in the same reply counts once."""
         self.facts = 0
-        """How many of ``used`` have words beside the term, in the last line with the term."""
+        """The number of terms in ``used`` with other words in the last line that contains the term.
+        """
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """Maps a term to its events, and each event to the words beside the term in the event's
-        last line with the term.
+        """Maps a term to its events. Maps an event to the words beside the term, in the last line
+        that contains the term.
         """
         self.show(View.from_events(()))
 
@@ -124,7 +125,7 @@ class Needs:
         self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
-        """``ids`` maps the ids of the replay to the ids to report."""
+        """``ids`` maps an id in the replay to the id in the history."""
         if not event.shown:
             return
         texts = event_texts(event)

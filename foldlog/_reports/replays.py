@@ -59,15 +59,15 @@ class Replay:
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end of the replay
     ``summarized``  events that are in a summary of the ``final`` View
-    ``lost``        events that at some call neither the prompt nor a summary in the prompt showed
+    ``lost``        events that were missing in a prompt and in its summaries, at least once
     ``masked``      events that a prompt showed only in part
     ``reports``     the reports of the condenser, with its model's usage and cost
     ``condenser_cost``  the cost of the condenser's model in US dollars; None if a price or a cost
                         is unknown
     ``needed``      the earlier terms that the agent used again, one for each use in a reply
     ``missing``     the terms in ``needed`` that the prompt did not show: see ``docs/RECALL.md``
-    ``facts``       how many of ``needed`` have neighbour words in the last line with the term
-    ``facts_in_prompts``  how many of ``facts`` the prompt shows, with the term near such a word
+    ``facts``       how many of ``needed`` had words beside the term
+    ``facts_in_prompts``  how many of ``facts`` the prompt shows, with the term near a word
     """
 
     turns: Sequence[CallDocument]
@@ -107,7 +107,7 @@ class Replay:
 
     @property
     def needed_named(self) -> float | None:
-        """The percentage of ``needed`` that was shown, or whose event a digest named for
+        """The percentage of ``needed`` that the prompt showed, or that a digest named for
         ``recall``.
         """
         lost = sum(not each.named for each in self.missing)

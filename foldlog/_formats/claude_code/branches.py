@@ -1,9 +1,8 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
-Lines are read in order, so a session may grow. A *switch* is a line that does not follow the newest
-line. Before the events of a switch there is a retraction. The retraction returns to the version at
-which the switch's parent was the newest line. The View at that version is the parent's branch,
-because every line was once the newest line.
+Lines are read in order, so a session may grow. A *switch* is a line whose parent is not the newest
+line. Before the events of a switch, a retraction returns to the version at which the parent was the
+newest line. The View at that version shows the branch of the parent.
 
 The lines of one model response and the results of its calls form a group, in any order. A line that
 follows any line of a group follows the whole group.
@@ -73,8 +72,8 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 class _Group:
-    """Lines that belong together. ``version`` is the version after the lines. ``above`` is the
-    group before this group.
+    """Lines that belong together. ``version`` is the version after these lines. ``above`` is the
+    previous group.
     """
 
     __slots__ = ("above", "version")

@@ -16,9 +16,7 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class RemainsEncoder(RecordEncoder):
-    """Writes a line for each event that was imported from a line. An event that was not imported
-    gets no line.
-    """
+    """Writes a line for each imported event, and no line for any other event."""
 
     def __init__(self) -> None:
         self._last_line: Any = None

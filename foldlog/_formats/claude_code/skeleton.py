@@ -106,7 +106,7 @@ class ClaudeCodeSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines. Summaries rarely name an older line."""
+        """Checksums of the ids of the last lines. A summary usually names one of these lines."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Maps the id of a line to its title from a summary, until the line comes."""
         self._told: dict[str, Any] | None = None

@@ -92,7 +92,7 @@ def texts_in(parts: Any) -> list[str]:
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
     """Return the index of the summary in a replacement history. The summary is the last message
-    whose only text ends with ``message``. Return None if no message fits.
+    with a single text that ends with ``message``. Return None if there is no summary.
     """
     if not message:
         return None
@@ -125,8 +125,8 @@ FAILED_HEADER = "Exit code: 1\nOutput:\n"
 lines.
 """
 ABORTED_RESULT = "aborted"
-"""An import makes this result for a call of an aborted turn, because Codex does not record a
-result.
+"""An import gives this result to a call of an aborted turn, because Codex records no result for the
+call.
 """
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 """Codex records this text as the output of a command that the user stopped."""

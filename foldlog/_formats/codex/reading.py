@@ -42,7 +42,7 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields of bookkeeping that repeat other records. The event does not get these fields."""
+"""Fields that repeat other records. Events do not get these fields."""
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
@@ -107,8 +107,8 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record. The events of a compaction's history come first. If the record
-        aborts a turn, the results of the open calls come first.
+        """Add the event of a record. For a compaction, first add the events of its history. For an
+        aborted turn, first add a result for each open call.
         """
         line, payload = line_of(record) or Line("", None)
         read.response = None
@@ -230,8 +230,8 @@ class CodexDecoder(FollowingDecoder):
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
-        """Add the condensation of a compaction. The events of its history come first, without the
-        summary.
+        """First add the events of a compaction's history, without the summary. Then add the
+        condensation.
         """
         message = payload.get("message")
         history = payload.get("replacement_history")

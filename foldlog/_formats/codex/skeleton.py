@@ -51,8 +51,8 @@ class _Payload(Struct, omit_defaults=True):
 
 
 class _Line(Struct, omit_defaults=True):
-    """A line of a rollout. The class also has the fields of a payload, because in the first
-    releases a line was a payload.
+    """A line of a rollout. In the first releases a line was a payload, so the class also has the
+    fields of a payload.
     """
 
     type: str = ""

@@ -90,9 +90,9 @@ class SourceRefused(EventStoreError):
 class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
-    ``why`` says what the file is instead. ``foreign`` is true if the file is valid JSON of another
-    kind. An import of a folder skips such a file. ``repeats`` is true if other histories in the
-    folder contain everything that the file says.
+    ``why`` says what is at the path. ``foreign`` is true if the file is valid JSON without a
+    history. An import of a folder skips such a file. ``repeats`` is true if other files in the
+    folder have the same content.
     """
 
     def __init__(

@@ -79,9 +79,9 @@ _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
-"""A function that is called before a file is opened. The function returns None if the file must be
-opened. The function returns ``Unchanged`` for an unchanged file, and ``Found`` with only the new
-records for a file that has grown.
+"""A function that is called before a file is opened. For an unchanged file it returns
+``Unchanged``. For a file with new records at its end it returns ``Found`` with these records. If
+the file must be opened, it returns None.
 """
 
 
@@ -234,7 +234,7 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
     """Yield the files of records, and the names of the files that are missing between them. If most
-    files are missing, yield only the files, because the program skips numbers.
+    files seem to be missing, the program skips numbers. Then yield only the files of records.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):

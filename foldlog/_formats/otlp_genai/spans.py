@@ -303,8 +303,8 @@ def _requests(path: Path) -> Iterator[Located]:
 
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
-    """Yield, for each span in an object, a copy of the object with only this span. For a value that
-    is not a span, yield None and the problem.
+    """For each span in an object, yield a copy of the object that has no other span. For a value
+    that is not a span, yield None and the problem.
     """
     array = holder.get(key, [])
     odd_items = [array]
@@ -323,8 +323,8 @@ class Trace:
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """Maps an attribute to the conversations that the attribute names. The key of a
-        conversation is the id of its span. The key None has the trace's only conversation, or an
-        empty text if the trace has several.
+        conversation is the id of its span. The value of the key None is the only conversation of
+        the trace, or an empty text if the trace has several conversations.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
 
@@ -338,7 +338,7 @@ class Trace:
                 names[None] = name if names.get(None, name) == name else ""
 
     def upwards(self, span: str) -> list[str]:
-        """Return the id of a span and of the spans above, up to the first unknown span."""
+        """Return the id of a span, the id of its parent, and so on, up to an unknown span."""
         path = [span]
         while (span := self._above.get(span, span)) not in path:
             path.append(span)
@@ -370,7 +370,7 @@ class Trace:
 
     def told_below(self, agent: TracedSpan) -> set[str]:
         """Return whether spans below the span of an agent have ``messages``, ``usage``, or both. If
-        the parent of a span is unknown, the span counts for each agent that was running when it
+        the parent of a span is unknown, the span is below each agent that was running when the span
         began.
         """
         below = set[str]()
