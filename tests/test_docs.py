@@ -283,9 +283,9 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     )
     default, few_events, noop = map(float, costs)
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"above 80 events saves {100 * (1 - few_events / noop):.0f} % of the cost" in readme
+    assert f"a limit of 80 events saves {100 * (1 - few_events / noop):.0f} % of the cost" in readme
     (shown,) = re.findall(r"^needed again and shown +\S+ % +(\S+) %", guide, re.MULTILINE)
-    assert f"its prompt still had the name in {float(shown):.0f} % of the cases" in readme
+    assert f"{float(shown):.0f} % of its prompts still contained the name" in readme
     choosing = " ".join((ROOT / "docs/how-to/choosing.md").read_text().split())
     saved = [f"{100 * (1 - cost / noop):.0f} %" for cost in (default, few_events)]
     assert (
@@ -294,7 +294,7 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     )
     (sent,) = re.findall(r"^sent in total, tokens +\S+ +(\S+) +(\S+)", guide, re.MULTILINE)
     less, more = (int(tokens.replace(",", "")) / 1e6 for tokens in sent)
-    assert f"sends {less:.1f} instead of {more:.1f} million tokens" in readme
+    assert f"the model gets {less:.1f} instead of {more:.1f} million tokens" in readme
     (verdict,) = re.findall(
         r"^```text\n\w+: [^\n]*\n(.*?)^```",
         (ROOT / "docs/how-to/choosing.md").read_text(),

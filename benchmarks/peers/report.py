@@ -130,7 +130,7 @@ def notes(runs: Runs) -> list[str]:
     sentences = [
         (
             f"The columns from *turn* to *memory* are for {lengths(runs)[-1]:,} events. *Bytes*"
-            " are for one event. *Memory* is what opening a store takes, in MB."
+            " are for one event. *Memory* is the memory that opening a store needs, in MB."
         ),
         (
             f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']},"

@@ -112,7 +112,8 @@ def model_table():
     return (
         "\n| key | |\n|---|---|\n"
         + "\n".join(rows)
-        + "\n\n`timeout` is another name of `timeout_s`, and `num_retries` of `retries`.\n\n"
+        + "\n\n`timeout` is another name of `timeout_s`,"
+        + " and `num_retries` is another name of `retries`.\n\n"
     )
 
 
