@@ -1,7 +1,7 @@
 """Make the document that the page of a history shows.
 
-The server sends it at ``/api/history``, and ``docs/PAGE.md`` describes it. One pass over the log
-makes the document, and can continue with later events.
+The server sends the document at ``/api/history``, and ``docs/PAGE.md`` describes the document. One
+pass over the log makes the document. Later events can be added.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from foldlog.projections.units import WaitingCalls
 class PageFold:
     """The columns of a conversation. Pass the events to ``take`` in order, in one or several calls.
 
-    ``limit`` is a number of tokens, which the page draws as a line. ``model`` counts tokens.
-    Without a model, tokens are estimated. If the ``redactions``, ``borders`` or ``key`` of the
-    conversation change, make a new ``PageFold``.
+    The page draws a line at ``limit`` tokens. ``model`` counts tokens. Without a model, tokens are
+    estimated. If the ``redactions``, ``borders`` or ``key`` of the conversation change, make a new
+    ``PageFold``.
     """
 
     def __init__(
@@ -172,8 +172,8 @@ class PageFold:
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
         """Return the page's document, with the title, attributes and format from ``overview``.
 
-        With ``since``, the document has only events from the id ``since`` on, and lifetimes that
-        changed since then. Cost: the lifetimes of all events are read.
+        With ``since``, the document has only the events from this id on, and changed lifetimes.
+        Cost: the lifetimes of all events are read.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
@@ -263,8 +263,8 @@ def _columns(
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
     still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
     the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
-    events that do not fit into columns, such as events that were shown twice, and older events that
-    changed after ``since``.
+    events that do not fit into the columns, such as an event that was shown twice. They also
+    describe older events that have changed.
     """
     left = []
     by = []

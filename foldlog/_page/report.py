@@ -54,10 +54,9 @@ def write_report(
 ) -> int:
     """Write the page of a conversation to ``path``, and return the size of the page in bytes.
 
-    ``limit`` is a number of tokens, which the page draws as a line. ``model``, such as a
-    ``foldlog.LLM``, counts tokens. Without a model, tokens are estimated. ``notes`` are shown
-    beside the events. ``prices`` are for calls that record no cost; the default is an installed
-    table of prices.
+    The page draws a line at ``limit`` tokens. ``model``, such as a ``foldlog.LLM``, counts tokens.
+    Without a model, tokens are estimated. ``notes`` are shown beside the events. ``prices`` are for
+    calls that record no cost; the default is an installed table of prices.
 
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises

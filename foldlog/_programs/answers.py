@@ -38,7 +38,7 @@ _SHORT = 100
 _LONG = 240
 _ERROR_MAX = 300
 _NEWEST = 3
-"""How many of the newest compactions ``dropped`` describes by default."""
+"""The number of compactions that ``dropped`` describes by default."""
 _NAMES = 12
 """The maximum number of names or user messages in the description of a compaction."""
 _HITS = 50
@@ -65,9 +65,7 @@ class Answers:
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
-        """Return whether the agent still knows words or an event. If not, name the condensation
-        that forgot them.
-        """
+        """Return why the agent knows, or does not know, words or an event."""
         return _answer(self._answer_about(conversation, partial(self._why, about, at)))
 
     def recall(

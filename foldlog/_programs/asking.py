@@ -81,7 +81,7 @@ class Asking:
         return Asked(name, problem, compacting(self._store, name), agents)
 
     def _agents_of(self, session: str) -> list[str]:
-        """Return the sub-agents that wrote to their transcripts after the session wrote to its own.
+        """Return the sub-agents whose transcripts are newer than the session's transcript.
 
         A session and its sub-agents use the same server, so a sub-agent may be asking.
         """

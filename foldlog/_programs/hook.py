@@ -16,8 +16,8 @@ from foldlog._words.gist import count
 from foldlog.eventstore import Store
 
 FIRED = "hooks"
-"""The folder with a file for each program. The file contains the name of the last event that fired
-a hook.
+"""The folder with a file for each program that called a hook. The file contains the name of the
+program's last event.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)

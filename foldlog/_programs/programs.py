@@ -20,8 +20,8 @@ _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 class Target(NamedTuple):
-    """A file of settings, and the file in ``plugins/`` with foldlog's values for it. If
-    ``is_ours``, the whole file belongs to foldlog.
+    """A settings file, and the file in ``plugins/`` with foldlog's values. If ``is_ours``, the
+    whole file belongs to foldlog.
     """
 
     plugin: str

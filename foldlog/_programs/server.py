@@ -65,8 +65,8 @@ def server(answers: Answers) -> MCPServer:
 
 
 def well_formed_lines(lines: BinaryIO) -> io.TextIOWrapper:
-    """Return ``lines`` without lone surrogates (escapes of half a character), because the MCP
-    server does not answer a request that contains one.
+    """Return ``lines`` without lone surrogates (escapes of half a character). The MCP server does
+    not answer a request with a lone surrogate.
     """
     return io.TextIOWrapper(io.BufferedReader(_WellFormed(lines)), "utf-8", "replace")
 
@@ -92,8 +92,8 @@ class _WellFormed(io.RawIOBase):
 
 
 def _tool(method: Callable[..., str]) -> Tool:
-    """Return a method as a tool. Every prompt contains the definition of the tool, so its
-    parameters have no descriptions, to save tokens.
+    """Return a method as a tool. Its parameters have no descriptions, because every prompt would
+    contain them.
     """
     tool = Tool.from_function(
         method,

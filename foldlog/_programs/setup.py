@@ -28,8 +28,8 @@ _WHOLE_FILE = ""
 
 
 class Written(NamedTuple):
-    """The new state of a file of settings. ``text`` is None if the file is to be removed. ``ours``
-    is foldlog's part of the file.
+    """The new state of a settings file. If ``text`` is None, the file is removed. ``ours`` is
+    foldlog's part of the file.
     """
 
     path: Path
@@ -68,8 +68,8 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings files that have parts of foldlog, without these parts. Raises the errors
-    of ``settings_with``.
+    """Yield the settings files of a program without foldlog's parts. Raises the errors of
+    ``settings_with``.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -92,9 +92,8 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def write(written: Written, folder: Path) -> None:
-    """Write a file of settings, and store foldlog's part of it in the record in ``folder``. The
-    mode of the settings file does not change, and a link to the file stays a link. Raises
-    ``OSError``.
+    """Write a settings file, and store foldlog's part in the record. The mode of the settings file
+    does not change, and a link to the file stays a link. Raises ``OSError``.
     """
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()

@@ -1,8 +1,8 @@
-"""Decide which requests the server answers: requests with its token, for an expected host name.
+"""Accept only requests with the token and with an expected host name.
 
-A page of another site can make a browser send requests to this machine, but it does not know the
-token. The browser sends the origin of the page, and the server refuses another origin. It also
-refuses an unknown host name.
+A page of another site can make a browser send requests to this server, but the page does not know
+the token. The browser names the origin of the page, and the server refuses other origins. The
+server also refuses unknown host names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Access:
     """Accepts or refuses requests, and adds security headers to every response.
 
     If ``token`` is None, no token is required. ``names`` are the host names of the server.
-    ``localhost`` and IP addresses are always accepted, because they cannot lead to another machine.
+    ``localhost`` and IP addresses are always accepted, because an attacker cannot change where they
+    lead.
     """
 
     def __init__(
@@ -145,8 +146,8 @@ class Access:
 def _is_of_another_page(headers: Headers) -> bool:
     """Return whether a browser sent this request from a page of another origin.
 
-    A page at another port has another origin, although the browser sends the same cookie to all
-    ports.
+    A page at another port has another origin. The cookie does not show this, because a browser
+    sends it to all ports.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

@@ -55,7 +55,7 @@ _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The search then reports how much it read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
-"""The maximum number of bytes of a request with a note, more than the longest note needs."""
+"""The maximum number of bytes of a request with a note. The longest note needs fewer bytes."""
 
 _STATUS: dict[type[EventStoreError], int] = {
     ConversationNotFound: 404,
@@ -86,7 +86,7 @@ def application(
     """Return the ASGI application of an open store. It does not close the store.
 
     token, names, port    see ``Access``
-    limit                 a number of tokens, which the pages draw as a line
+    limit                 the number of tokens at which the pages draw a line
     model                 counts tokens
     prices                the prices of calls that record no cost
     completed             adds the store's name to a command in a message
@@ -301,7 +301,7 @@ def _id(request: Request) -> str:
 
 
 def _whole_id(store: Store, given: str) -> str:
-    """Return the id that begins with the text. If none or several do, return the text."""
+    """Return the only id that begins with the text, or else the text itself."""
     try:
         found = list(islice(ids_meant(store, given), 2))
     except EventStoreError:  # the documents of the page report the error

@@ -1,6 +1,6 @@
 """The list of conversations with their figures, and totals over all conversations.
 
-The list is shown at once, and a thread counts its new conversations.
+The list is shown at once. A thread counts new conversations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ the other conversations.
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
 LISTED = Where(companions=False)
-"""The conversations of the list, without conversations that runtimes use internally."""
+"""The filter of the list, which leaves out conversations that runtimes use internally."""
 
 
 class ServedConversations:
@@ -135,7 +135,7 @@ class ServedConversations:
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
         """Return the sums, facets and days of the conversations that a search line selects. The
-        days include days outside of the selected time.
+        days are not limited to the selected time.
         """
         left = self.refresh()
         where = self.where(line)
@@ -213,8 +213,8 @@ class ServedConversations:
         reverse: bool = True,
         where: Where = LISTED,
     ) -> ServedPageDocument:
-        """Skip ``start`` of the selected conversations, and return at most ``limit`` of the next.
-        Raises ``InvalidArgument`` for an unknown sort.
+        """Return at most ``limit`` selected conversations, from the index ``start`` on. Raises
+        ``InvalidArgument`` for an unknown sort.
         """
         left = self.refresh()
         page = self.figures.page(

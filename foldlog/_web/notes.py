@@ -56,7 +56,7 @@ class Notes:
 
     def change(self, conversation: str, body: bytes) -> NotesDocument:
         """Write a note, such as ``{"event": 12, "text": "…"}``. The note replaces an earlier note
-        of its event. If ``text`` is null, the earlier note is removed.
+        on the same event. If ``text`` is null, the earlier note is removed.
 
         The note is on disk when the method returns. Raises ``InvalidArgument`` for a note that
         cannot be read. Raises ``StoreUnavailable`` if the store cannot be written.

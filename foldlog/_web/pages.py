@@ -43,7 +43,7 @@ _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
-"""An answer has no further event after this number of characters."""
+"""An answer ends with the event that exceeds this number of characters."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """The page documents of a conversation with this many events are cached in the store."""
@@ -54,8 +54,8 @@ D = TypeVar("D", bound=Document)
 
 
 class Pages:
-    """Makes the documents of pages, and keeps the last used folds in memory. Many threads may use
-    this object.
+    """Makes the documents of pages, and keeps the folds of the last pages in memory. Many threads
+    may use this object.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Pages:
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, at most 1,000 events, with the text around the
-        words. A text in double quotes is searched whole.
+        words. A text in double quotes is searched as it is.
         """
         wanted = [
             word

@@ -14,8 +14,8 @@ _NAMED = 5
 
 
 def dropped_words(found: DroppedDocument) -> str:
-    """Return a sentence with the size of the dropped events, and with the dropped terms that the
-    agent needed again.
+    """Return a sentence about the dropped events, and the dropped terms that the agent needed
+    again.
     """
     said = (
         f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈"

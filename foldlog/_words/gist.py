@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHELL = ("-c", "-lc")
 UNLIMITED = sys.maxsize
-"""The ``length_max`` of a whole line, which is not cut."""
+"""A ``length_max`` that never cuts a line."""
 INTERVALS_MAX = 6
 
 
@@ -68,8 +68,8 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _document(name: str, change: dict[str, Any]) -> str:
-    """Return the name of a document. If the document has the attributes, return their values too,
-    as ``foldlog attributes`` prints them.
+    """Return the name of a document. For the attributes, add the values, as ``foldlog attributes``
+    prints them.
     """
     if "deleted" in change:
         return f"{name} (deleted)"
@@ -115,8 +115,8 @@ def events_and_summaries(events: int, summaries: int) -> str:
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
-    """Return intervals of ids as text: ``3-9, 12, 40-77``. Intervals after the first ``most``
-    become ``…``.
+    """Return intervals of ids as text: ``3-9, 12, 40-77``. After ``most`` intervals, the text ends
+    with ``…``.
     """
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
@@ -184,8 +184,8 @@ def number_words(number: int | None) -> str:
 
 
 def calls_words(spent: SpentDocument) -> str:
-    """Return a number of calls of models as text. ``96 + 2`` means 96 calls by the agent and 2
-    calls by condensers.
+    """Return the number of model calls as text. ``96 + 2`` means 96 calls by the agent and 2 calls
+    by condensers.
     """
     by = spent.condenser_calls
     return f"{spent.calls - by:,}" + (f" + {by:,}" if by else "")

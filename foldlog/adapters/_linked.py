@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The key, in a condensation's metadata, of the version to which the condensation returns."""
+"""In a condensation's metadata, the key for the version to which the condensation returns."""
 
 UNKNOWN = ""
 """The id for an unknown last entry. No entry has the empty id."""
@@ -95,7 +95,7 @@ class LinkedEntries:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry, or None if the conversation has no such entry at
+        """Return the version after an entry, or None if the conversation does not have the entry at
         ``version``.
         """
         places = {

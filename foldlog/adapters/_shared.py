@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 _PAGE = 200
 CLEARED = "the session was cleared"
-"""The log's reason for a retraction or an erasure if a runtime clears a session."""
+"""The reason in the log when a runtime clears a session."""
 _KEPT_CODE = 1
 """Raise this number to discard the values that adapters have stored beside conversations."""
 
@@ -214,8 +214,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the elements of ``there`` after ``here``. Raises ``ValueError`` if ``there`` does not
-    begin with ``here``.
+    """Return the elements of ``there`` that follow the elements of ``here``. Raises ``ValueError``
+    if ``there`` does not begin with ``here``.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -278,7 +278,7 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase the conversations. Their forks get copies of shared events."""
+    """Erase the conversations. Forks get copies of shared events."""
     from foldlog.runtimes import erase_conversations
 
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
@@ -319,8 +319,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, both read at one moment. Return 0 and
     None before the first event.
 
-    Raises ``ConversationErased``. A later append raises it too, if the id then belongs to another
-    conversation.
+    Raises ``ConversationErased``. A later append also raises this error if the id then belongs to
+    another conversation.
     """
     try:
         return history._store.query(
@@ -376,7 +376,7 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
     """Yield the records before the event ``stop``, the newest first, without events in other
     formats.
 
-    A record of the format must be readable without its neighbours. Only the yielded records are
+    A record of the format must be readable without other records. Only the yielded records are
     read.
     """
     group = list[Event]()
@@ -475,8 +475,8 @@ def shown_records(
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
     """Yield each record that a model gets, with its shown events.
 
-    A stored record is used if all its events are shown unchanged, as in ``log``. Otherwise the
-    format writes a new record.
+    If all events of a record are shown, and are equal to the events in ``log``, the stored record
+    is used. Otherwise the format writes a new record.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -538,8 +538,8 @@ def _stored_events(
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a Python value as JSON. An object that pydantic does not know becomes a text with
-    ``unknown``, and raises pydantic's error without ``unknown``.
+    """Return a Python value as JSON. With ``unknown``, an object that pydantic does not know
+    becomes a text. Otherwise pydantic raises its error.
     """
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:

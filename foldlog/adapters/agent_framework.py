@@ -81,8 +81,8 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The event ids of a loaded message. The message has them as its raw representation, which the
-    SDK does not send to a model.
+    """The event ids of a loaded message, stored as its ``raw_representation``. The SDK does not
+    send the ``raw_representation`` to a model.
     """
 
 
@@ -123,8 +123,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Return the messages of a session that a model is shown, the oldest first. A user message
-        with the summary replaces condensed messages.
+        """Return the messages that a model is shown, the oldest first. A user message with the
+        summary replaces condensed messages.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -460,7 +460,8 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
 
 
 def _records_in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
-    """Yield records until a call waits for an approval, or has no results directly after it.
+    """Yield the records before the first call that waits for an approval or has no result directly
+    after it.
 
     The messages of the yielded records can be sent to a run unchanged.
     """

@@ -51,7 +51,7 @@ from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_non
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The name of the SDK's summary of a session in the store."""
+"""The store's name for the SDK's summary of a session."""
 _LINES_OF_A_TRANSACTION = 1_000
 _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

@@ -122,8 +122,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of a conversation.
 
-        Pass the app, the user and the session id for a session, the app and the user for the user's
-        state, and only the app for the app's state.
+        For a session, pass the app, the user and the session id. For a user's state, pass the app
+        and the user. For an app's state, pass only the app.
         """
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
@@ -213,8 +213,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
         Raises ``SessionNotFoundError`` if the store does not have the session. Raises
         ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``,
-        raises ``NoCondensationAvailable`` if a required condensation is impossible; the event is
-        stored.
+        raises ``NoCondensationAvailable`` if a required condensation is impossible, after the event
+        is stored.
         """
         if event.partial:
             return event
@@ -302,8 +302,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _Stored(history, version, state, about)
 
     def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
-        """Return the app, the user and the session id, without blanks around the session id, unless
-        a stored session has these blanks.
+        """Return the app, the user and the session id. Blanks around the session id are removed,
+        unless a stored session has them.
         """
         names = (app_name, user_id, session_id)
         stripped = (app_name, user_id, session_id.strip())
@@ -372,7 +372,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        If no compaction is due, return the masks: they map the id of a record to its masked form,
+        If no compaction is due, return the masks. They map the id of a record to its masked form,
         or to None if the record is hidden.
         """
         handler = self.histories.sync._handler
@@ -494,8 +494,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _split_by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Split a state into the session's values, and the values for the states of the app and the
-        user, by conversation. Temporary values are left out.
+        """Split a state into the session's values, and a map from conversations to the values of
+        the app and the user. Temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -543,8 +543,8 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
         start += 1
     if start == stop or times != sorted(times):
         raise NoCondensationAvailable(
-            f"the condenser would forget {sum(gone)} of {len(gone)} messages with other messages"
-            " between them, but a compaction of the SDK covers all messages of a time span; choose"
+            f"the condenser would forget {sum(gone)} of {len(gone)} messages, which are not"
+            " consecutive, but a compaction of the SDK covers all messages of a time span; choose"
             " a condenser that forgets consecutive messages, such as 'digest'"
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])

@@ -6,7 +6,7 @@
 
 The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
 The other parts of a checkpoint are documents of this conversation. Small values of channels are in
-the document ``checkpoint``, and another value has a document ``channel:NAME``. Time travel, and
+the document ``checkpoint``. A larger value is the document ``channel:NAME``. Time travel, and
 ``update_state`` of an earlier checkpoint, begin a fork.
 """
 
@@ -172,8 +172,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first by the clocks of the writers. Checkpoints are read
-        while the caller iterates.
+        """Yield checkpoints, the newest first. The order follows the clocks of the writers.
+        Checkpoints are read while the caller iterates.
 
         With ``limit``, only the last active threads are read. Otherwise all threads of the config
         are read.
@@ -486,9 +486,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return the messages of ``history.sent`` as ``{"llm_input_messages": […]}``. The graph's
         state still has all messages.
 
-        In a middleware, call this method with ``{"messages": request.messages}``. New messages that
-        no checkpoint has stay at the end; with the durability ``sync``, there are none. A call
-        without its result is not sent.
+        In a middleware, call this method with ``{"messages": request.messages}``. Messages that are
+        not in a checkpoint yet stay at the end. With the durability ``sync``, all messages are in a
+        checkpoint. A call without its result is not sent.
         """
         conf = config["configurable"]
         kept = self._values
@@ -583,8 +583,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return thread, namespace, self._first_conversation(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
-        """Yield the namespaces of one thread, or of all threads, also if their first conversation
-        was erased.
+        """Yield the namespaces of one thread, or of all threads, even if their first conversations
+        were erased.
         """
         name = self._prefix if thread_id is None else self._first_conversation(thread_id)
         rows = with_those_below(self._sync, name)
@@ -638,8 +638,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        Each namespace comes with a limit: it and all later namespaces have only ids below the
-        limit. So earlier checkpoints above the limit are yielded before the namespace is read.
+        Each namespace comes with a limit, which is above all ids in this namespace and in later
+        namespaces. So checkpoints above the limit are yielded before the namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 

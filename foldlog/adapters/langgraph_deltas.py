@@ -46,8 +46,8 @@ def after_writes(
     record: Callable[[BaseMessage], Any],
     record_before: Callable[[int], Any],
 ) -> Listed:
-    """Return the list ``before`` after ``writes``. ``record_before(n)`` returns the record at the
-    index ``n`` of ``before``.
+    """Apply ``writes`` to the list ``before``, and return the new list. ``record_before(n)``
+    returns the record at the index ``n`` of ``before``.
     """
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}

@@ -74,7 +74,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name by which LlamaIndex knows the class."""
+        """Return LlamaIndex's name for this class."""
         return "FoldlogChatStore"
 
     def history(self, key: str) -> History:
@@ -82,8 +82,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages of a key that a model is shown, the oldest first. A user message with
-        the summary replaces condensed messages. Only the returned messages are read.
+        """Return the messages that a model is shown, the oldest first. A user message with the
+        summary replaces condensed messages. Only the returned messages are read.
         """
         history = self.history(key)
         with suppress(ConversationErased):

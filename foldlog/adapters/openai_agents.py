@@ -130,8 +130,8 @@ class FoldlogSession(OpenHistories):
         """Append all of ``items``, or none if an error is raised. The items are on disk when the
         method returns.
 
-        The SDK's compaction calls ``clear_session`` and then adds fewer items. Foldlog stores it as
-        a condensation that forgets the other items.
+        The SDK's compaction calls ``clear_session`` and then adds fewer items. Foldlog stores this
+        compaction as a condensation that forgets the items that were not added again.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
@@ -144,8 +144,8 @@ class FoldlogSession(OpenHistories):
             )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Retract the newest item and return it, or return None if there is no item or if it is a
-        summary.
+        """Retract the newest item and return it. Return None if there is no item, or if the item is
+        a summary.
         """
         try:
             events = await self.history.pop(1, "the runtime took the newest item back")
@@ -239,8 +239,8 @@ class FoldlogSession(OpenHistories):
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
             raise ValueError(
-                "the config has a call_model_input_filter; call session.input_filter in this"
-                " filter, and give Runner.run the session and the config instead of run_options"
+                "the config already has a call_model_input_filter; call session.input_filter in"
+                " this filter, and pass the session and the config to Runner.run"
             )
         return {
             "session": self,

@@ -203,8 +203,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         return [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or all files in a folder. Raises ``InvalidEvent`` if there is an event
-        among them.
+        """Delete a file, or all files in a folder. Raises ``InvalidEvent`` if one of the files is
+        an event.
         """
         path = normal_path(path)
         with self._lock:
@@ -318,11 +318,10 @@ class FoldlogCondenser(CondenserBase):
     """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm,
     condenser=FoldlogCondenser())``.
 
-    ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``.
-    Without ``config``, it is foldlog's default condenser, which needs no model. The SDK stores
-    ``config``, so ``config`` must not contain keys: the key of a model comes from the environment.
-    The condenser also keeps the estimated tokens of the prompt below the limit of the agent's
-    model.
+    ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``. By
+    default, this is foldlog's default condenser, which needs no model. The SDK stores ``config``,
+    so ``config`` must not contain keys: the key of a model comes from the environment. The
+    condenser also keeps the estimated tokens of the prompt below the limit of the agent's model.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)

@@ -81,7 +81,7 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
-"""The number of records in memory. Most saves then need not read the stored record."""
+"""The number of records in memory. A save reads no record that is in memory."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -109,8 +109,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
-        """Maps a conversation to its history, the last record from this object, and the version
-        after it.
+        """Maps a conversation to its history, the last record that this object wrote, and the next
+        version.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -479,8 +479,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        """Save the request before it is sent to a model, and replace its messages by the View's.
-        With ``condense``, a condensation that is due is made first.
+        """Save the request before it is sent to a model, and replace its messages by the View's
+        messages. With ``condense``, a condensation that is due is made first.
 
         Messages that other hooks add stay at the end. If other hooks change earlier messages, the
         request is returned unchanged. Raises ``NoCondensationAvailable`` if a required condensation

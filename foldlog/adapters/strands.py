@@ -6,7 +6,7 @@
 
 An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. The
 document ``agent`` of the conversation has the agent's state. If the agent's conversation manager
-removes or summarizes messages, the View forgets them, and they stay in the log.
+removes or summarizes messages, the View forgets them, but they stay in the log.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self._held: dict[str, _Held] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
-        """Return the id of an agent's conversation, or without ``agent_id`` the id of the
-        conversation with the data of the session.
+        """Return the id of an agent's conversation. Without ``agent_id``, return the id of the
+        conversation with the session's data.
         """
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
@@ -424,8 +424,8 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
 
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
     """Return the condensation that replaces ``events`` by a text in the View. Return nothing if the
-    View shows none of ``events``, or if the text is empty, as for a tool's result, which stays with
-    its call.
+    View shows none of ``events``, or if the text is empty. A tool's result has no text, so the
+    result stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

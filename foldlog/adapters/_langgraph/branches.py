@@ -88,7 +88,7 @@ class Checkpoint(NamedTuple):
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
         """Return whether a branch can continue from this checkpoint with ``checkpoint_id``. This
-        checkpoint must be ``parent``, and its id must be smaller.
+        checkpoint must be ``parent``, with an id below ``checkpoint_id``.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -123,8 +123,8 @@ class ThreadBranches:
         self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread at one moment. Only branches that have grown since the
-        last call are read.
+        """Return the branches of a thread, all read at one moment. Only branches that have grown
+        since the last call are read.
         """
         return query_all(self._store.database, partial(self.at_moment, thread))
 
@@ -174,9 +174,9 @@ class ThreadBranches:
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None if the thread does not have it.
 
-        If the checkpoint is redacted, return the last earlier checkpoint that is not redacted,
-        without its channels; if there is none, return None. Cost: all newer branches are read,
-        unless the checkpoint is the newest of its branch.
+        For a redacted checkpoint, return the last checkpoint before it that is not redacted,
+        without its channels, or None. Cost: all newer branches are read, unless the checkpoint is
+        the newest of its branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -233,9 +233,7 @@ class ThreadBranches:
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin a conversation with the attributes, unless it has events or there are no
-        attributes.
-        """
+        """Begin an empty conversation with the attributes, if there are any."""
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)

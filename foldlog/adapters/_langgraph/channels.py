@@ -19,8 +19,7 @@ _SHORT = 64
 
 
 class ChannelValues:
-    """Converts values into JSON and back. The conversion preserves every type that LangGraph's
-    serializer preserves.
+    """Converts values into JSON and back. All types of LangGraph's serializer are preserved.
 
     Without ``readable``, every value is stored as the serializer writes it, for example encrypted.
     With ``readable``, a value is stored as JSON if JSON can represent it.
@@ -100,7 +99,7 @@ class ChannelValues:
 
 def next_version(current: Any) -> Any:
     """Return the version of a channel after ``current``: a number, or a text if ``current`` is a
-    text of another saver.
+    text, as in some other savers.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"

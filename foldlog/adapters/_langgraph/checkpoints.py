@@ -1,9 +1,9 @@
 """Store the checkpoints of a runtime as versions of conversations.
 
-The records of a checkpoint, in the format of an adapter, are events of its branch. All other values
-are in documents, such as ``checkpoint``. Consecutive checkpoints are in the same branch. A second
-child of a checkpoint begins a fork. A note on a checkpoint may be written before the checkpoint or
-after its children. So notes have a conversation of their own, ``THREAD/+writes``.
+The records of a checkpoint are events of its branch. All other values are documents. Consecutive
+checkpoints are in the same branch. A second child of a checkpoint begins a fork. A note on a
+checkpoint may be written before the checkpoint or after its children. So notes have a conversation
+of their own, ``THREAD/+writes``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _NOTES = "writes"
 """The name of the companion conversation with the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
-"""The fields that foldlog adds to a note: its checkpoint, and the number of earlier notes there."""
+"""The fields that foldlog adds to a note: its checkpoint, and its number among the notes there."""
 _NONE = Listed((), (), lambda place: None)
 
 
@@ -294,8 +294,8 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of the newest checkpoint's records, without the records
-        that the branch did not have at ``version``.
+        """Return the event ids and the keys of the newest checkpoint's records that the branch
+        already had at ``version``.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint in memory
         is not read again.
@@ -427,7 +427,7 @@ class Checkpoints:
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Do the same as ``notes``, but read no note if this process wrote all of them."""
+        """Do the same as ``notes``, but read no note if this process wrote all notes."""
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
         def others(moment: Moment) -> list[bool]:
@@ -445,8 +445,8 @@ class Checkpoints:
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide the checkpoints ``ids``, and all checkpoints whose ids are smaller than ``below``.
 
-        Hidden checkpoints stay in the log. Every branch stores the hidden ids, because the others
-        may be deleted later.
+        Hidden checkpoints stay in the log. Every branch stores the hidden ids, because other
+        branches may be deleted later.
         """
         for branch in self.branches.of(thread):
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
@@ -466,8 +466,8 @@ class Checkpoints:
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return the events that turn the old list of records into the new list, the new list, and
-        the recorder of the new records. The recorder is None if no record is new. Raises
+        """Return three values: the events that change the list of records, the new list, and the
+        recorder of the new records. The recorder is None if no record is new. Raises
         ``VersionConflict``.
         """
         before = newest.checkpoint

@@ -56,8 +56,8 @@ def changes(
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
-    """Return two values: the events that turn the old list of records into the new list, and the
-    event ids of the new list's records.
+    """Return the events that change the old list of records into the new list, and the event ids of
+    the new list.
 
     ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
     before the returned events. ``removed`` is the id of the last condensation that forgot records
@@ -93,7 +93,7 @@ def changes(
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
     """Join ``spans`` into ranges of ids: start, stop, start, stop, and so on. ``joins(start,
-    stop)`` returns whether these ids have no other record.
+    stop)`` returns whether nothing else is shown between these ids.
     """
     known = {*old.spans}
     after = dict(pairwise(old.spans))

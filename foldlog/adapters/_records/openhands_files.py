@@ -71,8 +71,8 @@ class EventFiles:
         read again, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
-        """Maps a use of a model to its number of calls in the last state. None before the first
-        state.
+        """Maps a usage id of the SDK to the number of calls in the last state. None before the
+        first state.
         """
 
     def catch_up(self) -> None:
@@ -102,8 +102,8 @@ class EventFiles:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Take the events that this object appended. If other writers appended before them, do
-        nothing.
+        """Take the events that this object appended. If other writers appended before these events,
+        do nothing.
         """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
@@ -158,8 +158,8 @@ class EventFiles:
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append all records, or none, after the events of other writers. The first record
-        continues its ``parent_id``. Each later record continues the record before it.
+        """Append all records, or none, after the events of other writers. The first record follows
+        its ``parent_id``, and each later record follows the record before it.
         """
         parent = records[0].get("parent_id")
 
@@ -171,7 +171,7 @@ class EventFiles:
         self.follow(self._at_the_end(appended))
 
     def append_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append records. Each record continues its ``parent_id``."""
+        """Append records, each after its ``parent_id``."""
         run: list[dict[str, Any]] = []
         head: str | None = None
         for record in records:

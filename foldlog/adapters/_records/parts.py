@@ -63,8 +63,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes a record for a message, for the calls of a reply, and for their results. It writes an
-    annotation only if its record is redacted.
+    """Writes a record for a message, for the calls of a reply, and for their results. Annotations
+    are written only for a redacted record.
     """
 
     rules: PartsFormat
@@ -158,8 +158,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. Its content is ``content`` as a text, or ``parts`` if ``parts``
-    have a file.
+    """Return the result of a call. The content is ``parts`` if they have a file, and otherwise
+    ``content`` as a text.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {
@@ -214,8 +214,7 @@ def text_of(value: Any) -> str:
 def file_of(held: Any) -> dict[str, Any] | None:
     """Return a content part with the file in ``held``, or None if ``held`` has no file.
 
-    The bytes of the file are base64, base64 for URLs, or marked by an adapter as ``{"$bytes":
-    base64}``.
+    The bytes may be base64, base64 for URLs, or ``{"$bytes": base64}``.
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind = text_or_empty(kinds[0] or kinds[1])

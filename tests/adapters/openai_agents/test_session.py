@@ -337,7 +337,7 @@ async def test_options_of_a_run_hand_over_all_of_the_session(histories):
     assert collect_stats(histories.store, ["openai-agents/s"], views=histories.views).models
     options = session.run_options(RunConfig(workflow_name="w"))
     assert options["run_config"].workflow_name == "w"
-    with pytest.raises(ValueError, match="has a call_model_input_filter"):
+    with pytest.raises(ValueError, match="already has a call_model_input_filter"):
         session.run_options(options["run_config"])
 
 
