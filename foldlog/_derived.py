@@ -1,4 +1,5 @@
-"""Tables outside a store that are derived from its events and follow it, such as an audit database.
+"""Tables that are derived from the events of a store and stored outside of the store, such as an
+audit database.
 
 Removals come first: erased and redacted content is removed before the text of any event is read.
 The events are added after the removals. An event that cannot be added is left out and reported, and
@@ -34,7 +35,7 @@ from foldlog.eventstore import (
 R = TypeVar("R")
 
 REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
-"""The errors of SQLite about a value of a row, such as a number that is too large."""
+"""The errors with which SQLite refuses a row, for example because a number is too large."""
 
 
 class Removal(NamedTuple):
@@ -73,7 +74,7 @@ class OmittedEvent(NamedTuple):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """The changes of a batch are written in the order of the fields of this class."""
+    """The changes of a batch. They are written in the order of these fields."""
 
     conversations: frozenset[str]
     removals: Sequence[Removal]

@@ -273,12 +273,12 @@ class Maintenance:
         their attributes. ``older_than`` selects events by their age. With ``dry_run``, nothing is
         redacted, and the events that would be redacted are returned.
 
-        The result lists the places where the store still contains the text, the places that were
-        searched, and the places that were not searched, such as other files and encoded text.
-        ``History.redact`` describes ``with_summaries``, and everything that is redacted together
-        with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises ``InvalidArgument``
-        for an empty text. Also raises ``InvalidArgument`` if the reason or ``by`` contains the
-        text, because the receipt stores both.
+        The result lists the places where the store still contains the text. It also says which
+        places were searched, and which places were not searched, such as other files and encoded
+        text. ``History.redact`` describes ``with_summaries``, and everything that is redacted
+        together with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises
+        ``InvalidArgument`` for an empty text. Also raises ``InvalidArgument`` if the reason or
+        ``by`` contains the text, because the receipt stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.

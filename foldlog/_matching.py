@@ -243,7 +243,7 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """Append the newest values of documents again if the events to redact store them. Values that
+    """If an event to redact has the newest value of a document, append the value again. Values that
     contain a match are not appended. Other writers may append at the same time.
     """
     while True:

@@ -231,8 +231,8 @@ class Redacting:
         return receipts, stay
 
     def look_again(self) -> list[Problem]:
-        """Return where the store still contains the text, such as ids, tombstones and paths of
-        imported files.
+        """Return the places where the store still contains the text, such as ids, tombstones and
+        paths of imported files.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
@@ -462,9 +462,9 @@ def all_that_goes(
     *,
     with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return all events that are redacted together with the events: the other events of their
-    source records, and copies. With ``with_summaries``, also return the condensations that may
-    quote them.
+    """Return the events and all events that are redacted together with them: the other events of
+    their source records, and copies. With ``with_summaries``, also return the condensations that
+    may quote them.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:

@@ -15,11 +15,11 @@ OF_NO_MODEL: Final = "<synthetic>"
 """The model name in replies that Claude Code itself wrote."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
-"""The name of the annotation, and of the map in its data, in which a condenser reports its own
-calls.
+"""A condenser reports its own calls in an annotation with this name. The data of the annotation has
+a map with the same name.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
-"""The keys of the usage of model calls in ``meta`` and in the metadata of a condensation."""
+"""The keys for the usage of model calls, in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
 """The keys of two texts with the usage that are not content: the model, and the id of the reply."""
 USAGE_NAMES: Final = ("condenser", "failure")

@@ -183,7 +183,7 @@ class Import:
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
         """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
         examined. Cost: the method reads the status of the file. For a log, the method also reads
-        the first lines, and may read all lines of the last import.
+        the first lines, and sometimes all lines of the last import.
         """
         place = self._place(path, 0)
         places = self._places(place)

@@ -59,9 +59,9 @@ def redact_records(
     """Return a function for the transaction that redacts events. The returned function blanks the
     records of the redacted events in all sources of their families.
 
-    The returned function also updates the sums of these sources. Later imports refuse the blanked
-    records, also in other histories. The records of ``common_events`` may occur in unrelated
-    histories. An import refuses such a record only if all earlier records are equal too.
+    The returned function also updates the sums of these sources. Later imports of any history
+    refuse the blanked records. The records of ``common_events`` may occur in unrelated histories.
+    An import refuses such a record only if all earlier records are equal too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:

@@ -40,7 +40,7 @@ _FEW: Final = 4
 """The maximum number of ranges that are read one by one. For more ranges, all events are read."""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
-"""A function that runs another function in a read transaction and returns its result."""
+"""Runs a function in a read transaction, and returns the result of the function."""
 
 
 class RecordSpan(NamedTuple):

@@ -1,4 +1,4 @@
-"""This module writes the blocks, the figures and the other facts of a source.
+"""This module writes a source into the store: its blocks, figures and facts.
 
 A redacted or secret record is stored as its skeleton, without texts. The figures count such records
 too.

@@ -1,5 +1,5 @@
-"""This module finds the replies of models that are in several conversations, so that a total counts
-a reply only once.
+"""This module finds replies that are in several conversations, so that a total counts a reply only
+once.
 """
 
 from __future__ import annotations

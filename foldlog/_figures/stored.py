@@ -179,8 +179,8 @@ class FiguresOfStore:
         start: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Conversations without the figure ``sort`` come last in either direction. Raises
-        ``InvalidArgument`` if ``sort`` is not in ``SORTS``.
+        """Conversations without the figure ``sort`` always come last. Raises ``InvalidArgument`` if
+        ``sort`` is not in ``SORTS``.
         """
         sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in sorted_rows])

@@ -189,8 +189,8 @@ class FigureCounter:
             )
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
-        """Return the ids of the conversations whose figures were written. Nothing is written if
-        another process writes, or if the store is read-only or its disk is full. The figures of a
+        """Return the ids of the conversations whose figures were written. Nothing is written while
+        another process writes, into a read-only store, or on a full disk. The figures of a
         conversation are not written if the conversation has changed or is not encrypted yet.
         """
         database = self._store.database

@@ -105,8 +105,8 @@ class _Files(FileReader):
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
-    """Yield the number of a session's first line, the offsets of its beginning and end, and its
-    time.
+    """For each session, yield the number of its first line, the offsets of its beginning and end,
+    and its time.
     """
     begun: tuple[int, int, str] | None = None
     with path.open("rb") as file:

@@ -294,7 +294,7 @@ class _Encoder(RepliesEncoder):
 
     def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
         """Return the step of a condensation, and copies of the events that stay in the View.
-        Without the copies, a reader would drop these events too.
+        Without the copies, a reader would drop these events.
         """
         step = self._step(event, "system", "Context compaction performed")
         step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}

@@ -191,8 +191,7 @@ def encode_standing(
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
     """Return the prompt that a View sends to a model, as records of a format. If the format has a
     dialect, the records are messages of this dialect. If the format has no dialect, the format's
-    encoder makes the records. Raises ``UnknownFormat``, also for a format that foldlog does not
-    write.
+    encoder makes the records. Raises ``UnknownFormat`` if foldlog does not write the format.
     """
     chosen = check_written(format)
     if chosen.dialect is None:

@@ -220,8 +220,8 @@ class Encoder:
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
         """Return the records for the shown events of one record. ``stored`` are the events of the
-        record in the log. If ``events`` equal ``stored``, return the stored record. Otherwise an
-        unchanged event keeps its part of the stored record, and a changed event gets a new part.
+        record in the log. If ``events`` equal ``stored``, return the stored record. If they differ,
+        an unchanged event keeps its part of the stored record, and a changed event gets a new part.
         """
         self._follow_passed()
         if [*events] == [*stored]:

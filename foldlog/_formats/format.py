@@ -167,7 +167,7 @@ class FileReader(ABC):
     def holds(self, path: Path, begin: bytes) -> bool:
         """Return whether this file or folder contains histories of the format. ``begin`` has the
         first bytes of a file, and is empty for a folder. ``holds`` is called for every file and
-        folder, so check the name and the first bytes before anything else.
+        folder, so check the name and the first bytes first.
         """
 
     @abstractmethod

@@ -4,7 +4,7 @@
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}
 
 The records are the messages of a sample. In the messages, the texts of the sample's ``attachments``
-replace the references to attachments. The last record has the fields of the sample besides its
+replace the references to attachments. The last record has the fields of the sample, without its
 messages and events. The records become these events:
 
     system                   SystemMessage

@@ -113,9 +113,7 @@ _PARTS = frozenset(
 
 
 def parts_of_others(record: Any) -> list[str]:
-    """Return the types of a message's parts that chat messages never have, such as the calls of
-    other programs.
-    """
+    """Return the types of parts that a chat message never has, such as calls of other programs."""
     if not _has_role(record) or is_message_of_anthropic(record):
         return []
     kinds = [kind_of(part) for part in dicts_in(record.get("content"))]

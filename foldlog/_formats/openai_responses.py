@@ -113,7 +113,7 @@ _is_response = has(object=str, output=list, type=type(None))
 
 def accepts(record: Any) -> bool:
     """Return whether ``record`` can be an item. An item has a type or a role, and a message has a
-    known role. A whole response is accepted too, and an item of the SDK's ``EncryptedSession``.
+    known role. A whole response and an item of the SDK's ``EncryptedSession`` are accepted too.
     """
     is_item = _is_typed(record) or _has_role(record)
     return (

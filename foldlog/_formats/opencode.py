@@ -206,7 +206,7 @@ def _result(state: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response. The usage is the sum over the steps, or else the usage of the
+    """Return the sum of the usage of all steps. If the steps have no usage, return the usage of the
     message.
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])

@@ -212,7 +212,7 @@ def _records(read: Read, session: str) -> Iterator[Located]:
 
 
 _STABLE = ("id", "projectID", "parentID")
-"""The fields of a session that never change and that both versions of OpenCode have."""
+"""The fields of a session that never change, in both versions of OpenCode."""
 
 
 def session_record(info: Any) -> _Part:

@@ -255,7 +255,7 @@ def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
 
 
 def _ran(message: dict[str, Any]) -> str:
-    """Return the text with which pi tells its model about a command that the user ran."""
+    """Return the text that pi sends to its model about a command of the user."""
     output = message.get("output")
     code = message.get("exitCode")
     text = f"Ran `{text_or_empty(message.get('command'))}`\n" + (

@@ -16,7 +16,7 @@ from foldlog.eventstore import Content, EventStoreError, Origin
 from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 
 INCOMPLETE = "incomplete"
-"""The attribute whose text says which records of an imported source could not be read."""
+"""The attribute that describes the unreadable records of an imported source."""
 UNREAD = "unread records"
 """The document about unreadable records. Each row is an unreadable record: the number of readable
 records before it, and the id of the next event.

@@ -45,7 +45,7 @@ API).
 
 
 def _response_after(event: Event, response: Any) -> Any:
-    """Return the response to which the next call belongs. ``response`` is the response so far.
+    """Return the response to which the next call belongs. ``response`` is the present response.
     Return None if ``event`` ended the response.
     """
     if type(event) is Action:
@@ -76,8 +76,7 @@ def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
 
 
 class FollowingDecoder(RecordDecoder):
-    """A decoder that remembers the ``calls`` that wait for results, and the events that a View
-    shows (``shown``).
+    """A decoder that remembers the open ``calls``, and the events that a View shows (``shown``).
 
     A subclass adds the events of a record in ``read``. Each shown event gets a ``tag``, such as the
     id of its record. A compaction of the format selects the events to forget by their tags.

@@ -124,7 +124,7 @@ class Seen:
 
     Records are compared by the first bytes of their hashes. An equal record may be a message that
     was sent again. If most records have ids, an equal record with an id is a repetition. An equal
-    record without an id is a repetition only directly after another repetition.
+    record without an id is a repetition only if the record before it is a repetition.
 
     If the records have no ids, a repetition begins with the first record, or with a record that is
     older than the newest record. A repetition goes on while the records come in their earlier
@@ -132,9 +132,7 @@ class Seen:
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """Continue after the records that were counted so far. ``hashes`` has the hashes of the
-        counted records.
-        """
+        """``hashes`` has the hashes of the records that ``state`` has counted."""
         self._state = state
         self._last_was_again = False
         self._known_hashes = HashSet() if have_ids else None
@@ -181,9 +179,7 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return ``where`` after another record. The first ``cwd`` stays, and all other fields get the
-    new values.
-    """
+    """Return ``where`` with the values of a record. But the first ``cwd`` stays."""
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
         texts.pop("cwd", None)
@@ -206,8 +202,8 @@ class Skeleton(ABC):
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
     ) -> None:
-        """Continue from a stored state. ``hashes`` are the hashes of the records that were counted
-        so far. ``left_out`` are the hashes of replies that do not count.
+        """Continue from a stored state. ``hashes`` are the hashes of the records that ``state`` has
+        counted. ``left_out`` are the hashes of replies that do not count.
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)

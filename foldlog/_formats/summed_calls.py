@@ -125,7 +125,7 @@ def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
 
 class Curve(Struct):
     """A series of numbers in at most 64 points. Each point is the highest of ``stride`` consecutive
-    numbers. The last point has only ``newest`` numbers so far.
+    numbers. The last point has only ``newest`` numbers.
     """
 
     points: list[int] = []
@@ -183,7 +183,7 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Note the usage of a line, in place of the usage of earlier lines of the reply."""
+        """Note the usage of a line. The usage replaces the usage of earlier lines."""
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
             self.add(_call_of(oldest, *self._open.pop(oldest)))

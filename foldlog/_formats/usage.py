@@ -176,8 +176,8 @@ def call_told_by(
     calls: int = 1,
     use: object = "",
 ) -> ModelCall:
-    """Return the call that an event records. The id of its reply is ``meta["reply"]``, or else the
-    id of the event's record. ``use`` distinguishes several calls of one reply.
+    """Return the call that an event records. The id of the reply is ``meta["reply"]``, or the id of
+    the event's record. ``use`` distinguishes several calls of one reply.
     """
     at = event.timestamp or time_in(None if event.origin is None else event.origin.time)
     reply_id = event.meta.get("reply") or id_of_source(event)

@@ -1,5 +1,5 @@
-"""Whether the agent knows a fact, which means that the events and summaries sent to the model
-contain some words.
+"""Whether the agent knows some words: whether an event or a summary that is sent to the model
+contains the words.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _BLOCK: Final = "_lease_block"
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended. End this work, and
     begin it again in another ``history.lease()``. ``worker`` has the lease until the time
-    ``until``, and both are None if the lease is free again.
+    ``until``. Both are None if the lease is free.
     """
 
     def __init__(self, conversation: str, problem: str, row: _Row | None, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""A tool with which an agent reads forgotten events, which are still in the log."""
+"""A tool with which an agent reads forgotten events in the log."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class Switches:
 
     def _came_again(self, kept: str) -> bool:
         """Return whether Claude Code wrote a kept line again after the compaction. Forks of
-        sessions have such lines.
+        sessions have repeated lines.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)

@@ -59,8 +59,8 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a condensation: the boundary's metadata, with some values also under
-    the keys of foldlog's condensers.
+    """Return the boundary's metadata for a condensation. Some values are also under the keys of
+    foldlog's condensers.
     """
     metadata = {
         key: value

@@ -215,7 +215,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     """Return the usage and the id of a response as ``meta`` of an event. The last line of a
-    response has its complete usage. An earlier line has the usage so far.
+    response has its complete usage. An earlier line has only the usage up to this line.
 
     The id consists of the message's id and its ``request`` id, because some servers use one id for
     many messages.

@@ -187,11 +187,12 @@ class CodexDecoder(FollowingDecoder):
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Retract the last turns. A turn begins with a message of the user. A condensation forgets
-        the turns if no retraction is possible.
+        """Retract the last turns. A turn begins with a message of the user. If no retraction is
+        possible, a condensation forgets the turns.
 
         A retraction cannot return to a version before the newest compaction, or before a line that
-        names the session again. It also cannot take back events that did not come from the rollout.
+        names the session again. A retraction cannot take back events that did not come from the
+        rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]

@@ -59,9 +59,9 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 class Totals(Struct):
-    """Makes the id of a call from the total tokens so far. Copies of a log have equal totals, so
-    copies of a call get equal ids. ``tokens`` is the last total. A total rises with each call,
-    unless Codex begins to count again. ``falls`` is how often Codex began to count again.
+    """Makes the id of a call from the total tokens up to the call. Copies of a log have equal
+    totals, so copies of a call get equal ids. ``tokens`` is the last total. A total rises with each
+    call, unless Codex begins to count again. ``falls`` is how often Codex began to count again.
     """
 
     tokens: float = -1

@@ -79,8 +79,8 @@ def _content_of(content: Any) -> Content:
 
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
-    """Return the thought and the text of the agent's last action. The model gets both texts besides
-    the call.
+    """Return the thought and the text of the agent's last action. The model gets both texts
+    together with the call.
     """
     thought = text_or_empty(args.get("thought"))
     final = text_or_empty(args.get("final_thought"))

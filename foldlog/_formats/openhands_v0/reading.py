@@ -246,7 +246,9 @@ def _done(
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the model of the call in a record, and the tokens and cost of all calls so far."""
+    """Return the model of the call in a record, and the tokens and cost of all calls up to this
+    record.
+    """
     metadata = dict_or_empty(record.get("tool_call_metadata"))
     metrics = dict_or_empty(record.get("llm_metrics"))
     response = dict_or_empty(metadata.get("model_response"))

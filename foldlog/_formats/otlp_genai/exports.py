@@ -1,8 +1,7 @@
 """Convert spans of Phoenix, Langfuse and OpenTelemetry's console exporter into requests to a
 collector.
 
-The conversion loses no field. A field that the conventions do not have keeps the name that its
-program uses.
+The conversion loses no field. A field outside of the conventions keeps its name.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _KEYS = (
 )
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
 """The events of a span with one of these operations are messages of a model. The events of a tool's
-span are its arguments and its result.
+span are the arguments and the result of the tool.
 """
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
