@@ -10,17 +10,13 @@ neither.
 Events are known by the id of their source here, so that copies of one id go together.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 
-from foldlog.eventstore.events import Action, Event, Observation
-from foldlog.projections import View
+from foldlog.eventstore.events import Action, Observation
 
 
-def loaded_by_reference(view: View, history: Sequence[Event]) -> View:
+def loaded_by_reference(view, history):
     """Return the View with the events that stay once every property holds. ``history`` is the whole
     conversation.
     """
@@ -34,26 +30,26 @@ def loaded_by_reference(view: View, history: Sequence[Event]) -> View:
         shown = tuple(event for event in shown if _identity(event) not in dropped)
 
 
-def cut_points_of_reference(view: View) -> tuple[int, ...]:
+def cut_points_of_reference(view):
     """Return the indices that every property allows."""
-    forbidden: set[int] = set().union(*(inside(view.events) for _, inside in PROPERTIES.values()))
+    forbidden = set().union(*(inside(view.events) for _, inside in PROPERTIES.values()))
     return tuple(index for index in range(len(view) + 1) if index not in forbidden)
 
 
-def _identity(event: Event) -> Hashable:
-    source_id: Hashable = event.origin.id if event.origin is not None else None
+def _identity(event):
+    source_id = event.origin.id if event.origin is not None else None
     return event.id if source_id is None else source_id
 
 
-def _call(event: Action | Observation) -> Hashable:
+def _call(event):
     if event.call_id is not None:
         return event.call_id
     return event.id if isinstance(event, Action) else event.cause
 
 
-def _repeated_observations(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
-    answered: set[Hashable] = set()
-    repeated: set[Hashable] = set()
+def _repeated_observations(shown, history):
+    answered = set()
+    repeated = set()
     for event in shown:
         if isinstance(event, Observation):
             if _call(event) in answered:
@@ -62,11 +58,11 @@ def _repeated_observations(shown: Sequence[Event], history: Sequence[Event]) -> 
     return repeated
 
 
-def _nowhere(shown: Sequence[Event]) -> set[int]:
+def _nowhere(shown):
     return set()
 
 
-def _incomplete_responses(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
+def _incomplete_responses(shown, history):
     whole, here = _by_response(history), _by_response(shown)
     return {
         member
@@ -76,15 +72,15 @@ def _incomplete_responses(shown: Sequence[Event], history: Sequence[Event]) -> s
     }
 
 
-def _by_response(events: Iterable[Event]) -> dict[str, set[Hashable]]:
-    responses: dict[str, set[Hashable]] = defaultdict(set)
+def _by_response(events):
+    responses = defaultdict(set)
     for event in events:
         if isinstance(event, Action) and event.response_id is not None:
             responses[event.response_id].add(_identity(event))
     return responses
 
 
-def _between_parallel_calls(shown: Sequence[Event]) -> set[int]:
+def _between_parallel_calls(shown):
     return {
         index
         for index, (before, event) in enumerate(pairwise(shown), 1)
@@ -95,7 +91,7 @@ def _between_parallel_calls(shown: Sequence[Event]) -> set[int]:
     }
 
 
-def _unmatched(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
+def _unmatched(shown, history):
     called = {_call(event) for event in shown if isinstance(event, Action)}
     answered = {_call(event) for event in shown if isinstance(event, Observation)}
     return {
@@ -106,9 +102,9 @@ def _unmatched(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable
     }
 
 
-def _after_open_calls(shown: Sequence[Event]) -> set[int]:
-    waiting: set[Hashable] = set()
-    after: set[int] = set()
+def _after_open_calls(shown):
+    waiting = set()
+    after = set()
     for index, event in enumerate(shown, 1):
         if isinstance(event, Action):
             waiting.add(_call(event))
@@ -119,9 +115,9 @@ def _after_open_calls(shown: Sequence[Event]) -> set[int]:
     return after
 
 
-def _parts_of_loops(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
+def _parts_of_loops(shown, history):
     here = {_identity(event) for event in shown}
-    parts: set[Hashable] = set()
+    parts = set()
     for loop in _loops(history):
         members = {_identity(history[place]) for place in loop}
         if not members <= here:
@@ -129,9 +125,9 @@ def _parts_of_loops(shown: Sequence[Event], history: Sequence[Event]) -> set[Has
     return parts
 
 
-def _loops(events: Sequence[Event]) -> list[list[int]]:
-    loops: list[list[int]] = []
-    loop: list[int] | None = None
+def _loops(events):
+    loops = []
+    loop = None
     for place, event in enumerate(events):
         if isinstance(event, Action) and event.thinking:
             loop = []
@@ -143,7 +139,7 @@ def _loops(events: Sequence[Event]) -> list[list[int]]:
     return loops
 
 
-def _inside_loops(shown: Sequence[Event]) -> set[int]:
+def _inside_loops(shown):
     return {place for loop in _loops(shown) for place in loop[1:]}
 
 

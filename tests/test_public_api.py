@@ -41,7 +41,7 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
 
 @pytest.mark.parametrize("package", [*PACKAGES, "foldlog.aio"])
 def test_a_star_import_gives_the_public_names_alone(package):
-    given: dict[str, object] = {}
+    given = {}
     exec(f"from {package} import *", given)
     del given["__builtins__"]
     assert set(given) == set(_promised(importlib.import_module(package)))

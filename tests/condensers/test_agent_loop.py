@@ -1,7 +1,5 @@
 """The example's agent, against a server that refuses prompts that are too long."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from contextlib import ExitStack
@@ -69,7 +67,7 @@ def run(agent_loop, started, tmp_path):
     def run(server, **how):
         model = model_at(server)
         history = started(model)
-        written: list[str] = []
+        written = []
         answer = agent_loop.run_agent(history, model, tmp_path, say=written.append, **how)
         return history, answer, written
 
@@ -100,7 +98,7 @@ class Counting:
 
 def assert_fit_for_a_model(messages):
     """Every call is answered right behind it, and nothing else is."""
-    waiting: list[str] = []
+    waiting = []
     for message in messages:
         if message["role"] == "tool":
             waiting.remove(message["tool_call_id"])

@@ -4,8 +4,6 @@
 ``python -m tests.condensers.test_digest`` makes them again.
 """
 
-from __future__ import annotations
-
 import re
 import tracemalloc
 
@@ -489,7 +487,7 @@ def test_the_newest_request_is_shown_beside_results_that_have_no_room(earlier, r
 
 
 def test_arguments_nested_without_end_are_a_call_like_any_other():
-    deep: list = []
+    deep = []
     for _ in range(100_000):
         deep = [deep]
     for arguments in ("[" * 100_000, {"a": deep}):

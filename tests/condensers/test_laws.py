@@ -1,7 +1,5 @@
 """Laws that hold for every strategy, with every setting, on Views that nobody wrote."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
@@ -36,7 +34,7 @@ from foldlog.eventstore.events import (
     SystemMessage,
 )
 from foldlog.projections import View, well_formed
-from tests.condensers.scripted import FULL_STATE, Answer, Characters, Scripted, called, failed, said
+from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called, failed, said
 from tests.how_many import examples
 from tests.properties.histories import THINKING, histories, history
 from tests.said import ids
@@ -251,7 +249,7 @@ def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events, conde
     )
 
 
-answers: st.SearchStrategy[list[Answer]] = st.lists(
+answers = st.lists(
     st.sampled_from(
         [
             *("in short", "y" * 400, "", None),

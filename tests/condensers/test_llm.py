@@ -1,7 +1,5 @@
 """The real litellm, over HTTP, against a server on this machine."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
@@ -17,7 +15,6 @@ from foldlog.condensers import (
     InvalidCondenser,
     LLMConfig,
     ModelCallFailed,
-    Reply,
     ToolCall,
     Usage,
     condenser_from_config,
@@ -459,7 +456,7 @@ def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litel
 def test_many_threads_may_ask_one_model_at_once(server):
     server.respond(lambda request: Text(request.body["messages"][0]["content"]))
     llm = model_at(server)
-    replies: dict[int, Reply] = {}
+    replies = {}
 
     def ask(n):
         replies[n] = llm.complete([{"role": "user", "content": f"number {n}"}])

@@ -1,7 +1,5 @@
 """Servers repeat the ids of calls: everything is forgotten and shown as with ids of their own."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 
@@ -116,7 +114,7 @@ def test_results_by_a_repeated_id_are_those_of_the_calls_in_order():
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "go"})
-        given_up: list[int] = []
+        given_up = []
         for step in range(2):
             history.append_reply(reply(called("run"), called("run")))
             asked = [call.id for call in history.open_calls()[-2:]]

@@ -1,7 +1,5 @@
 """Counts are litellm's own, and no message is counted twice."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -219,7 +217,7 @@ def test_a_remote_image_is_not_downloaded_to_be_measured(monkeypatch):
 
 
 def test_a_step_counts_only_the_messages_that_are_new():
-    asked: list[str] = []
+    asked = []
 
     def count(prompt, tools):
         asked.extend(message["content"] for message in prompt)
@@ -288,7 +286,7 @@ def test_a_view_that_grew_is_counted_as_it_is_sent(events):
 
 
 def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
-    asked: list[int] = []
+    asked = []
     turns = growing.turns
 
     def watched(events, positions, call_ids):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from foldlog.condensers.base import Condenser, Reply, ToolCall
+from foldlog.condensers.base import Reply, ToolCall
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.strategies.forgetting import (
@@ -34,7 +34,6 @@ from foldlog.eventstore.events import (
     Action,
     CondensationAction,
     CondensationSummary,
-    Event,
     summary_of,
 )
 from foldlog.projections import View, words_of
@@ -56,7 +55,7 @@ WITH_A_MODEL = {
 }
 
 
-def condenser_of(spec: Json, script: Script) -> Condenser:
+def condenser_of(spec, script):
     parameters = {name: value for name, value in spec.items() if name != "type"}
     if spec["type"] == "pipeline":
         return PipelineCondenser(condenser_of(part, script) for part in spec["condensers"])
@@ -78,7 +77,7 @@ class Script:
     calls: list[Sequence[Mapping[str, Any]]] = field(default_factory=list)
     model: str = "scripted"
 
-    def complete(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
+    def complete(self, messages, **how):
         scripted = self.replies[min(len(self.calls), len(self.replies) - 1)]
         self.calls.append(messages)
         reply = partial(
@@ -107,11 +106,11 @@ class CharacterAgent:
     model = "agent"
     max_output_tokens = None
 
-    def __init__(self, chars_per_token: int = 4, max_input_tokens: int | None = None) -> None:
+    def __init__(self, chars_per_token=4, max_input_tokens=None):
         self.chars_per_token = chars_per_token
         self.max_input_tokens = max_input_tokens
 
-    def token_sums(self, view: View) -> list[int]:
+    def token_sums(self, view):
         sums, characters = [0], 0
         for event in view:
             text = event.thought if isinstance(event, Action) else event.content
@@ -132,18 +131,10 @@ class Answer:
     plan: CondensationAction | None = None
 
 
-Naming = Callable[[Event], Any]
-"""What the reference calls an event."""
-
-
-def answered(
-    condenser: Condenser,
-    view: View,
-    naming: Naming,
-    describe: Callable[[View], Json],
-    agent: Any = None,
-) -> Answer:
-    """``describe`` puts a View into the reference's words."""
+def answered(condenser, view, naming, describe, agent=None):
+    """``naming`` returns what the reference calls an event; ``describe`` puts a View into the
+    reference's words.
+    """
     try:
         result, reports = condenser.step(view, agent)
     except NoCondensationAvailable as error:
@@ -164,11 +155,11 @@ def answered(
     return Answer(described, keys_of(reports_of(plan)), describe(view.then([plan])), plan)
 
 
-def keys_of(reports: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def keys_of(reports):
     return [sorted(report) for report in reports if not is_standing(report)]
 
 
-def script_of(case: Json, source_ids: Mapping[int, int]) -> Script:
+def script_of(case, source_ids):
     replies, llm = case.get("llm_reply"), case.get("llm", {})
     return Script(
         replies if isinstance(replies, list) else [replies],
@@ -178,14 +169,14 @@ def script_of(case: Json, source_ids: Mapping[int, int]) -> Script:
     )
 
 
-def source_id(event: Event) -> Any:
+def source_id(event):
     return event.origin.id if event.origin is not None else None
 
 
 # --- V0 ---
 
 
-def v0_view(view: View) -> Json:
+def v0_view(view):
     """V0 knows no id for a summary, and none for a masked event."""
     nameless = {place for place, event in enumerate(view) if event.id < 0 or is_masked(event)}
     return {
@@ -199,7 +190,7 @@ def v0_view(view: View) -> Json:
     }
 
 
-def v0_calls(script: Script, naming: Callable[[int], Any]) -> list[Json]:
+def v0_calls(script, naming):
     """For each call the events in the prompt, and the previous summary."""
     calls = []
     for messages in script.calls:
@@ -221,8 +212,8 @@ _PREVIOUS = re.compile(r"<PREVIOUS SUMMARY>\n(.*?)\n</PREVIOUS SUMMARY>", re.DOT
 # --- V1 ---
 
 
-def v1_names(events: Sequence[Event]) -> Naming:
-    def naming(event: Event) -> Any:
+def v1_names(events):
+    def naming(event):
         if event.id >= 0:
             return source_id(event)
         condensation = summary_of(event.id)
@@ -233,7 +224,7 @@ def v1_names(events: Sequence[Event]) -> Naming:
     return naming
 
 
-def v1_view(view: View, naming: Naming) -> Json:
+def v1_view(view, naming):
     ids = [naming(event) for event in view]
     return {
         "ids": ids,

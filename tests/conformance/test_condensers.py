@@ -12,7 +12,6 @@ writes our answers into the cases again. A difference without a label gets the l
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -37,15 +36,11 @@ from tests.reference_policy import loaded_by_reference
 
 HERE = Path(__file__).parent
 
-Json = dict[str, Any]
-Comparison = tuple[str, Any, Any]
-"""A field of an answer, our value of it, and the recorded value."""
-
-
 # --- V0 ---
 
 
 def v0_compared(case):
+    """Return the fields of an answer, each with our value and the recorded one."""
     match case.get("op", "view"):
         case "action":
             return v0_action(case)
@@ -143,7 +138,7 @@ def v0_simulation(case):
     script = script_of(case, {event_id: event_id for event_id in range(IDS_MAX)})
     condenser = v0_condenser(case, script)
     recorded = iter(case["expected"]["steps"])
-    view, new_ids = View.from_events([]), dict[int | None, int]()
+    view, new_ids = View.from_events([]), {}
     for event in v0_history(case["events"]):
         new_ids[event.id] = at = view.version
         origin = Origin(format="openhands-v0", id=at)

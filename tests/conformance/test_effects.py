@@ -2,13 +2,10 @@
 the conversation.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -42,7 +39,7 @@ class Bank:
 
     def __init__(self):
         self.paid = []
-        self.reached: Callable[[str], object] = lambda point: None
+        self.reached = lambda point: None
 
     def pay(self, to):
         return self._book(to, None)

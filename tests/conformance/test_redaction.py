@@ -74,7 +74,7 @@ def stored(store):
     """
 
     def read(reader):
-        found = list[object]()
+        found = []
         for row in reader.conversations("", 100):
             opened = ReadTransaction(reader, row, store.database)
             found += opened.rows(row.begins, row.version, 10_000)

@@ -11,8 +11,6 @@
 Exit status 1 where something was wrong; then it is printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import shutil
@@ -24,7 +22,7 @@ from tests.crash import everywhere, many_writers, under_load
 from tests.crash.faults import begin_again_with_faults
 
 
-def parsed() -> argparse.Namespace:
+def parsed():
     parser = argparse.ArgumentParser(
         prog="python -m tests.crash",
         description=__doc__,
@@ -67,7 +65,7 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> int:
+def main():
     chosen = parsed()
     if chosen.command == "everywhere":
         if everywhere.WAYS[chosen.way].needs_faults:

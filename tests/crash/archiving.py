@@ -2,8 +2,6 @@
 ``python -m tests.crash.archiving URL TO``. It prints a line once it has begun.
 """
 
-from __future__ import annotations
-
 import sys
 from datetime import timedelta
 
@@ -12,7 +10,7 @@ import foldlog
 NAMES = ("a", "b", "c")
 
 
-def run(url: str, to: str, rounds: int = 1_000) -> None:
+def run(url, to, rounds=1_000):
     with foldlog.open(url) as histories:
         maintenance = histories.maintenance
         print("begun", flush=True)

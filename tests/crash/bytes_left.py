@@ -1,15 +1,11 @@
 """Search the files of a store for texts that should be gone."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Sequence
-from pathlib import Path
 
 __all__ = ["bytes_left"]
 
 
-def bytes_left(folder: Path, marks: Sequence[str]) -> list[str]:
+def bytes_left(folder, marks):
     """Where files hold one of these texts. They are read by another program: if this process closed
     a file that it has open through SQLite too, SQLite would lose its locks.
     """

@@ -18,13 +18,12 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import foldlog
-from foldlog import Action, History, LeaseTaken
+from foldlog import LeaseTaken
 
 __all__ = ["Outcome", "pay_with_kills"]
 
@@ -48,29 +47,29 @@ class Outcome(NamedTuple):
 class Bank:
     """A file with a line for each payment, which all processes append to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self._path = path
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self):
         return (
             [json.loads(line) for line in self._path.read_text().splitlines()]
             if self._path.exists()
             else []
         )
 
-    def pay(self, to: str) -> str:
+    def pay(self, to):
         return self._book(to, None)
 
-    def pay_once(self, to: str, key: str) -> str:
+    def pay_once(self, to, key):
         return self._book(to, key, knows_keys=True)
 
-    def pay_noting(self, to: str, key: str) -> str:
+    def pay_noting(self, to, key):
         return self._book(to, key)
 
-    def look_up(self, key: str, call: Action) -> str | None:
+    def look_up(self, key, call):
         return next((f"paid {line['to']}" for line in self.lines() if line["key"] == key), None)
 
-    def _book(self, to: str, key: str | None, *, knows_keys: bool = False) -> str:
+    def _book(self, to, key, *, knows_keys=False):
         time.sleep(_SLOW_S)
         with self._path.open("a") as bank:
             fcntl.flock(bank, fcntl.LOCK_EX)
@@ -81,14 +80,14 @@ class Bank:
         return f"paid {to}"
 
 
-MODES: dict[str, Callable[[Bank], tuple[Callable[..., Any], dict[str, Any]]]] = {
+MODES = {
     "never": lambda bank: (bank.pay, {}),
     "same key": lambda bank: (bank.pay_once, {"repeat": "same key"}),
     "check": lambda bank: (bank.pay_noting, {"check": bank.look_up}),
 }
 
 
-def work(url: str, bank: Bank, mode: str, seed: int) -> None:
+def work(url, bank, mode, seed):
     """Drive the conversations until nothing is left to pay."""
     tool, how = MODES[mode](bank)
     names = [f"c{number}" for number in range(CONVERSATIONS)]
@@ -104,7 +103,7 @@ def work(url: str, bank: Bank, mode: str, seed: int) -> None:
                 names.append(names.pop(0))
 
 
-def _turn(history: History, tool: Callable[..., Any], how: dict[str, Any]) -> None:
+def _turn(history, tool, how):
     for call in history.open_calls():
         history.run(call, tool, **how)
     made = len(history.effects())
@@ -115,13 +114,13 @@ def _turn(history: History, tool: Callable[..., Any], how: dict[str, Any]) -> No
         history.run(history.open_calls()[0], tool, **how)
 
 
-def pay_with_kills(mode: str, kills: int, seed: int) -> Outcome:
+def pay_with_kills(mode, kills, seed):
     """Have four workers pay, and kill so many of them at random moments; fewer where everything is
     paid before.
     """
     drawn, folder = random.Random(seed), Path(tempfile.mkdtemp())
     url, bank = f"sqlite:///{folder}/store.db", Bank(folder / "bank")
-    workers, done, started = set[int](), 0, 0
+    workers, done, started = set(), 0, 0
     while True:
         while len(workers) < WORKERS:
             started += 1
@@ -144,7 +143,7 @@ def pay_with_kills(mode: str, kills: int, seed: int) -> Outcome:
     return outcome
 
 
-def _start(url: str, bank: Bank, mode: str, seed: int) -> int:
+def _start(url, bank, mode, seed):
     pid = os.fork()
     if pid:
         return pid
@@ -154,7 +153,7 @@ def _start(url: str, bank: Bank, mode: str, seed: int) -> int:
         os._exit(0)
 
 
-def _outcome(url: str, bank: Bank, kills: int) -> Outcome:
+def _outcome(url, bank, kills):
     paid = Counter(line["to"] for line in bank.lines())
     asked = {
         f"c{number}-{payment}" for number in range(CONVERSATIONS) for payment in range(PAYMENTS)
@@ -171,7 +170,7 @@ def _outcome(url: str, bank: Bank, kills: int) -> Outcome:
     )
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.crash.effects")
     parser.add_argument("--kills", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)

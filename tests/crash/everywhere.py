@@ -22,7 +22,7 @@ import signal
 import sqlite3
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -32,7 +32,7 @@ from foldlog.eventstore import StoreUnavailable
 from tests.crash.bytes_left import bytes_left
 from tests.crash.faults import fault
 from tests.crash.ledger import Ledger, contents, inspect
-from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.crash.scenarios import SCENARIOS
 from tests.in_memory import in_memory
 
 _ENDED, _CAME = 0, 3
@@ -41,47 +41,47 @@ killed there.
 """
 
 
-def before_statement(n: int) -> None:
+def before_statement(n):
     """From now on, this process kills itself before its ``n``-th SQL statement, counted over all
     connections.
     """
     connect, numbers = sqlite3.connect, count(1)
 
-    def kill_at_last(statement: str) -> None:
+    def kill_at_last(statement):
         if next(numbers) == n:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def traced(*arguments: object, **options: object) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*arguments, **options)
+    def traced(*arguments, **options):
+        connection = connect(*arguments, **options)
         connection.set_trace_callback(kill_at_last)
         return connection
 
     sqlite3.connect = traced
 
 
-def before_write(n: int) -> None:
+def before_write(n):
     fault("kill_at").value = fault("calls").value + n
 
 
-def before_write_with_power_cut(n: int) -> None:
+def before_write_with_power_cut(n):
     fault("keep_synced").value = 1
     before_write(n)
 
 
-def full_from_write(n: int) -> None:
+def full_from_write(n):
     fault("no_space_from").value = fault("calls").value + n
 
 
-def failing_sync(n: int) -> None:
+def failing_sync(n):
     fault("fail_sync_at").value = fault("syncs").value + n
 
 
-def as_it_is(base: Path, crashed: Path) -> Iterator[Path]:
+def as_it_is(base, crashed):
     """A process was killed: what it wrote, it wrote."""
     yield crashed
 
 
-def as_the_disk_has_it(base: Path, crashed: Path) -> Iterator[Path]:
+def as_the_disk_has_it(base, crashed):
     """The power was cut: of what was not synced, nothing may be there, or what was written to the
     database alone.
     """
@@ -98,16 +98,16 @@ def as_the_disk_has_it(base: Path, crashed: Path) -> Iterator[Path]:
         yield image
 
 
-def never() -> bool:
+def never():
     """Whoever is killed does not come to the end."""
     return False
 
 
-def space_was_missed() -> bool:
+def space_was_missed():
     return fault("calls").value >= fault("no_space_from").value
 
 
-def sync_failed() -> bool:
+def sync_failed():
     return fault("syncs").value >= fault("fail_sync_at").value
 
 
@@ -132,9 +132,7 @@ WAYS = {
 }
 
 
-def crash_everywhere(
-    scenario: Scenario, way: Way, folder: Path, every: int = 1
-) -> tuple[int, list[str]]:
+def crash_everywhere(scenario, way, folder, every=1):
     """Crash a scenario at its first point, at its second, …, until one run reaches the end; or at
     every so many.
 
@@ -147,12 +145,12 @@ def crash_everywhere(
     if not _succeeds(scenario, whole / "store.db", Ledger(whole / "all.ledger")):
         return 0, ["the scenario fails without a crash"]
     end = contents(whole / "store.db")
-    findings: list[str] = []
+    findings = []
     crashes = 0
     for n in count(1, every):
         crashed = _copied(base, folder / "crashed")
 
-        def run(n: int = n, crashed: Path = crashed) -> int:
+        def run(n=n, crashed=crashed):
             way.arm(n)
             try:
                 scenario.run(crashed / "store.db", Ledger(crashed / "first.ledger"))
@@ -178,15 +176,15 @@ def crash_everywhere(
     return crashes, findings
 
 
-def _succeeds(scenario: Scenario, path: Path, ledger: Ledger) -> bool:
-    def run() -> int:
+def _succeeds(scenario, path, ledger):
+    def run():
         scenario.run(path, ledger)
         return _ENDED
 
     return in_child(run) == _ENDED
 
 
-def in_child(work: Callable[[], int]) -> int:
+def in_child(work):
     """Run ``work`` in a forked child; returns its exit code, or the signal that ended it, negative.
     What it raises goes to stderr.
     """
@@ -200,12 +198,12 @@ def in_child(work: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _copied(base: Path, target: Path) -> Path:
+def _copied(base, target):
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(base, target))
 
 
-def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[object]]]) -> list[str]:
+def _consequences(scenario, left, end):
     path = left / "store.db"
     try:
         findings = []
@@ -233,7 +231,7 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
     return findings
 
 
-def run(way: str, names: Sequence[str], every: int = 1) -> list[str]:
+def run(way, names, every=1):
     """Crash these scenarios everywhere, or at every so many points; prints a line for each, returns
     what was wrong.
     """

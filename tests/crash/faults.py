@@ -2,8 +2,6 @@
 library.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib
@@ -11,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["WHY_NOT", "environment", "fault"]
@@ -26,13 +23,13 @@ WHY_NOT = (
 """Why they cannot be had here; None where they can."""
 
 
-def environment() -> dict[str, str]:
+def environment():
     """The environment of a process whose disk may fail."""
     return {**os.environ, "LD_PRELOAD": str(_library())}
 
 
 @functools.cache
-def _library() -> Path:
+def _library():
     assert _COMPILER is not None, WHY_NOT
     source = Path(__file__).with_suffix(".c")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
@@ -47,16 +44,16 @@ def _library() -> Path:
     return library
 
 
-def fault(name: str) -> ctypes.c_long:
+def fault(name):
     """A variable of ``faults.c``, in a process that has it loaded: set its ``value``."""
     return ctypes.c_long.in_dll(ctypes.CDLL(None), f"faults_{name}")
 
 
-def are_loaded() -> bool:
+def are_loaded():
     return hasattr(ctypes.CDLL(None), "faults_calls")
 
 
-def begin_again_with_faults(arguments: Sequence[str]) -> None:
+def begin_again_with_faults(arguments):
     """Replace this process by one that has them, unless it has."""
     if not are_loaded():
         os.execve(sys.executable, [sys.executable, *arguments], environment())

@@ -2,34 +2,30 @@
 by itself.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 
 import foldlog
-from foldlog import Histories, StoreUnavailable
+from foldlog import StoreUnavailable
 from tests.crash.faults import fault
 
 
-def append(histories: Histories, name: str) -> None:
+def append(histories, name):
     histories[name].append(
         [{"role": "user", "content": text} for text in "ab"], idempotency_key="k"
     )
 
 
-def redact(histories: Histories, name: str) -> None:
+def redact(histories, name):
     histories[name].redact(0, reason="test")
 
 
-def lease(histories: Histories, name: str) -> None:
+def lease(histories, name):
     with histories[name].lease():
         histories[name].append({"role": "user", "content": "c"}, idempotency_key="of the lease")
 
 
-def erase(histories: Histories, name: str) -> None:
+def erase(histories, name):
     with suppress(foldlog.ConversationErased):
         histories.erase(name, reason="test")
 
@@ -46,21 +42,21 @@ OPERATIONS = {
 class Fault:
     """A fault at the nth next call of the disk; ``over`` ends it, and returns whether it came."""
 
-    def __init__(self, counted: str, *variables: str) -> None:
+    def __init__(self, counted, *variables):
         self._counted, self._variables = fault(counted), [fault(name) for name in variables]
 
-    def at(self, place: int) -> None:
+    def at(self, place):
         for variable in self._variables:
             variable.value = self._counted.value + place
 
-    def over(self) -> bool:
+    def over(self):
         came = self._counted.value >= self._variables[0].value
         for variable in self._variables:
             variable.value = 0
         return came
 
 
-def contents(histories: Histories, name: str) -> list[str]:
+def contents(histories, name):
     if name not in histories:
         return []
     return [
@@ -68,9 +64,7 @@ def contents(histories: Histories, name: str) -> list[str]:
     ]
 
 
-def fails_at(
-    place: int, of: Fault, histories: Histories, name: str, work: Callable[[Histories, str], None]
-) -> bool:
+def fails_at(place, of, histories, name, work):
     """Do the work with a fault, and again without it. Return whether the fault came."""
     of.at(place)
     try:
@@ -83,7 +77,7 @@ def fails_at(
     return of.over()
 
 
-def try_all_places(folder: Path) -> int:
+def try_all_places(folder):
     """Return at how many places there was a fault."""
     faults = 0
     with foldlog.open(folder / "all.db") as histories:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.eventstore import (
@@ -19,9 +17,7 @@ from foldlog.eventstore import (
     CondensationAction,
     Entry,
     Erased,
-    Event,
     Message,
-    Store,
     open_store,
 )
 from foldlog.eventstore.maintenance.verify import verify
@@ -40,13 +36,13 @@ class Acknowledged(NamedTuple):
 class Ledger:
     """The acknowledgements of one writer, in a file that outlives it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
 
-    def enter(self, conversation: str, first_id: int, size: int, batch: str) -> None:
+    def enter(self, conversation, first_id, size, batch):
         os.write(self._file, json.dumps([conversation, first_id, size, batch]).encode() + b"\n")
 
-    def append(self, store: Store, conversation: str, batch: str, size: int) -> None:
+    def append(self, store, conversation, batch, size):
         """Append a batch, which a process that does it again after a crash finds by its key."""
         recorded = store.append(
             conversation,
@@ -57,7 +53,7 @@ class Ledger:
         self.enter(conversation, recorded[0].id, size, batch)
 
     @staticmethod
-    def read(folder: Path) -> list[Acknowledged]:
+    def read(folder):
         """Of all writers whose ledger is in the folder. A line that its writer did not finish
         acknowledges nothing.
         """
@@ -69,21 +65,21 @@ class Ledger:
         return [Acknowledged(*json.loads(line)) for line in whole]
 
 
-def open_at(path: Path) -> Store:
+def open_at(path):
     """The store, with the Views that ``inspect`` audits."""
     store = open_store(f"sqlite:///{path}")
     store.register(Views(store))
     return store
 
 
-def batch_of(name: str, size: int, *, text: str = "x" * 200, forgets: int = 1) -> list[Event]:
+def batch_of(name, size, *, text="x" * 200, forgets=1):
     """Events that know their batch. Those at places 3, 13, 23, … are condensations: one forgets the
     first ``forgets`` events of its conversation, the next declines.
     """
     return [_event(name, place, size, text, forgets) for place in range(size)]
 
 
-def _event(name: str, place: int, size: int, text: str, forgets: int) -> Event:
+def _event(name, place, size, text, forgets):
     meta = {"batch": name, "place": place, "size": size}
     if place % 20 == 3:
         return CondensationAction(
@@ -99,7 +95,7 @@ def _event(name: str, place: int, size: int, text: str, forgets: int) -> Event:
     return Message(source="user", content=text, meta=meta)
 
 
-def contents(path: Path) -> list[tuple[str, list[object]]]:
+def contents(path):
     """Every conversation and what it says, for comparing two stores that were written at different
     times.
     """
@@ -113,18 +109,13 @@ def contents(path: Path) -> list[tuple[str, list[object]]]:
         ]
 
 
-def inspect(
-    path: Path,
-    acknowledged: Iterable[Acknowledged],
-    *,
-    erasing: bool = False,
-) -> list[str]:
+def inspect(path, acknowledged, *, erasing=False):
     """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it,
     several times.
 
     ``erasing``: an erasure may be unfinished.
     """
-    findings: list[str] = []
+    findings = []
     with open_store(f"sqlite:///{path}") as store:
         # every event, its place, its checksum, its head, and the file
         for verdict in verify(store):
@@ -133,7 +124,7 @@ def inspect(
                 for finding in verdict.findings
                 if not (erasing and "its erasure is not complete" in str(finding))
             ]
-        batches: dict[str, tuple[str, int, int]] = {}
+        batches = {}
         versions = {
             row.id: row.version for row in store.conversations(limit=100_000) if not row.erased_at
         }
@@ -150,9 +141,7 @@ def inspect(
     return findings
 
 
-def _inspect_conversation(
-    store: Store, conversation: str, batches: dict[str, tuple[str, int, int]]
-) -> Iterator[str]:
+def _inspect_conversation(store, conversation, batches):
     for name, run in groupby(store.events(conversation), key=lambda event: event.meta["batch"]):
         batch = list(run)
         first = batch[0]
@@ -178,8 +167,8 @@ def _inspect_conversation(
         )
 
 
-def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
-    erased: list[str] = []
+def _inspect_order(store, versions):
+    erased = []
     last, followed = 0, dict.fromkeys(versions, 0)
     for position, conversation, _, event in store.follow():
         if position <= last:

@@ -13,12 +13,9 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from pathlib import Path
 
-from foldlog.eventstore import ANY_VERSION, Event, Message, Store, VersionConflict, open_store
+from foldlog.eventstore import ANY_VERSION, Message, VersionConflict, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.at_once import at_once
 from tests.crash.under_load import Follower
@@ -37,11 +34,11 @@ class Told:
     errors: list[str] = field(default_factory=list)
 
 
-def _event(text: str = "x" * 500) -> Event:
+def _event(text="x" * 500):
     return Message(source="user", content=text)
 
 
-def write(path: Path, name: str, threads: int, seconds: float, answer: Connection) -> None:
+def write(path, name, threads, seconds, answer):
     """A process of writers. Its threads begin together with those of the others, once everybody is
     there.
     """
@@ -54,7 +51,7 @@ def write(path: Path, name: str, threads: int, seconds: float, answer: Connectio
     answer.send(told)
 
 
-def _write(store: Store, own: str, until: float, told: Told) -> None:
+def _write(store, own, until, told):
     try:
         for conversation in _in_turn(own, "anybody", "race"):
             expected = ANY_VERSION if conversation == "anybody" else store.version(conversation)
@@ -77,12 +74,12 @@ def _write(store: Store, own: str, until: float, told: Told) -> None:
         told.errors.append(f"{own}: {type(error).__name__}: {error}")
 
 
-def _in_turn(*conversations: str) -> Iterator[str]:
+def _in_turn(*conversations):
     while True:
         yield from conversations
 
 
-def import_history(path: Path, events: int, answer: Connection) -> None:
+def import_history(path, events, answer):
     with open_store(f"sqlite:///{path}") as store:
         answer.send("ready")
         answer.recv()
@@ -91,7 +88,7 @@ def import_history(path: Path, events: int, answer: Connection) -> None:
         answer.send(time.monotonic() - begun)
 
 
-def erase_history(path: Path, events: int, answer: Connection) -> None:
+def erase_history(path, events, answer):
     with open_store(f"sqlite:///{path}") as store:
         answer.send("ready")
         answer.recv()
@@ -100,16 +97,7 @@ def erase_history(path: Path, events: int, answer: Connection) -> None:
         answer.send(time.monotonic() - begun)
 
 
-def run(
-    folder: Path,
-    *,
-    processes: int,
-    threads: int,
-    seconds: float,
-    imported: int,
-    erased: int,
-    longest_wait_s: float,
-) -> list[str]:
+def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s):
     path = folder / "store.db"
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("to erase", (_event() for _ in range(erased)))
@@ -128,7 +116,7 @@ def run(
     follower = Follower(path)
     for end in ends:
         end.send("go")
-    told: list[Told] = [end.recv() for end in ends[:-2]]
+    told = [end.recv() for end in ends[:-2]]
     import_seconds, erasure_seconds = ends[-2].recv(), ends[-1].recv()
     follower.end()
     meanwhile = (
@@ -138,16 +126,7 @@ def run(
     return _judged(path, told, follower, imported, meanwhile, seconds, longest_wait_s, sync_before)
 
 
-def _judged(
-    path: Path,
-    told: list[Told],
-    follower: Follower,
-    imported: int,
-    meanwhile: str,
-    seconds: float,
-    longest_wait_s: float,
-    sync_seconds: float,
-) -> list[str]:
+def _judged(path, told, follower, imported, meanwhile, seconds, longest_wait_s, sync_seconds):
     findings = [error for each in told for error in each.errors]
     won = [one for each in told for one in each.won]
     waits = sorted(wait for each in told for wait in each.waits)
@@ -182,7 +161,7 @@ def _judged(
     return findings
 
 
-def _sync_seconds(folder: Path) -> float:
+def _sync_seconds(folder):
     """How long the disk takes to sync a page, in the middle of several."""
     probe = os.open(folder / "probe", os.O_CREAT | os.O_WRONLY)
     taken = []

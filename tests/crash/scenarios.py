@@ -28,23 +28,23 @@ class Scenario(NamedTuple):
     """What its files hold before it, and not after it."""
 
 
-def _nothing(path: Path) -> None:
+def _nothing(path):
     """Before it, there is no file."""
 
 
-def _some_history(path: Path) -> None:
+def _some_history(path):
     with open_at(path) as store:
         store.append("c1", batch_of("before", 12), expected_version=0)
         store.append("c2", batch_of("before", 2), expected_version=0)
 
 
-def append(path: Path, ledger: Ledger) -> None:
+def append(path, ledger):
     with open_at(path) as store:
         for n in range(3):
             ledger.append(store, "c1", f"single-{n}", 1)
 
 
-def append_batches(path: Path, ledger: Ledger) -> None:
+def append_batches(path, ledger):
     with open_at(path) as store:
         for n in range(2):
             at = 12 + 14 * n
@@ -53,7 +53,7 @@ def append_batches(path: Path, ledger: Ledger) -> None:
                 ledger.enter("c1", recorded[0].id, 14, f"batch-{n}")
 
 
-def append_and_write_back(path: Path, ledger: Ledger) -> None:
+def append_and_write_back(path, ledger):
     """After each append the log is written back beside the commits, and begun again."""
     checkpoints.AT = 1
     with open_at(path) as store:
@@ -64,12 +64,12 @@ def append_and_write_back(path: Path, ledger: Ledger) -> None:
                     thread.join()
 
 
-def _in_small_chunks() -> None:
+def _in_small_chunks():
     importing.CHUNK = 5
     importing.REST_S = 0
 
 
-def ingest_staged(path: Path, ledger: Ledger) -> None:
+def ingest_staged(path, ledger):
     """A history of several chunks, staged and then published."""
     _in_small_chunks()
     with open_at(path) as store:
@@ -78,7 +78,7 @@ def ingest_staged(path: Path, ledger: Ledger) -> None:
         ledger.append(store, "c1", "after", 2)
 
 
-def ingest_tail(path: Path, ledger: Ledger) -> None:
+def ingest_tail(path, ledger):
     """What a source has grown by. Its chunks go in one by one, so each is a batch of its own."""
     _in_small_chunks()
     history = (
@@ -96,7 +96,7 @@ def ingest_tail(path: Path, ledger: Ledger) -> None:
 SECRET = "secret~"
 
 
-def _with_a_secret(path: Path) -> None:
+def _with_a_secret(path):
     _in_small_chunks()
     _some_history(path)
     with open_at(path) as store:
@@ -115,14 +115,14 @@ def _with_a_secret(path: Path) -> None:
             )
 
 
-def erase(path: Path, ledger: Ledger) -> None:
+def erase(path, ledger):
     with open_at(path) as store:
         erasure.erase(store, "secret", reason="asked to")
         ledger.append(store, "c1", "after", 2)
         vacuum(store)
 
 
-def migrate_new(path: Path, ledger: Ledger) -> None:
+def migrate_new(path, ledger):
     """The first opening of a file that is not there."""
     with open_at(path) as store:
         ledger.append(store, "c1", "first", 1)

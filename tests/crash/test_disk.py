@@ -2,15 +2,12 @@
 that was acknowledged.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -73,7 +70,7 @@ def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_di
 def loop_of_the_page(sleep):
     """The function ``say`` of docs/errors.md, with this ``time.sleep``."""
     page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
-    names: dict[str, Any] = {}
+    names = {}
     exec(page.split("```python\n")[1].split("\n\nwith foldlog.open")[0], names)
     names["time"] = SimpleNamespace(sleep=sleep)
     return names["say"]

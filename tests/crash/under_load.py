@@ -7,8 +7,6 @@ imports long enough to be staged. A follower reads along all the time, and must 
 what is there, in that order.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random
@@ -16,13 +14,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import foldlog.eventstore.log.importing
 from foldlog import Histories, LeaseTaken
-from foldlog.eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
+from foldlog.eventstore import ANY_VERSION, IdempotencyConflict, VersionConflict, open_store
 from foldlog.eventstore.recorders.sqlite import checkpoints
 from tests.at_once import at_once
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
@@ -37,7 +33,7 @@ PAGES = 60
 class Writer:
     """One thread of one life of one writer: whatever it names is named by no other."""
 
-    def __init__(self, store: Store, ledger: Ledger, name: str, file: Path) -> None:
+    def __init__(self, store, ledger, name, file):
         self._store = store
         self._file = file
         self._ledger = ledger
@@ -47,8 +43,8 @@ class Writer:
         self._own = f"own-{name}"
         self._driven = Histories(store)["driven"]
 
-    def write_for_ever(self) -> None:
-        kinds: list[Callable[[], None]] = [
+    def write_for_ever(self):
+        kinds = [
             self._append_to_own,
             self._append_to_shared,
             self._append_to_shared,
@@ -63,18 +59,18 @@ class Writer:
             else:
                 self._random.choice(kinds)()
 
-    def _append_to_own(self) -> None:
+    def _append_to_own(self):
         size = self._random.choice((1, 1, 1, 5, 20))
         self._append(self._own, size, self._store.version(self._own))
 
-    def _append_to_shared(self) -> None:
+    def _append_to_shared(self):
         name, size = self._next(), self._random.choice((1, 1, 4))
         conversation = self._shared()
         batch = batch_of(name, size, forgets=self._store.version(conversation) or 1)
         recorded = self._store.append(conversation, batch, expected_version=ANY_VERSION)
         self._ledger.enter(conversation, recorded[0].id, size, name)
 
-    def _append_with_key(self) -> None:
+    def _append_with_key(self):
         """As after an answer that was lost: the same again, which must be the same."""
         name, conversation = self._next(), self._shared()
         first = self._store.append(
@@ -94,7 +90,7 @@ class Writer:
             return
         raise AssertionError(f"key {name} took other events")
 
-    def _race(self) -> None:
+    def _race(self):
         conversation = self._shared()
         for _ in range(3):
             try:
@@ -103,7 +99,7 @@ class Writer:
                 continue
             return
 
-    def _drive(self) -> None:
+    def _drive(self):
         """Only workers with its lease append to this conversation: while one has it, a version that
         it read stays.
         """
@@ -113,13 +109,13 @@ class Writer:
                 recorded = self._driven.append(batch_of(name, 2), expected_version=version)
                 self._ledger.enter("driven", recorded[0].id, 2, name)
 
-    def _import(self) -> None:
+    def _import(self):
         name, size = self._next(), self._random.choice((3, CHUNK, 3 * CHUNK + 7))
         conversation = f"imported-{name}"
         self._store.ingest(conversation, batch_of(name, size))
         self._ledger.enter(conversation, 0, size, name)
 
-    def _append(self, conversation: str, size: int, version: int) -> None:
+    def _append(self, conversation, size, version):
         name = self._next()
         batch = batch_of(name, size, forgets=version or 1)
         recorded = self._store.append(conversation, batch, expected_version=version)
@@ -129,15 +125,15 @@ class Writer:
             )
         self._ledger.enter(conversation, version, size, name)
 
-    def _shared(self) -> str:
+    def _shared(self):
         return f"shared-{self._random.randrange(SHARED)}"
 
-    def _next(self) -> str:
+    def _next(self):
         self._batches += 1
         return f"{self._name}.{self._batches}"
 
 
-def write(folder: Path, name: str) -> None:
+def write(folder, name):
     """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a
     file.
     """
@@ -147,7 +143,7 @@ def write(folder: Path, name: str) -> None:
     file = folder / "store.db"
     with open_at(file) as store:
 
-        def work(thread: int) -> None:
+        def work(thread):
             try:
                 Writer(store, ledger, f"{name}-{thread}", file).write_for_ever()
             except BaseException as error:  # noqa: BLE001 - the parent is told
@@ -157,13 +153,13 @@ def write(folder: Path, name: str) -> None:
         at_once(work, range(THREADS))
 
 
-def visit(path: Path) -> None:
+def visit(path):
     """The life of a process that ends in order: if it is the last one, SQLite removes the log."""
     with open_at(path) as store:
         store.version("driven")
 
 
-def open_and_close(path: Path) -> None:
+def open_and_close(path):
     """Take SQLite's locks away from this process, as an application's copy of the file does."""
     if sys.platform == "linux":  # elsewhere it may cost events: docs/errors.md
         path.open("rb").close()
@@ -172,32 +168,32 @@ def open_and_close(path: Path) -> None:
 class Follower:
     """Reads along, in a thread of this process, and remembers what it saw."""
 
-    def __init__(self, path: Path) -> None:
-        self.seen: list[tuple[int, str, int]] = []
+    def __init__(self, path):
+        self.seen = []
         self._path = path
         self._store = open_store(f"sqlite:///{path}")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self):
         while not self._ended.is_set():
             self.catch_up()
             open_and_close(self._path)
             time.sleep(0.002)
 
-    def catch_up(self) -> None:
+    def catch_up(self):
         after = self.seen[-1][0] if self.seen else 0
         self.seen += [(r.position, r.conversation, r.id) for r in self._store.follow(after)]
 
-    def end(self) -> None:
+    def end(self):
         self._ended.set()
         self._thread.join()
         self.catch_up()
         self._store.close()
 
 
-def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> list[str]:
+def run(folder, *, events, kills, seconds, seed):
     """Goes on until there are so many acknowledged events and kills, and so much time has passed;
     returns findings.
     """
@@ -208,7 +204,7 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
     spawned.set_forkserver_preload(["foldlog.eventstore"])
     lives = 0
 
-    def start() -> multiprocessing.process.BaseProcess:
+    def start():
         nonlocal lives
         lives += 1
         writer = spawned.Process(target=write, args=(folder, f"life{lives:04}"), daemon=True)
@@ -262,5 +258,5 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
     return findings
 
 
-def _errors(folder: Path) -> list[str]:
+def _errors(folder):
     return [f"{path.stem}: {path.read_text().strip()}" for path in sorted(folder.glob("*.error"))]

@@ -5,15 +5,10 @@ in C, and at a jump backwards (``eval_breaker`` in CPython). A test raises at th
 of our code, then at the second, until there is none left.
 """
 
-from __future__ import annotations
-
 import dis
 import gc
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
 
 __all__ = ["Interrupting", "interrupted_at"]
 
@@ -29,20 +24,20 @@ class Interrupting:
     ``of``. ``raised`` says whether it came so far.
     """
 
-    def __init__(self, place: int, exception: BaseException, of: str) -> None:
+    def __init__(self, place, exception, of):
         self.raised, self._of = False, of
         self.places_left = place
         self._exception = exception
         self._returned_to = set()
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+    def __call__(self, frame, event, _):
         self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
         if not frame.f_globals["__name__"].startswith(self._of):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         last = None
 
-        def step(frame: FrameType, event: str, _: object) -> Any:
+        def step(frame, event, _):
             nonlocal last
             if event == "opcode":
                 before, last = last, frame.f_code.co_code[frame.f_lasti]
@@ -56,7 +51,7 @@ class Interrupting:
 
         return step
 
-    def _come(self) -> None:
+    def _come(self):
         self.places_left -= 1
         if self.places_left == 0:
             self.raised = True
@@ -64,9 +59,7 @@ class Interrupting:
 
 
 @contextmanager
-def interrupted_at(
-    place: int, exception: BaseException, of: str = "foldlog.eventstore."
-) -> Iterator[Interrupting]:
+def interrupted_at(place, exception, of="foldlog.eventstore."):
     interrupting = Interrupting(place, exception, of)
     before = sys.gettrace()
     # what an earlier test left to the collector has places too, in __del__, where nothing can be

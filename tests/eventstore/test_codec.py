@@ -1,11 +1,8 @@
 """Events to bytes and back: exact, lenient to what is new, refusing what is broken."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -178,7 +175,7 @@ def test_what_is_no_event_is_named_and_never_guessed(kind, schema, body, problem
 
 
 def nested(levels):
-    value: Any = 1
+    value = 1
     for _ in range(levels):
         value = [value]
     return value

@@ -5,8 +5,6 @@ The pytest process runs these in its main thread, which leads alone; so callers 
 transaction are threads.
 """
 
-from __future__ import annotations
-
 import contextvars
 import gc
 import signal
@@ -14,7 +12,6 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -42,7 +39,7 @@ class Groups:
     def __init__(self):
         self.committed = []
         self.lock_is_free = True
-        self.open: list[Any] | None = None
+        self.open = None
         self.commits_fail = False
         self._written_before = 0
         self._stands = False

@@ -2,8 +2,6 @@
 begun is finished.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os
@@ -55,7 +53,7 @@ class Gate:
 
     def __init__(self):
         self.reached, self.opened = threading.Event(), threading.Event()
-        self.held: list[int] = []
+        self.held = []
 
     def pass_through(self):
         self.held.append(1)
@@ -177,7 +175,7 @@ class Groups:
     """
 
     def __init__(self, histories, monkeypatch):
-        self.gate, self.sizes = Gate(), list[int]()
+        self.gate, self.sizes = Gate(), []
         self._histories = histories
         monkeypatch.setattr(appending, "append_all", self._note)
 
@@ -220,7 +218,7 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
     histories, groups
 ):
     history = histories["c1"]
-    outcomes: list[object] = []
+    outcomes = []
 
     async def work(event, expected_version):
         try:
@@ -257,7 +255,7 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
         return append_all(database, works)
 
     monkeypatch.setattr(appending, "append_all", held)
-    raised: list[list[BaseException]] = [[] for _ in range(6)]
+    raised = [[] for _ in range(6)]
 
     async def work(n, scope):
         with scope:
@@ -314,7 +312,7 @@ async def test_many_tasks_append_to_other_databases(url, request):
             for n in range(8):
                 group.start_soon(work, n)
         assert [await histories[f"c{n}"].version() for n in range(8)] == [5] * 8
-        positions = set[int]()
+        positions = set()
         with anyio.fail_after(60):  # a transaction of somebody else may hold some back for a while
             async for recorded in histories.follow():
                 positions.add(recorded.position)
@@ -365,7 +363,7 @@ async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_erro
 
 async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
     gate = Gate()
-    raised: list[BaseException] = []
+    raised = []
 
     def fail():
         gate.pass_through()
@@ -572,7 +570,7 @@ def _calls(*names):
 async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
     history, both = histories["c"], anyio.Event()
     await history.append(_calls("ann", "bob"))
-    paid: list[str] = []
+    paid = []
 
     async def pay(to, key):
         paid.append(to)

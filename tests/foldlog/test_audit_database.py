@@ -2,8 +2,6 @@
 documented queries run.
 """
 
-from __future__ import annotations
-
 import errno
 import re
 import sqlite3
@@ -28,7 +26,6 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CorruptEvent,
-    Event,
     Observation,
     Origin,
     Store,
@@ -194,7 +191,7 @@ def test_the_documented_queries_find_something(store, path):
 
 def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, tmp_path):
     origin = Origin(format="codex", id=7)
-    odd: list[Event] = [
+    odd = [
         said("a", cause=10**30),
         CondensationAction(
             forgotten_events_start_id=0,
@@ -378,7 +375,7 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, 
 def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_of_it(
     store, tmp_path, monkeypatch
 ):
-    tables: list[str] = []
+    tables = []
 
     def fail(database):
         tables.extend(database.table_names())

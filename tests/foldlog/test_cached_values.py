@@ -2,8 +2,6 @@
 have changed.
 """
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import threading
@@ -25,7 +23,6 @@ from foldlog._figures.shown import collect_stats
 from foldlog._figures.spending import priced
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import FigureTables
-from foldlog._formats.summed_calls import Calls
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     ConversationErased,
@@ -59,7 +56,7 @@ def url(tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The ids of the conversations whose events are read for a list."""
-    names: list[str] = []
+    names = []
     really = updating.figures_of
 
     def noted(store, views, row, *more, **options):
@@ -167,7 +164,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
 
 def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url, monkeypatch):
     monkeypatch.setattr("foldlog._cached_values._TOGETHER", 2)
-    written: list[int] = [0]
+    written = [0]
 
     def stored():
         records = kept_records(store, "titles", "a", "c").values()
@@ -197,7 +194,7 @@ def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_s
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
     read, really = [], listing._attributes
     monkeypatch.setattr(listing, "_attributes", lambda *asked: (read.append(1), really(*asked))[1])
-    database, names, after = histories.store.database, list[str](), None
+    database, names, after = histories.store.database, [], None
     monkeypatch.setattr(database.recorder, "offer", lambda *_, **__: False)
     while after or not names:
         page = recent_conversations(database, {"user": "ann"}, limit=4, after=after, age_max_s=0)
@@ -208,7 +205,7 @@ def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_s
 
 
 def test_stats_count_only_what_has_changed(url, monkeypatch):
-    counted: list[tuple[str, int]] = []
+    counted = []
     really = counting.counted_on
 
     def noted(store, views, row, found, **options):
@@ -382,8 +379,8 @@ class Changed:
     def check(self):
         rows = [row for row in self.store.iter_conversations() if row.erased_at is None]
         anew = [figures_of(self.store, Views(self.store), row) for row in rows]
-        events, replies = Counter[str](), dict[str, Calls]()
-        calls = list[Calls]()
+        events, replies = Counter[str](), {}
+        calls = []
         for one in anew:
             events.update(one.counts.events)
             calls += one.spending.calls

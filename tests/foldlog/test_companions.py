@@ -94,7 +94,7 @@ def test_a_conversation_that_stays_keeps_its_companions(opened):
 
 
 def test_a_companion_that_gets_an_event_before_its_turn_stays(opened):
-    maintenance, names = opened.maintenance, list[str]()
+    maintenance, names = opened.maintenance, []
 
     def stays(name):
         names.append(name)

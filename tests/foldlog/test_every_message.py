@@ -8,7 +8,6 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -254,7 +253,7 @@ def drawn_fields(chance, content):
     """Some fields of messages of the assistant in OpenAI's client, in litellm's, and in answers of
     other servers.
     """
-    drawn: dict[str, Any] = {}
+    drawn = {}
     if chance.random() < 0.5:
         drawn["content"] = content
     if isinstance(content, list) and chance.random() < 0.5:

@@ -2,10 +2,7 @@
 and encrypted.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -67,7 +64,7 @@ def filled(store):
 )
 def store(request, tmp_path):
     kind, _, sealed = request.param.partition("-")
-    urls: dict[str, Callable[[], str]] = {
+    urls = {
         "memory": lambda: "memory:",
         "sqlite": lambda: f"sqlite:///{tmp_path}/history.db",
         "postgresql": lambda: request.getfixturevalue("postgres_url")(),
@@ -215,7 +212,7 @@ def calls_of(store, figures):
 
 def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     """Afterwards the hashes of conversations that changed are read, and no others."""
-    read: list[int] = []
+    read = []
     hashes = FigureTables.hashes
 
     def noted(self, keys):

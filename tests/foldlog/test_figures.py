@@ -2,8 +2,6 @@
 history.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3
@@ -187,7 +185,7 @@ def test_copies_of_a_history_count_each_reply_once(format):
 
 
 def test_the_figures_of_an_import_fold_each_event_once(monkeypatch):
-    events: list[library.Event] = []
+    events = []
     for _ in range(20):
         first = len(events)
         events += [Message(id=first + place, source="user", content="hi") for place in range(9)]

@@ -204,7 +204,7 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(forma
         shown=True,
         stays_with_next=True,
     )
-    notes: list[str] = []
+    notes = []
     with foldlog.open("memory:", condenser={"type": "clear_thinking", "keep": 2}) as histories:
         history = histories["c"]
         history.append([said("a"), Message(source="agent", content="b", thinking=old)])

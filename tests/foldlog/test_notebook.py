@@ -2,8 +2,6 @@
 database.
 """
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest
@@ -18,9 +16,9 @@ from tests.page_samples import HOSTILE, hostile_history, usual_history
 class Tags(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
+        self.tags = set()
+        self.attributes = set()
+        self.texts = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):

@@ -6,19 +6,16 @@ itself. ``VALUES`` and ``given`` have values for what they require; a method tha
 value is passed over.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import shlex
 import shutil
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,7 +38,7 @@ STEERS = "\x1b]0;pwned\x07\x1b[2J\u202e\r\n\x00"
 
 
 def nested(depth):
-    value: Any = WORD
+    value = WORD
     for number in range(depth):
         value = [value] if number % 2 else {"k": value}
     return value
@@ -154,7 +151,7 @@ WHOLE_STORE = {
 """What works on the whole store where it is given no conversation: it must succeed."""
 LAST = ("append", "retract", "condense", "store redact", "store erase", "store restore")
 """What changes the conversations that the others look at."""
-MORE: Mapping[str, Sequence[str]] = {
+MORE = {
     "list": ["--long", "--sort tokens", "user=one"],
     "log": ["all --full", "all --all", "all --since 1969-01-01"],
     "search": [f"{WORD} --in all", f"{WORD} --since 0001-01-01"],
@@ -171,7 +168,7 @@ MORE: Mapping[str, Sequence[str]] = {
     "show": ["all --documents"],
 }
 """Lines with options, without the name of the command."""
-VALUES: Mapping[str, str | None] = {
+VALUES = {
     "ID": ALL,
     "EVENT": "1",
     "FILTER": None,
@@ -289,7 +286,7 @@ CHANGES = {
 """Called after those that read."""
 BY_A_CALLER = {"register", "lease", "close"}
 """What takes functions of the caller, or ends the test."""
-NOT_OF_AN_EVENT: Mapping[str, tuple[type[Exception], ...]] = {
+NOT_OF_AN_EVENT = {
     "step": (NoCondensationAvailable,),
     "prepare": (NoCondensationAvailable,),
     "condense": (NoCondensationAvailable,),

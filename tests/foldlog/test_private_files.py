@@ -2,8 +2,6 @@
 ``files`` shows what no file replaces.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -120,7 +118,7 @@ def test_an_error_of_the_disk_names_the_file(tmp_path):
 
 
 def test_a_file_and_its_name_are_synced_in_this_order(tmp_path, monkeypatch):
-    done: list[str] = []
+    done = []
     sync, replace = os.fsync, os.replace
 
     def synced(descriptor):

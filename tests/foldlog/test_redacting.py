@@ -2,13 +2,10 @@
 exports.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -106,7 +103,7 @@ def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
 def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_path):
     store, held = tmp_path / "store.db", b"marigold " * 20
     image = b"\x89PNG" + held
-    parts: list[dict[str, Any]] = [
+    parts = [
         {"type": "file", "file": {"filename": "tulip.txt", "file_data": held}},
         {
             "type": "file",

@@ -2,8 +2,6 @@
 markup.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -27,8 +25,8 @@ class Elements(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
+        self.tags = []
+        self.scripts = []
         self.inside = False
         self.feed(text)
 

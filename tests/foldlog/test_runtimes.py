@@ -74,7 +74,7 @@ def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
 
 
 def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(histories):
-    paid: list[str] = []
+    paid = []
     with calling(histories, "k", user="u7"):
         assert tool(paid)("ann") == "paid ann"
     (effect,) = histories["c"].effects()
@@ -96,7 +96,7 @@ def test_a_call_that_is_stored_gets_a_mark_and_one_that_only_reads_gets_none(his
 
 
 def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(histories):
-    paid: list[str] = []
+    paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
         assert tool(paid)("ann").startswith('unknown: pay {"to": "ann"} may have run, key ')
@@ -107,7 +107,7 @@ def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(hist
 
 @pytest.mark.parametrize("known", ["it is paid", None])
 def test_after_a_restart_the_same_call_is_looked_up(histories, known, restarted):
-    paid: list[str] = []
+    paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
         restarted()
@@ -116,7 +116,7 @@ def test_after_a_restart_the_same_call_is_looked_up(histories, known, restarted)
 
 
 def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(histories, restarted):
-    paid: list[str] = []
+    paid = []
     with calling(histories, "k1"):
         tool(paid)("ann")
     restarted()

@@ -6,8 +6,6 @@ and their figures.
 writes the figures again. Look at what changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3
@@ -76,7 +74,7 @@ def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches
         for number in range(600):
             histories["ours"].append_records([record(number)], format="langchain")
         histories["ours"].append(CondensationAction(forgotten_event_ids=[1, 2]))
-        decoded: list[int] = []
+        decoded = []
         decode_all = codec.decode_all
 
         def counting(kinds, schemas, bodies, ids):

@@ -1,9 +1,6 @@
 """What is in a value of JSON, and a copy with other texts, however deep it is nested."""
 
-from __future__ import annotations
-
 from functools import reduce
-from typing import Any
 
 from foldlog._matching import events_with, holding
 from foldlog._page.texts import text_document
@@ -63,7 +60,7 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
 
 
 def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():
-    deep: list[Any] = reduce(lambda inner, _: [inner], range(477), [])
+    deep = reduce(lambda inner, _: [inner], range(477), [])
     record = {
         "author": "user",
         "invocationId": "i",

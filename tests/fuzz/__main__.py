@@ -7,8 +7,6 @@ error that is not of ours, more than 5 s, more memory than 2 GiB. ``--from N --i
 input again.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -18,7 +16,6 @@ import sys
 import time
 import traceback
 from collections import Counter, defaultdict
-from types import FrameType
 
 from tests.fuzz.targets import TARGETS, warm_up
 
@@ -33,11 +30,11 @@ class TooSlow(BaseException):
     """An input took longer than any may."""
 
 
-def _too_slow(_: int, frame: FrameType | None) -> None:
+def _too_slow(_, frame):
     raise TooSlow(f"over {_SECONDS_MAX} s")
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -56,8 +53,8 @@ def main() -> int:
         if arguments.target
         else [n for n, t in TARGETS.items() for _ in range(t.share)]
     )
-    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
-    slowest: dict[str, float] = defaultdict(float)
+    outcomes = defaultdict(Counter)
+    slowest = defaultdict(float)
     failures = 0
     began = time.monotonic()
     for number in range(arguments.start, arguments.start + arguments.inputs):

@@ -15,17 +15,13 @@ What cannot be noticed is left out here, and said in docs/PRIVACY.md: a conversa
 whole or put back as it was, and in which order and how many events are followed.
 """
 
-from __future__ import annotations
-
 import argparse
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 from pydantic import SecretStr
@@ -34,15 +30,11 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
-    Event,
     KeyRing,
     Message,
-    Recorded,
-    Store,
     StoreRestored,
 )
 from tests.fuzz import attacks, damage
-from tests.fuzz.attacks import Attack
 from tests.fuzz.damage import NAMES, Failure, told
 from tests.sound import problems
 
@@ -50,7 +42,7 @@ KEYS = KeyRing([SecretStr("5e" * 32)])
 LENGTH = 14
 
 
-def _event(n: int) -> Event:
+def _event(n):
     match n:
         case 4 | 10:
             return CondensationAction(
@@ -66,17 +58,17 @@ def _event(n: int) -> Event:
             return Message(source="user", content=f"message {n} " + "x" * n)
 
 
-def _forged(n: int) -> Event:
+def _forged(n):
     return Message(source="user", content=f"forged {n}") if n in (0, 1, 2, 5, 12) else _event(n)
 
 
-def _followed(each: Recorded) -> tuple[object, ...]:
+def _followed(each):
     """What is followed; the new turn without its time, which is another in each trial."""
     event = structs.replace(each.event, timestamp=None) if each.id == LENGTH else each.event
     return each.conversation, each.id, event
 
 
-def _turn(store: Store, name: str, expected: int, turn: object) -> Any:
+def _turn(store, name, expected, turn):
     (recorded,) = store.append(
         name, _event(5), expected_version=expected, idempotency_key=f"turn-{turn}"
     )
@@ -92,7 +84,7 @@ class Trial(damage.Trial):
 
     keys, earlier = KEYS, 9
 
-    def make(self) -> None:
+    def make(self):
         self._own = self._sound.with_name("own.db")
         damage.make(self._sound, _event, LENGTH, keys=KEYS, compression="none")
         damage.make(self._own, _forged, LENGTH, compression="none")
@@ -100,7 +92,7 @@ class Trial(damage.Trial):
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA journal_mode = DELETE")
 
-    def answers(self, store: Store) -> dict[str, Any]:
+    def answers(self, store):
         said = super().answers(store)
         for name in NAMES:
             said[f"a turn of {name} again"] = told(lambda name=name: _turn(store, name, 5, 5).event)
@@ -116,34 +108,34 @@ class Trial(damage.Trial):
         said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
         return said
 
-    def asked(self) -> tuple[dict[str, Any], list[str]]:
+    def asked(self):
         with self._opened("?mode=ro") as store:
             found = problems(store)
         with self._opened() as store:
             return self.answers(store), found
 
-    def is_wrong(self, question: str, said: Any) -> bool:
+    def is_wrong(self, question, said):
         """Whether an answer is neither an error nor the truth. Of what is followed some may be
         missing.
         """
         is_wrong = super().is_wrong(question, said)
         return is_wrong and (question != "follow" or not said <= self.right["follow"])
 
-    def attacks(self) -> Iterator[tuple[str, Attack]]:
+    def attacks(self):
         with closing(sqlite3.connect(self._sound)) as connection:
             yield from attacks.of_columns(connection)
             yield from attacks.of_rows(connection)
             yield from attacks.of_statements(connection, LENGTH)
             yield from attacks.of_proofs(connection)
 
-    def run(self, some: Iterable[tuple[str, Attack]]) -> Iterator[Failure]:
+    def run(self, some):
         for name, attack in some:
             self._write(self.sound)
             if self._is_done(attack):
                 for what, detail in self.look():
                     yield Failure(what, name, detail)
 
-    def _is_done(self, attack: Attack) -> bool:
+    def _is_done(self, attack):
         """Whether the database lets it be done."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
@@ -159,7 +151,7 @@ class Trial(damage.Trial):
         return True
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

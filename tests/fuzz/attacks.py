@@ -2,17 +2,12 @@
 a name.
 """
 
-from __future__ import annotations
-
 import os
 import re
-import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
 
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.recorders.types import Row
@@ -20,7 +15,6 @@ from foldlog.projections.stored.revision_codec import CODE
 from tests.stored_rows import FIELDS, meta_field, meta_with, with_fields
 
 __all__ = [
-    "Attack",
     "make_checksums_right",
     "of_columns",
     "of_proofs",
@@ -28,7 +22,6 @@ __all__ = [
     "of_statements",
 ]
 
-Attack = Callable[[sqlite3.Connection], object]
 
 _KEYS = {
     "conversations": ("key",),
@@ -47,7 +40,7 @@ _SCRIPTS = re.findall(r"^-- (.+)\n((?:.+\n)+)", _TEXT, re.MULTILINE)
 """The attacks by their names, and what they do."""
 
 
-def of_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
+def of_columns(connection):
     """Each column of each row, changed to its neighbours, to extremes, and to what other rows have
     there.
     """
@@ -81,7 +74,7 @@ def of_columns(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
                     )
 
 
-def of_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
+def of_rows(connection):
     """Each row, deleted."""
     for table, keys in _KEYS.items():
         for place in connection.execute(
@@ -93,14 +86,14 @@ def of_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
             )
 
 
-def of_statements(connection: sqlite3.Connection, length: int) -> Iterator[tuple[str, Attack]]:
+def of_statements(connection, length):
     """The attacks of ``attacks.txt`` on conversations of ``length`` events: rows that are deleted,
     doubled, swapped, moved and cut off, and what the attacker makes up. ``own`` is a store of his,
     plain, with the same conversations and other texts.
     """
     rows = connection.execute("SELECT position FROM events ORDER BY position").fetchall()
     positions = [position for (position,) in rows]
-    choices: dict[str, Sequence[Any]] = {
+    choices = {
         "key": (1, 2),
         "left": range(length),
         "pair": [
@@ -132,14 +125,14 @@ def of_statements(connection: sqlite3.Connection, length: int) -> Iterator[tuple
             yield name.format(**given), _run_all(script.format(**given, code=CODE, length=length))
 
 
-def of_proofs(connection: sqlite3.Connection) -> Iterator[tuple[str, Attack]]:
+def of_proofs(connection):
     """Redactions and salts that the attacker makes up."""
     for (position,) in connection.execute("SELECT position FROM events").fetchall():
         yield f"make event {position} look redacted", lambda c, p=position: _give_proof(c, p, 32)
         yield f"give event {position} another salt", lambda c, p=position: _give_proof(c, p, 16)
 
 
-def make_checksums_right(connection: sqlite3.Connection) -> None:
+def make_checksums_right(connection):
     """As anybody can. A row that cannot have a checksum, because a column is of another type, keeps
     the one it has.
     """
@@ -174,21 +167,21 @@ def make_checksums_right(connection: sqlite3.Connection) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def _where(table: str) -> str:
+def _where(table):
     return " AND ".join(f"{key} IS ?" for key in _KEYS[table])
 
 
-def _run(statement: str, *parameters: Any) -> Attack:
+def _run(statement, *parameters):
     return lambda connection: connection.execute(statement, parameters)
 
 
-def _run_all(script: str) -> Attack:
+def _run_all(script):
     return lambda connection: [
         connection.execute(statement) for statement in script.split(";\n") if statement.strip()
     ]
 
 
-def _give_proof(connection: sqlite3.Connection, position: int, size: int) -> None:
+def _give_proof(connection, position, size):
     """Put ``size`` random bytes behind the head of an event."""
     (meta,) = connection.execute(
         "SELECT meta FROM events WHERE position = ?", (position,)
@@ -198,9 +191,9 @@ def _give_proof(connection: sqlite3.Connection, position: int, size: int) -> Non
     connection.execute("UPDATE events SET meta = ? WHERE position = ?", (changed, position))
 
 
-def _others(value: Any, column: list[Any]) -> Iterator[Any]:
+def _others(value, column):
     """What may stand in the place of a value."""
-    others: list[Any] = [None, *column]
+    others = [None, *column]
     if isinstance(value, int):
         others += [value + 1, value - 1, 0, 1, -value, value ^ 4, value ^ 8, 2**31, 2**62]
     elif isinstance(value, bytes):
@@ -215,5 +208,5 @@ def _others(value: Any, column: list[Any]) -> Iterator[Any]:
     return (other for other in dict.fromkeys(others) if other != value)
 
 
-def _flipped(value: bytes, place: int) -> bytes:
+def _flipped(value, place):
     return value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]

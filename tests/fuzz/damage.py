@@ -17,23 +17,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
-    Event,
     EventStoreError,
     KeyRing,
     Message,
     Observation,
-    Store,
     open_store,
 )
-from foldlog.projections import View, Views
+from foldlog.projections import Views
 from tests.sound import assert_sound, problems
 
 NAMES = ("alpha", "beta")
@@ -51,7 +48,7 @@ class Failure(NamedTuple):
     detail: str
 
 
-def make(path: Path, event: Callable[[int], Event], length: int, **settings: Any) -> None:
+def make(path, event, length, **settings):
     """A store of two conversations, complete in one file."""
     with open_store(f"sqlite:///{path}", **settings) as store:
         store.register(Views(store))
@@ -60,7 +57,7 @@ def make(path: Path, event: Callable[[int], Event], length: int, **settings: Any
                 store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
 
 
-def _event(n: int) -> Event:
+def _event(n):
     """An event of each kind on which a View depends; the last one takes several pages."""
     if n == LENGTH - 1:
         return Observation(content="long " * 2_000)
@@ -82,14 +79,14 @@ def _event(n: int) -> Event:
     return Message(source="user", content=f"message {n} " + "x" * (n * 37 % 400))
 
 
-def told(ask: Callable[[], Any]) -> Any:
+def told(ask):
     try:
         return ask()
     except EventStoreError as error:
         return type(error)
 
 
-def seen(view: View) -> tuple[object, ...]:
+def seen(view):
     return view.version, tuple(view.events), view.unhandled_condensation_request
 
 
@@ -99,7 +96,7 @@ class Trial:
     keys: KeyRing | None = None
     earlier = 20
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._path, self._sound = folder / "spoilt.db", folder / "sound.db"
         self.make()
         self.sound = self._sound.read_bytes()
@@ -108,15 +105,15 @@ class Trial:
             assert_sound(store)
             self.right = self.answers(store)
         assert not any(isinstance(said, type) for said in self.right.values())
-        self.outcomes: Counter[str] = Counter()
+        self.outcomes = Counter()
 
-    def make(self) -> None:
+    def make(self):
         make(self._sound, _event, LENGTH)
 
-    def answers(self, store: Store) -> dict[str, Any]:
+    def answers(self, store):
         """What a store says about its conversations; an error of ours by its name."""
         views = Views(store)
-        said: dict[str, Any] = {}
+        said = {}
         for name in NAMES:
             said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
             said[f"earlier view of {name}"] = told(
@@ -125,7 +122,7 @@ class Trial:
             said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
         return said
 
-    def asked(self) -> tuple[dict[str, Any], list[str]]:
+    def asked(self):
         """Return what the spoilt store says, and where that is not the truth what its verification
         finds.
         """
@@ -133,19 +130,19 @@ class Trial:
             said = self.answers(store)
             return said, problems(store) if said != self.right else []
 
-    def is_wrong(self, question: str, said: Any) -> bool:
+    def is_wrong(self, question, said):
         """Whether an answer is neither an error nor the truth."""
         return said != self.right[question] and not isinstance(said, type)
 
-    def _opened(self, options: str = "") -> Store:
+    def _opened(self, options=""):
         return open_store(f"sqlite:///{self._path}{options}", keys=self.keys)
 
-    def _write(self, content: bytes) -> None:
+    def _write(self, content):
         for file in self._path.parent.glob(f"{self._path.name}*"):
             file.unlink()
         self._path.write_bytes(content)
 
-    def look(self, *, may_hide: bool = False) -> Iterator[tuple[str, str]]:
+    def look(self, *, may_hide=False):
         """What must not happen: a wrong answer, an error that is not ours, damage that goes
         unnoticed.
         """
@@ -168,11 +165,11 @@ class Trial:
         if changed and not found:
             yield "unnoticed by verify", ", ".join(changed)
 
-    def spoil(self, content: bytes, *, an_index: bool = False) -> Iterator[tuple[str, str]]:
+    def spoil(self, content, *, an_index=False):
         self._write(content)
         yield from self.look(may_hide=an_index)
 
-    def flip(self, places: Iterable[tuple[int, int]]) -> Iterator[Failure]:
+    def flip(self, places):
         for byte, bit in places:
             content = bytearray(self.sound)
             content[byte] ^= 1 << bit
@@ -180,7 +177,7 @@ class Trial:
             for what, detail in self.spoil(bytes(content), an_index=an_index):
                 yield Failure(what, (byte, bit), detail)
 
-    def report(self, trials: Iterable[Failure]) -> int:
+    def report(self, trials):
         """Say what must not have happened, and how much did; return the status to exit with."""
         began, failures = time.monotonic(), list(trials)
         for failure in failures:
@@ -192,12 +189,12 @@ class Trial:
         return 1 if failures else 0
 
 
-def places(size: int, count: int, seed: int) -> Iterator[tuple[int, int]]:
+def places(size, count, seed):
     at = random.Random(seed)
     return ((at.randrange(size), at.randrange(8)) for _ in range(count))
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,7 @@
 """Hostile variants of sound inputs: of their bytes, and of the JSON that they are."""
 
-from __future__ import annotations
-
 import json
-import random
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 __all__ = ["any_text", "mutated", "mutated_json"]
 
@@ -15,13 +10,13 @@ _TOKENS = [
     line.encode().decode("unicode_escape").encode("latin-1")
     for line in (_CORPUS / "tokens.txt").read_text().splitlines()
 ]
-_VALUES: Sequence[Any] = [
+_VALUES = [
     *map(json.loads, (_CORPUS / "values.jsonl").read_text().splitlines()),
     "a" * 10_000,
 ]
 
 
-def mutated(at: random.Random, data: bytes) -> bytes:
+def mutated(at, data):
     """``data`` with a few bytes changed, put in, taken out, doubled, or its end cut off."""
     content = bytearray(data)
     for _ in range(at.choice((1, 1, 1, 2, 3, 8, 20))):
@@ -41,7 +36,7 @@ def mutated(at: random.Random, data: bytes) -> bytes:
     return bytes(content)
 
 
-def mutated_json(at: random.Random, value: Any) -> Any:
+def mutated_json(at, value):
     """A copy of ``value`` in which a few values are others, keys are gone, renamed or new, lists
     cut or doubled.
     """
@@ -50,7 +45,7 @@ def mutated_json(at: random.Random, value: Any) -> Any:
     return value
 
 
-def any_text(at: random.Random) -> str:
+def any_text(at):
     """Text that names nothing well."""
     found = [value for value in _VALUES if isinstance(value, str)]
     return at.choice(
@@ -58,7 +53,7 @@ def any_text(at: random.Random) -> str:
     )
 
 
-def _change(at: random.Random, value: Any, depth: int) -> Any:
+def _change(at, value, depth):
     if isinstance(value, dict) and value and depth:
         changed = dict(value)
         key = at.choice(list(changed))
@@ -98,14 +93,14 @@ def _change(at: random.Random, value: Any, depth: int) -> Any:
     return at.choice(_VALUES)
 
 
-def _nested(depth: int, kind: type) -> Any:
-    value: Any = "deep"
+def _nested(depth, kind):
+    value = "deep"
     for _ in range(depth):
         value = [value] if kind is list else {"a": value}
     return value
 
 
-def as_json(value: Any) -> bytes:
+def as_json(value):
     """Leniently: whatever Python's json writes, also what is no JSON."""
     try:
         return json.dumps(value).encode("ascii")

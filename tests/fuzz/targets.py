@@ -11,9 +11,9 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import
@@ -27,7 +27,6 @@ from foldlog.eventstore import (
     DocumentChanges,
     Documents,
     DocumentsChanged,
-    Event,
     InvalidArgument,
     InvalidEvent,
     InvalidOption,
@@ -62,7 +61,7 @@ class Target(NamedTuple):
     run: Callable[[random.Random], str]
 
 
-def _lines(name: str) -> list[Any]:
+def _lines(name):
     return [json.loads(line) for line in (_CORPUS / name).read_text("utf-8").splitlines()]
 
 
@@ -72,7 +71,7 @@ def _lines(name: str) -> list[Any]:
 _BODIES = _lines("bodies.jsonl")
 
 
-def stored_body(at: random.Random) -> str:
+def stored_body(at):
     sound = at.choice(_BODIES)
     body = as_json(mutated_json(at, sound)) if at.randrange(2) else mutated(at, as_json(sound))
     kind = sound["kind"] if at.randrange(4) else at.choice((*codec.KINDS, "later", "os:system", ""))
@@ -84,7 +83,7 @@ def stored_body(at: random.Random) -> str:
     return _stored(event)
 
 
-def _stored(event: Event) -> str:
+def _stored(event):
     """Whatever is an event can be stored, or is refused; and it comes back as it went."""
     try:
         encoded = codec.encode(event)
@@ -108,12 +107,12 @@ def _stored(event: Event) -> str:
 _RECORDS = {name: _lines(f"{name}.jsonl") for name in FORMATS}
 
 
-def records(at: random.Random) -> str:
+def records(at):
     name = at.choice(list(_RECORDS))
     hostile = mutated_json(at, _RECORDS[name])
     if not isinstance(hostile, list):
         hostile = [hostile]
-    found: list[Any] = []
+    found = []
     with_history = name == "openhands-v0" and at.randrange(2) == 0
     try:
         events = list(
@@ -137,10 +136,10 @@ def records(at: random.Random) -> str:
     return "imported"
 
 
-def files(at: random.Random) -> str:
+def files(at):
     name = at.choice(list(_RECORDS))
     sound = _RECORDS[name]
-    whole: Any = sound
+    whole = sound
     match at.randrange(4):
         case 0:
             content, suffix = b"".join(as_json(record) + b"\n" for record in sound), ".jsonl"
@@ -157,7 +156,7 @@ def files(at: random.Random) -> str:
         return _imported(path, at.choice(("auto", "auto", name)))
 
 
-def _imported(path: Path, format: str) -> str:
+def _imported(path, format):
     """Whatever is imported can be used, and its records are stored as they came; all else is
     refused on one line.
     """
@@ -177,7 +176,7 @@ def _imported(path: Path, format: str) -> str:
     return "imported" if count else "nothing"
 
 
-def mixtures(at: random.Random) -> str:
+def mixtures(at):
     with tempfile.TemporaryDirectory() as folder:
         return f"read as {mixture(at, Path(folder) / 'a.jsonl')}"
 
@@ -189,14 +188,14 @@ _CONFIGS = _lines("condensers.jsonl")
 _TOML = (_CORPUS / "condenser.toml").read_bytes()
 
 
-def warm_up() -> None:
+def warm_up():
     """What is imported at its first use is imported, so that no input pays for it."""
     for config in _CONFIGS:
         with contextlib.suppress(InvalidCondenser):  # the model of the corpus follows no schema
             condenser_from_config(config)
 
 
-def configuration(at: random.Random) -> str:
+def configuration(at):
     config = mutated_json(at, at.choice(_CONFIGS))
     if not isinstance(config, dict):
         config = {"type": config}
@@ -208,7 +207,7 @@ def configuration(at: random.Random) -> str:
     return "taken"
 
 
-def configuration_file(at: random.Random) -> str:
+def configuration_file(at):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.toml"
         path.write_bytes(mutated(at, _TOML))
@@ -230,19 +229,19 @@ _STATE = {
 }
 
 
-def _sorted(value: Any) -> str:
+def _sorted(value):
     # a difference keeps values and types, not the order of keys
     return json.dumps(value, sort_keys=True)
 
 
-def documents(at: random.Random) -> str:
+def documents(at):
     """Hostile values of documents come back as they went, at every version, or are refused by name;
     so are hostile differences between them.
     """
     with open_store("memory:") as store:
         written = Documents(store)
-        expected: list[dict[str, Any]] = [{}]
-        value: Any = _STATE
+        expected = [{}]
+        value = _STATE
         outcome = "taken"
         for _ in range(at.randrange(1, 6)):
             name = at.choice(("state", "other", any_text(at)))
@@ -293,7 +292,7 @@ def documents(at: random.Random) -> str:
 _URLS = (_CORPUS / "urls.txt").read_text().splitlines()
 
 
-def url(at: random.Random) -> str:
+def url(at):
     text = mutated(at, at.choice(_URLS).encode()).decode(
         "utf-8", at.choice(("replace", "surrogateescape"))
     )
@@ -305,7 +304,7 @@ def url(at: random.Random) -> str:
     return "taken"
 
 
-def key(at: random.Random) -> str:
+def key(at):
     sound = at.choice((b"ab" * 32, b"q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", b""))
     text = mutated(at, sound).decode("utf-8", "surrogateescape")
     try:
@@ -316,7 +315,7 @@ def key(at: random.Random) -> str:
     return "taken"
 
 
-def packed_body(at: random.Random) -> str:
+def packed_body(at):
     import zlib
 
     import zstandard
@@ -334,7 +333,7 @@ def packed_body(at: random.Random) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def command(at: random.Random) -> str:
+def command(at):
     """In a folder with a store and a history, any words: never a traceback, nothing that steers a
     terminal.
     """
@@ -394,7 +393,7 @@ def command(at: random.Random) -> str:
     return f"exit {status}"
 
 
-def _run(main: Callable[[], object], arguments: list[str], place: Path) -> tuple[int, str, str]:
+def _run(main, arguments, place):
     out, err = io.StringIO(), io.StringIO()
     status = 0
     before = sys.argv
@@ -414,7 +413,7 @@ def _run(main: Callable[[], object], arguments: list[str], place: Path) -> tuple
     return status, out.getvalue(), err.getvalue()
 
 
-TARGETS: Mapping[str, Target] = {
+TARGETS = {
     "stored bodies": Target(30, stored_body),
     "records of all formats": Target(30, records),
     "files of all formats": Target(10, files),

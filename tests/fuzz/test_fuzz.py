@@ -2,10 +2,7 @@
 long one.
 """
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import pytest
 
@@ -39,15 +36,15 @@ def test_what_tells_records_apart_may_be_of_any_type(format):
         "claude-code": "type",
         "codex": "type",
     }
-    kinds: list[Any] = [[], {}, 5, None, [{"a": []}], "x" * 1_000]
+    kinds = [[], {}, 5, None, [{"a": []}], "x" * 1_000]
     for kind in kinds:
-        found: list[Any] = []
+        found = []
         record = {keys.get(format, "role"): kind, "id": kind}
         assert list(decode([record], format, findings=found.append)) or found, kind
 
 
 def test_a_type_of_a_condenser_that_is_nested_deep_is_refused():
-    deep: Any = []
+    deep = []
     for _ in range(5_000):
         deep = [deep]
     with pytest.raises(InvalidCondenser, match=r"condenser\.type: .*text"):

@@ -17,9 +17,8 @@ changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,7 +29,6 @@ from foldlog.eventstore import (
     CondensationRequest,
     CondensationSummary,
     DocumentChanges,
-    Event,
     Message,
     Observation,
     Retraction,
@@ -38,7 +36,7 @@ from foldlog.eventstore import (
 )
 
 GOLDEN = Path(__file__).parent
-KINDS: dict[str, tuple[type[Event], str]] = {
+KINDS = {
     "system": (SystemMessage, "content"),
     "user": (Message, "content"),
     "agent": (Message, "content"),
@@ -61,30 +59,30 @@ class Case(NamedTuple):
     lines: list[str]
     outputs: dict[str, str]
 
-    def settings(self) -> Any:
+    def settings(self):
         return self._read()[0]["with"]
 
-    def events(self) -> list[Event]:
+    def events(self):
         parts = (part for line in self._read() if "with" not in line for part in _parts(line))
         return [_event(place, *part) for place, part in enumerate(parts)]
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self):
         return [json.loads(line, object_hook=_with_bytes) for line in self.lines]
 
-    def __str__(self) -> str:
+    def __str__(self):
         outputs = "".join(f"--- {name}\n{text}\n" for name, text in self.outputs.items())
         lines = "".join(f"{line}\n" for line in self.lines)
         return f"=== {self.rule}\n{lines}{outputs}"
 
 
-def cases_in(folder: str) -> dict[Path, list[Case]]:
+def cases_in(folder):
     """Return the cases of each file of a folder of golden files."""
     return {
         path: list(_cases(path.read_text("utf-8"))) for path in sorted((GOLDEN / folder).iterdir())
     }
 
 
-def write_anew(folder: str, made: Callable[[Case, str], str]) -> None:
+def write_anew(folder, made):
     """Write each output of a folder's cases as ``made`` makes it of the case and the name."""
     for path, cases in cases_in(folder).items():
         for case in cases:
@@ -92,7 +90,7 @@ def write_anew(folder: str, made: Callable[[Case, str], str]) -> None:
         path.write_text("\n".join(map(str, cases)), "utf-8")
 
 
-def _cases(text: str) -> Iterator[Case]:
+def _cases(text):
     for part in f"\n{text}".split("\n=== ")[1:]:
         head, *outputs = part.rstrip("\n").split("\n--- ")
         rule, *lines = head.split("\n")
@@ -100,11 +98,11 @@ def _cases(text: str) -> Iterator[Case]:
         yield Case(rule, lines, {name: output for name, _, output in named})
 
 
-def _with_bytes(value: dict[str, Any]) -> Any:
+def _with_bytes(value):
     return value["bytes"].encode() if value.keys() == {"bytes"} else value
 
 
-def _parts(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(fields):
     """Yield the key and the fields of each event that a line writes."""
     kind = next(iter(fields))
     result = {}
@@ -122,7 +120,7 @@ def _parts(fields: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "result", result
 
 
-def _event(place: int, kind: str, fields: dict[str, Any]) -> Event:
+def _event(place, kind, fields):
     type_, main = KINDS[kind]
     made = {"id": place, main: fields.pop(kind), **fields}
     if type_ is Message:

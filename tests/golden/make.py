@@ -7,14 +7,11 @@ is in that store, and what is stored of the records in ``imports/``. Once a vers
 files of its schema stay as they are: run this again only for a new schema.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import foldlog
 from foldlog import formats
@@ -22,12 +19,10 @@ from foldlog.eventstore import (
     DELETED,
     Annotation,
     CondensationAction,
-    Event,
     KeyRing,
     Observation,
     Origin,
     Retraction,
-    Store,
     open_store,
 )
 from foldlog.eventstore.codec import encode
@@ -43,7 +38,7 @@ LONG = 1_001
 LONG_TEXT = "a change is stored as a difference where that is shorter " * 10
 
 
-def history() -> list[Event]:
+def history():
     """Return ten events: messages, annotations, two condensations and what a retraction takes
     back.
     """
@@ -61,7 +56,7 @@ def history() -> list[Event]:
     ]
 
 
-def make_store(path: Path) -> dict[str, Any]:
+def make_store(path):
     """Make a store with each thing that a store may hold. Return what a reader finds in it."""
     url = f"sqlite:///{path}"
     for compression in ("none", "zlib", "zstd"):
@@ -109,12 +104,12 @@ def make_store(path: Path) -> dict[str, Any]:
         return contents(store)
 
 
-def fill(store: Store, name: str) -> None:
+def fill(store, name):
     store.register(Views(store))
     store.append(name, history(), expected_version=0, idempotency_key="filled")
 
 
-def contents(store: Store) -> dict[str, Any]:
+def contents(store):
     """Return what a reader finds in a store: heads, events, Views, and the order of the whole
     store. A long list is given as its SHA-256.
     """
@@ -140,11 +135,11 @@ def contents(store: Store) -> dict[str, Any]:
     return {"conversations": found, "order": short(order)}
 
 
-def short(items: list[Any]) -> Any:
+def short(items):
     return items if len(items) < 20 else sha256(json.dumps(items).encode()).hexdigest()
 
 
-def make_imports() -> None:
+def make_imports():
     for path in sorted((GOLDEN / "imports").glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
@@ -156,7 +151,7 @@ def make_imports() -> None:
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def main() -> None:
+def main():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
         said_to_be_there = make_store(path)

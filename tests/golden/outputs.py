@@ -4,8 +4,6 @@ command.
 python -m tests.golden.outputs      make them again
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -14,7 +12,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,7 +80,7 @@ _LINES = {
 }
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder):
     """Make a store with a small history, a backup of it, and a chat that can be imported."""
     times = iter(_NOON + timedelta(minutes=minute) for minute in range(20))
     events = [
@@ -122,7 +119,7 @@ def make_folder(folder: Path) -> None:
     (folder / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in _CHAT))
 
 
-def output_of(name: str, folder: Path) -> str:
+def output_of(name, folder):
     """Return what a command prints in a copy of the folder, on a terminal of 100 columns, and its
     exit status.
     """
@@ -135,7 +132,7 @@ def output_of(name: str, folder: Path) -> str:
     return "\n".join([f"$ foldlog {line}", *lines, f"exit status {status}", ""])
 
 
-def lines_of(printed: str, *folders: Path) -> list[str]:
+def lines_of(printed, *folders):
     """Return the lines that a command printed, without what differs in each run and machine."""
     for folder in folders:
         printed = printed.replace(f"{folder}{os.sep}", "")
@@ -143,9 +140,7 @@ def lines_of(printed: str, *folders: Path) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-def run(
-    arguments: list[str], folder: Path, variables: dict[str, str], stdin: bytes = b""
-) -> tuple[str, int]:
+def run(arguments, folder, variables, stdin=b""):
     """Return what a command prints in a folder, and its exit status."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     home = {
@@ -175,7 +170,7 @@ def run(
 
 
 @contextmanager
-def _as_installed_alone() -> Iterator[None]:
+def _as_installed_alone():
     """Estimate tokens, as where litellm is not installed, and find foldlog where commands are."""
     with ExitStack() as stack:
         for module in ("compare", "condense"):
@@ -186,7 +181,7 @@ def _as_installed_alone() -> Iterator[None]:
         yield
 
 
-def file_of(name: str) -> Path:
+def file_of(name):
     """Return the file with what a command prints."""
     return OUTPUTS / f"{name.replace(' ', '-')}.txt"
 

@@ -7,17 +7,13 @@ asks the server that ``foldlog serve`` starts, and shows the status and the docu
 python -m tests.golden.sessions      write what is shown now
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import foldlog
@@ -28,7 +24,7 @@ from tests.web_client import asking
 SESSIONS = Path(__file__).parent / "sessions"
 
 
-def replay(session: str) -> str:
+def replay(session):
     """Type the commands of a session in an empty folder, and return it with what is shown now."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made).resolve() / "work"
@@ -40,10 +36,10 @@ def replay(session: str) -> str:
     return "\n\n".join(steps) + "\n"
 
 
-def _steps(session: str) -> Iterator[tuple[list[str], str]]:
+def _steps(session):
     """The commands of a session, each with the comments above it."""
     lines = iter(session.splitlines())
-    comments: list[str] = []
+    comments = []
     for line in lines:
         if line.startswith("# "):
             comments.append(line)
@@ -53,7 +49,7 @@ def _steps(session: str) -> Iterator[tuple[list[str], str]]:
             comments = []
 
 
-def _shown(command: str, folder: Path) -> list[str]:
+def _shown(command, folder):
     """What a command shows: foldlog's are run in this process, others by a shell."""
     words = shlex.split(command.replace("$PWD", str(folder)))
     if words[0] == "curl":
@@ -80,7 +76,7 @@ def _shown(command: str, folder: Path) -> list[str]:
     return [*lines, f"exit status {status}"] if status else lines
 
 
-def _answer(words: list[str], folder: Path) -> str:
+def _answer(words, folder):
     """The status of an answer of the server, and its document or the address that it names. A
     thread counts conversations, so the server is asked until all are counted.
     """
@@ -106,11 +102,11 @@ _LIST = re.compile(r"\[\s+([^\[\]{}]+?)\s+\]")
 """A list of numbers or texts, with each in a line of its own."""
 
 
-def _in_one_line(found: re.Match[str]) -> str:
+def _in_one_line(found):
     return f"[{' '.join(found[1].split())}]"
 
 
-def _is_counting(document: dict[str, Any]) -> bool:
+def _is_counting(document):
     if "counted" not in document:
         return False
     return document["counted"] < document.get("total", document["conversations"])

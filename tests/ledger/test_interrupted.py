@@ -2,12 +2,9 @@
 nothing comes back. ``tests/simulation/test_kills.py`` kills each operation at each statement.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count, islice, product
@@ -35,10 +32,9 @@ from foldlog.eventstore.maintenance import erase as detachment, rekey_steps as r
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.opening import recorder_and_settings
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
@@ -87,7 +83,7 @@ def open_at(request, tmp_path):
     """Return for a number how to open the recorder of a store of its own. A store in memory has one
     recorder, and so has one on a server: it is the stores that remember.
     """
-    opened: list[Recorder] = []
+    opened = []
 
     def of(number):
         close(opened)
@@ -120,7 +116,7 @@ def is_sampled(request, whole):
     return not whole and request.node.callspec.params["open_at"] != "sqlite"
 
 
-KILLED: dict[str, Callable[[Store], object]] = {
+KILLED = {
     "erase": lambda store: erase(store, "alone", reason="asked to"),
     "import": lambda store: store.ingest("imported", [said(f"{SECRET} {n}") for n in range(9)]),
     "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
@@ -137,7 +133,7 @@ def copy_a_redaction(store):
     assert [moved.problem for moved in copy_store(source, store, "c")] == [None]
 
 
-MEETING: dict[str, Callable[[Store], object]] = {
+MEETING = {
     "redact": lambda store: redact(store, "c", 1, reason="asked to", by="tests"),
     "redact in a fork": lambda store: redact(store, "f", 7, reason="asked to", by="tests"),
     "redact by a copy": copy_a_redaction,
@@ -217,7 +213,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
         store = Store(recorder())
         fill(store)
         store.fork("c", 4, "g")
-        met: list[RedactionReceipt | ConversationErased] = []
+        met = []
 
         def redact_it(store=store, met=met):
             try:
@@ -382,7 +378,7 @@ def test_a_fork_that_was_detached_meanwhile_is_not_erased():
 @pytest.mark.parametrize("way", ["with_forks", "detach_forks"])
 @pytest.mark.parametrize("name", ["c", "f"])
 def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name, way):
-    used: list[Store] = []
+    used = []
 
     def use_again(store):
         erase(store, name, reason="asked to", with_forks=True)

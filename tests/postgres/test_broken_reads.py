@@ -2,14 +2,11 @@
 connection.
 """
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, Message, Store, open_store
+from foldlog.eventstore import CondensationAction, Message, open_store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -48,7 +45,7 @@ def copied(store):
         )
 
 
-OPERATIONS: dict[str, Callable[[Store], object]] = {
+OPERATIONS = {
     "verify": lambda store: [verdict.findings for verdict in verify(store)],
     "copy": copied,
     "rekey": lambda store: [each.problem for each in rekey(store)],

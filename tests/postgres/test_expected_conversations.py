@@ -3,15 +3,11 @@ may be wrong in every way that others can make it wrong: it costs a round trip t
 anything else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -23,7 +19,6 @@ from foldlog.eventstore import (
     IdempotencyConflict,
     KeyUnavailable,
     Message,
-    Recorded,
     VersionConflict,
     open_store,
 )
@@ -64,7 +59,7 @@ def theirs(url, ours):
 
 @contextlib.contextmanager
 def round_trips(monkeypatch):
-    asked: list[None] = []
+    asked = []
     ask = Wire.ask
 
     def counted(wire):
@@ -90,7 +85,7 @@ def cost(monkeypatch, append):
 def test_an_append_behind_our_own_is_one_round_trip(url, keys, monkeypatch):
     with open_store(url, keys=keys) as ours:
         say(ours, "c1", "0", expected_version=0)
-        appends: list[Callable[[], object]] = [
+        appends = [
             lambda: say(ours, "c1", "1", expected_version=1),
             lambda: say(ours, "c1", "2"),
             lambda: say(ours, "c1", "3", "4", expected_version=3, idempotency_key="turn-3"),
@@ -151,7 +146,7 @@ def test_a_conversation_that_others_erased_is_not_written_to(ours, theirs):
 
 def test_a_conversation_that_is_being_erased_is_not_written_to(ours, theirs):
     """It has its receipt already, and its events still."""
-    recorder: Any = theirs._recorder
+    recorder = theirs._recorder
 
     def begin_to_erase(transaction):
         found = transaction.conversation("c1")
@@ -242,7 +237,7 @@ def test_what_others_redacted_without_a_receipt_is_known(ours, theirs):
                 records=None,
             )
         )
-    seen: list[int] = []
+    seen = []
     say(ours, "c1", "1", expected_version=1, guard=lambda reading: seen.append(reading.redactions))
     assert seen[-1] == 1
 
@@ -271,7 +266,7 @@ def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours, the
 
 def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
     say(theirs, "c1", "1", expected_version=1)
-    asked: list[int] = []
+    asked = []
 
     def only_at_two(snapshot):
         asked.append(snapshot.version)
@@ -285,7 +280,7 @@ def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
 def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(
     url,
 ):
-    written: list[Recorded] = []
+    written = []
 
     def write(name):
         with open_store(url) as store:
@@ -396,7 +391,7 @@ def test_who_waits_for_its_turn_has_no_number_yet(ours, theirs, postgres_server)
     """A number that is older than the turn would place its events before those of whoever had the
     turn before.
     """
-    recorder: Any = ours._recorder
+    recorder = ours._recorder
     waiting = threading.Thread(target=lambda: say(theirs, "c1", "2"))
     has_no_number = (
         "SELECT backend_xid IS NULL FROM pg_locks JOIN pg_stat_activity USING (pid)"
@@ -418,8 +413,8 @@ def test_who_waits_for_its_turn_has_no_number_yet(ours, theirs, postgres_server)
 
 def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(ours, theirs):
     say(theirs, "c2", "0", expected_version=0)
-    recorder: Any = ours._recorder
-    attempts: list[threading.Thread] = []
+    recorder = ours._recorder
+    attempts = []
 
     def both(transaction):
         assert transaction.conversation("c1") is not None

@@ -2,8 +2,6 @@
 there once, or not at all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -172,7 +170,7 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
 ):
     with open_store(postgres_url()) as store:
         stop = threading.Event()
-        acknowledged: dict[str, int] = {}
+        acknowledged = {}
 
         def write(name):
             while not stop.is_set():
@@ -256,7 +254,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
     with open_store(url) as other:
         say(other, "c1", "0", "1", expected_version=0)
     with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
-        asked: list[int] = []
+        asked = []
 
         def slow(snapshot):
             asked.append(snapshot.version)
@@ -282,7 +280,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url):
     ):
         say(holding, "c1", "0", expected_version=0)
         recorder = holding._recorder
-        refused: list[str] = []
+        refused = []
 
         def hold(transaction):
             transaction.conversation("c1")

@@ -1,10 +1,7 @@
 """A follower passes nothing that a failover can take back, and waits where nobody can tell."""
 
-from __future__ import annotations
-
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -72,7 +69,7 @@ def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(pr
         primary.kill()
     primary.start()
     assert primary.sql("SELECT count(*) FROM foldlog.events") == "2"  # the server shows it
-    options: list[dict[str, str]] = [{"mode": "ro"}, {}, {"mode": "ro", "pooler": "transaction"}]
+    options = [{"mode": "ro"}, {}, {"mode": "ro", "pooler": "transaction"}]
     with contextlib.ExitStack() as opened:
         followers = [
             opened.enter_context(open_store(primary.url(patience_s=BRIEF, **chosen)))
@@ -173,7 +170,7 @@ def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary, f
 def test_positions_are_asked_for_before_anything_else(postgres_url):
     """A read transaction that has begun cannot wait for a standby any more."""
     with open_store(postgres_url()) as store:
-        recorder: Any = store._recorder
+        recorder = store._recorder
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
             with pytest.raises(StoreUnusable, match="last_position has to be the first"):
@@ -191,7 +188,7 @@ def test_a_store_is_opened_as_soon_as_its_server_is_back(primary):
     with open_store(primary.url()) as store:
         say(store, "c1", "0")
     primary.stop()
-    opened: list[int] = []
+    opened = []
 
     def open_it():
         with open_store(primary.url(patience_s="60")) as store:

@@ -2,8 +2,6 @@
 there.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -31,7 +29,7 @@ def interrupted(store, place, exception):
     store.append(
         "warm", [HI, HI], expected_version=ANY_VERSION, idempotency_key=conversation
     )  # statements are prepared
-    raised: BaseException | None = None
+    raised = None
     with interrupted_at(place, exception) as interrupting:
         try:
             if plain:

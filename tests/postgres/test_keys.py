@@ -3,10 +3,7 @@ and commits whose outcome was not heard of. Nothing that was acknowledged is los
 unreadable.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import Any
 
 import psycopg
 import pytest
@@ -102,7 +99,7 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(url, via, 
     """
     key = _key_of(plain, "c1")
     with open_store(via) as store:
-        recorder: Any = store._recorder
+        recorder = store._recorder
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first"))
         proxy.order(cut)
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second"))
@@ -113,7 +110,7 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(url, via, 
 def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url, via, proxy):
     """Two copies of one conversation begin at once: same id, time and salt."""
     with open_store(via) as ours, open_store(url) as theirs:
-        keys: list[int] = []
+        keys = []
 
         def begin(transaction):
             return transaction.begin(
@@ -182,7 +179,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
 ):
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
-        recorder: Any = importing._recorder
+        recorder = importing._recorder
         staged = recorder.transact(
             lambda transaction: transaction.begin(Conversation(0, "c1", 5, b"salt", visible=False))
         ).key
@@ -191,7 +188,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
                 staged, [row_of(0, "m", 1, True, False, 5, 0, b"{}", b"")], staged=True
             )
         )
-        locks: list[tuple[int, ...]] = []
+        locks = []
 
         def ask(transaction):
             assert transaction.conversation(staged) is not None
@@ -263,7 +260,7 @@ def test_two_writers_and_two_rotations_lose_nothing(url):
         for name in conversations:
             say(store, name, "plain", expected_version=0)
     ring = KeyRing(NEW)
-    acknowledged: list[tuple[str, int, str]] = []
+    acknowledged = []
 
     def write(name):
         with open_store(url, keys=ring) as store:

@@ -2,8 +2,6 @@
 store moves.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading
@@ -16,13 +14,11 @@ import pytest
 
 from foldlog.eventstore import (
     CondensationRequest,
-    Recorded,
     StoreUnavailable,
     StoreUnusable,
     open_store,
 )
 from foldlog.eventstore.inside import Record
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import Positions
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, row_of
@@ -81,7 +77,7 @@ class Follower:
     """Follows a store in a thread of its own, a few events at a time, and keeps what it saw."""
 
     def __init__(self, store):
-        self.seen: list[Recorded] = []
+        self.seen = []
         self._store = store
         self._finish = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -115,7 +111,7 @@ def same(seen, written):
 
 def write_with(store, writers, appends):
     """Many writers, batches of different sizes, some that are rolled back, all at once."""
-    written: list[Recorded] = []
+    written = []
 
     def write(name):
         for n in range(appends):
@@ -136,7 +132,7 @@ def roll_back(transaction):
 
 
 def recorder_of(store):
-    recorder: Recorder = store._recorder
+    recorder = store._recorder
     assert isinstance(recorder, PostgresRecorder)
     return recorder
 
@@ -176,7 +172,7 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
     with open_store(url) as store:
         before = list(say(store, "before", "0"))
         holder = Holder()
-        late: list[Recorded] = []
+        late = []
 
         def hold():
             with open_store(url) as other:
@@ -212,7 +208,7 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
     with open_store(url) as store:
         follower = Follower(store)
         done = threading.Event()
-        written: list[Recorded] = []
+        written = []
 
         def write():
             while not done.is_set():

@@ -1,7 +1,5 @@
 """How a store is made, migrated and guarded: by whom, while whom, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading
@@ -67,7 +65,7 @@ def test_relaxed_durability_does_not_wait_and_full_durability_does(
     """Seen by the server itself: what is synchronous_commit while the transaction runs?"""
     for durability, expected in (("full", "on"), ("relaxed", "off")):
         with open_store(f"{url}&durability={durability}") as store:
-            told: list[str] = []
+            told = []
 
             def work(transaction, told=told):
                 [result] = _ask(transaction, "SELECT current_setting('synchronous_commit')::bytea")
@@ -558,7 +556,7 @@ def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_ba
         assert positions == sorted(positions)
         assert len(positions) > 100
         assert four.database.last_position == positions[-1]
-        done: list[tuple[int, int]] = []
+        done = []
         assert four._recorder.compact(10, lambda *progress: done.append(progress))
         assert done == [(38, 38)]  # in one statement: five tables of four partitions, and eighteen
         for name in ("c1", "c2", "fork", *(f"c{n}" for n in range(4, 20))):

@@ -33,7 +33,7 @@ class Held:
 
 def together(store, works, meanwhile=lambda: None):
     """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
-    recorder, held, outcomes = store.database.recorder, Held(), dict[int, Outcome[object]]()
+    recorder, held, outcomes = store.database.recorder, Held(), {}
     assert isinstance(recorder, PostgresRecorder)
     leading = threading.Thread(target=partial(recorder.transact, held, any_thread=True))
     leading.start()

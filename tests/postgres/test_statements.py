@@ -6,8 +6,6 @@ bound where the key of a conversation, or of one that the statement has found by
 beside it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -174,7 +172,7 @@ def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name):
 
 
 def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url, monkeypatch):
-    sent: list[str] = []
+    sent = []
     execute = psycopg.Connection.execute
 
     def noting(self, query, *rest, **options):
@@ -198,7 +196,7 @@ def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
     """Append, View, past View, records, documents, fork: it finds a conversation by its id, and
     asks by its key.
     """
-    sent: list[str] = []
+    sent = []
     queue = Wire.queue
     monkeypatch.setattr(
         Wire, "queue", lambda self, name, *rest: (sent.append(name), queue(self, name, *rest))[1]

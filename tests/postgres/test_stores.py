@@ -2,8 +2,6 @@
 what of all.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time
@@ -18,7 +16,6 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import (
     InvalidArgument,
     InvalidOption,
-    Recorded,
     StoreUnavailable,
     StoreUnusable,
     VersionConflict,
@@ -102,7 +99,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
     with open_store(many) as store:
         start = after(store)
 
-        written: list[tuple[str, int]] = []
+        written = []
 
         def write(writer):
             name = f"followed {writer}"
@@ -110,7 +107,7 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
                 (name, say(store, name, "x", expected_version=n)[0].id) for n in range(20)
             )
 
-        seen: list[Recorded] = []
+        seen = []
         done = threading.Event()
 
         def follow():
@@ -205,7 +202,7 @@ def test_a_fork_lives_with_its_parent_whatever_its_id_names(many):
 def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_both_succeed(
     many,
 ):
-    won: list[bool] = []
+    won = []
 
     def begin(name, is_fork):
         try:
@@ -424,8 +421,8 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     primary.reload()
     home = stores_of(opened[0]).home
     gates = [threading.Lock() for _ in range(8)]
-    acknowledged: list[tuple[str, int, str]] = []
-    seen: list[tuple[str, int, str]] = []
+    acknowledged = []
+    seen = []
     is_over = threading.Event()
 
     def write(writer):
@@ -438,7 +435,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
                 return
 
     def follow():
-        place: int | str = 0
+        place = 0
         while True:
             is_last, store = (
                 is_over.is_set() and not any(each.is_alive() for each in writers),

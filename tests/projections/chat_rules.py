@@ -9,32 +9,28 @@ package; Anthropic's rules are in the Messages API reference. A rule that is in 
 the server's message.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _ANSWERS = ("search_tool_result", "fetch_tool_result", "execution_tool_result", "mcp_tool_result")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def openai_problems(messages: Any) -> list[str]:
+def openai_problems(messages):
     """What a server of OpenAI's chat completions refuses."""
     return list(_chat(messages, litellm=False))
 
 
-def reasoning_problems(messages: Any) -> list[str]:
+def reasoning_problems(messages):
     """What a server refuses that takes OpenAI's chat completions, and the model's reasoning beside
     them.
     """
     return list(_chat(messages, litellm=False, reasoning=True))
 
 
-def litellm_problems(messages: Any) -> list[str]:
+def litellm_problems(messages):
     """What litellm refuses for some provider, or passes on to a provider that refuses it.
 
     Beside OpenAI's form it takes thinking blocks and images in tool messages. It leaves the order
@@ -43,12 +39,12 @@ def litellm_problems(messages: Any) -> list[str]:
     return list(_chat(messages, litellm=True))
 
 
-def _chat(messages: Any, *, litellm: bool, reasoning: bool = False) -> Iterator[str]:
+def _chat(messages, *, litellm, reasoning=False):
     if not _is_json(messages):
         yield "not JSON that can be encoded as UTF-8"
         return
-    waiting: list[str] = []
-    seen: set[str] = set()
+    waiting = []
+    seen = set()
     spoken = False
     for place, message in enumerate(messages):
         role = message.get("role")
@@ -104,7 +100,7 @@ def _chat(messages: Any, *, litellm: bool, reasoning: bool = False) -> Iterator[
             yield f"{marks} marks for the cache"
 
 
-def _calls(at: str, calls: Any, seen: set[str], *, litellm: bool) -> Iterator[str]:
+def _calls(at, calls, seen, *, litellm):
     if not calls:
         yield f"{at}: empty tool_calls"  # "[] is too short - 'messages.1.tool_calls'"
     for call in calls:
@@ -124,7 +120,7 @@ def _calls(at: str, calls: Any, seen: set[str], *, litellm: bool) -> Iterator[st
         seen.add(call.get("id"))
 
 
-def _content(at: str, role: str, content: Any, *, litellm: bool) -> Iterator[str]:
+def _content(at, role, content, *, litellm):
     if isinstance(content, str):
         if not content.strip():
             # Mistral: "must have either content or"; Bedrock: "content field is empty"
@@ -167,7 +163,7 @@ def _content(at: str, role: str, content: Any, *, litellm: bool) -> Iterator[str
             yield f"{at}: a part of type {kind!r}"
 
 
-def _thinking(at: str, blocks: Any) -> Iterator[str]:
+def _thinking(at, blocks):
     for block in blocks:
         if block.get("type") == "thinking":
             whole = block.keys() == {"type", "thinking", "signature"} and isinstance(
@@ -185,17 +181,17 @@ def _thinking(at: str, blocks: Any) -> Iterator[str]:
             yield f"{at}: thinking without its signature"
 
 
-def anthropic_problems(messages: Any) -> list[str]:
+def anthropic_problems(messages):
     """What a server of Anthropic's messages refuses."""
     return list(_anthropic(messages))
 
 
-def _anthropic(messages: Any) -> Iterator[str]:
+def _anthropic(messages):
     if not _is_json(messages):
         yield "not JSON that can be encoded as UTF-8"
         return
-    used: set[str] = set()
-    waiting: list[str] = []
+    used = set()
+    waiting = []
     marks = 0
     for place, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
@@ -254,7 +250,7 @@ def _anthropic(messages: Any) -> Iterator[str]:
             yield "ends in white space"
 
 
-def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterator[str]:
+def _block(at, role, block, used):
     keys = block.keys() - {"cache_control"}
     match block.get("type"):
         case "text":
@@ -344,7 +340,7 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
             yield f"{at}: a block of type {kind!r}"
 
 
-def _is_source_of_a_document(source: Any) -> bool:
+def _is_source_of_a_document(source):
     match source:
         case {"type": "base64", "media_type": "application/pdf", "data": str(data)}:
             return len(source) == 3 and bool(data)
@@ -357,7 +353,7 @@ def _is_source_of_a_document(source: Any) -> bool:
     return False
 
 
-def _is_file_of_openai(held: dict[str, Any]) -> bool:
+def _is_file_of_openai(held):
     if "file_id" in held:
         return held.keys() == {"file_id"} and isinstance(held["file_id"], str)
     data = held.get("file_data")
@@ -368,7 +364,7 @@ def _is_file_of_openai(held: dict[str, Any]) -> bool:
     )
 
 
-def _is_json(value: Any) -> bool:
+def _is_json(value):
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
@@ -376,14 +372,14 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _loaded(text: Any) -> Any:
+def _loaded(text):
     try:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _is_image(url: str) -> bool:
+def _is_image(url):
     if url.startswith(("https://", "http://")):
         return True
     found = re.fullmatch(r"data:([^;]+);base64,(.+)", url, re.DOTALL)
@@ -396,18 +392,18 @@ def _is_image(url: str) -> bool:
     return True
 
 
-def responses_problems(items: Any) -> list[str]:
+def responses_problems(items):
     """What a server of OpenAI's Responses API refuses as ``input``."""
     return list(_responses(items))
 
 
-def _responses(items: Any) -> Iterator[str]:
+def _responses(items):
     if not _is_json(items):
         yield "not JSON that can be encoded as UTF-8"
         return
-    waiting: list[str] = []
-    used: set[str] = set()
-    custom: set[str] = set()
+    waiting = []
+    used = set()
+    custom = set()
     for place, item in enumerate(items):
         kind = item.get("type", item.get("role"))
         at = f"input[{place}] ({kind})"
@@ -483,7 +479,7 @@ def _responses(items: Any) -> Iterator[str]:
         yield f"the results of {waiting} are missing"
 
 
-def _input_part(at: str, part: Any) -> Iterator[str]:
+def _input_part(at, part):
     match part:
         case {"type": "input_text", "text": str(text)}:
             if part.keys() != {"type", "text"} or not text.strip():

@@ -1,25 +1,19 @@
 """Parts of a content, as servers and logs write them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
 UPLOADED = {"type": "anthropic", "block": {"type": "container_upload", "file_id": "file_1"}}
 
 
-def text(said: str, **more: Any) -> dict[str, Any]:
+def text(said, **more):
     return {"type": "text", "text": said, **more}
 
 
-def image(url: Any = "data:image/png;base64,iVBORw0KGgo=") -> dict[str, Any]:
+def image(url="data:image/png;base64,iVBORw0KGgo="):
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def document(
-    data: Any, kind: str = "base64", media_type: str = "application/pdf"
-) -> dict[str, Any]:
+def document(data, kind="base64", media_type="application/pdf"):
     return {"type": "document", "source": {"type": kind, "media_type": media_type, "data": data}}
 
 

@@ -2,8 +2,6 @@
 all the same.
 """
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -30,7 +28,7 @@ from tests.eventstore.test_sqlite import FollowedBy, execute
 @pytest.fixture
 def asked():
     """The statements of the stores that a test opens."""
-    statements: list[str] = []
+    statements = []
     with traced(statements):
         yield statements
 
@@ -179,7 +177,7 @@ def test_a_transaction_in_progress_is_not_seen(store):
     events.
     """
     views = watched(store)
-    seen: list[View] = []
+    seen = []
 
     def look():
         thread = threading.Thread(target=lambda: seen.append(views.current("c")))

@@ -1,7 +1,5 @@
 """The items of a View: equal to a plain list of them, and shared with the Views before it."""
 
-from __future__ import annotations
-
 import threading
 
 from hypothesis import given, strategies as st
@@ -18,7 +16,7 @@ def said(event_id):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=12))
 def test_items_grown_from_any_earlier_ones_are_what_was_added(steps):
-    made: list[tuple[Items, list[Message]]] = [(Items([]), [])]
+    made = [(Items([]), [])]
     for step, (back, count) in enumerate(steps):
         items, plain = made[max(0, len(made) - 1 - back)]
         added = [said(100 * step + n) for n in range(count)]
@@ -42,7 +40,7 @@ def test_a_view_that_grows_at_its_end_holds_its_events_once():
 
 def test_of_many_threads_only_one_grows_a_list():
     start = Items([said(0)])
-    grown: list[Items] = []
+    grown = []
     ready = threading.Barrier(8)
 
     def grow(number):

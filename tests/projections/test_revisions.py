@@ -1,7 +1,5 @@
 """What is stored of a View: it comes back as it was, and it is small."""
 
-from __future__ import annotations
-
 import random
 
 import msgspec
@@ -9,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation
+from foldlog.eventstore.events import Action, CondensationAction, Message, Observation
 from foldlog.projections.stored.revision import EMPTY_FOLD, fold_on
 from foldlog.projections.stored.revision_codec import (
     Revision,
@@ -104,7 +102,7 @@ def stacked(condensations):
 def scattered(condensations):
     """Each condensation forgets calls here and there, so that what stays is scattered."""
     at = random.Random(5)
-    event_id, shown = 0, list[int]()
+    event_id, shown = 0, []
     for _ in range(condensations):
         yield from calls(event_id, 6)
         shown += range(event_id, event_id + 12, 2)
@@ -144,7 +142,7 @@ def test_what_is_not_shown_costs_a_revision_nothing():
 
     def records(annotations):
         step = annotations + 1
-        events: list[Event] = []
+        events = []
         for event in calls(0, 20):
             cause = None if event.cause is None else event.cause * step
             events.append(msgspec.structs.replace(event, id=event.id * step, cause=cause))

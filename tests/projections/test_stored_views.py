@@ -1,7 +1,5 @@
 """Views of a store: the same object while nothing happens, any version, and answers to why."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 
@@ -13,7 +11,6 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
-    Event,
     KeyRing,
     KeyUnavailable,
     Message,
@@ -122,7 +119,7 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, m
     for first in range(0, 40 * 101, 101):
         append(store, *said(*["x"] * 100), forget(*range(first, first + 95)))
     read_from = ReadTransaction.flagged_events
-    counts: list[int] = []
+    counts = []
 
     def counted(reading, spans):
         events = read_from(reading, spans)
@@ -181,7 +178,7 @@ def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(st
 
 
 def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store, views):
-    events: list[Event] = []
+    events = []
     for _ in range(120):
         start = len(events)
         events += said(*"abcdefghijklmnopqrs")
@@ -324,7 +321,7 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store, views, for
     def origin(number):
         return Origin(format=format, id=number)
 
-    history: list[Event] = [
+    history = [
         Message(source="user", content="a", origin=origin(0)),
         Message(source="user", content="b", origin=origin(10**30)),
         CondensationAction(
@@ -415,7 +412,7 @@ def test_many_threads_share_one_views(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         views = registered(store)
         append(store, *said("a"))
-        failures: list[object] = []
+        failures = []
 
         def work(thread):
             for n in range(20):

@@ -2,12 +2,8 @@
 written.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-
-from foldlog.eventstore import CondensationAction, CondensationSummary, Event, UnknownEvent
-from foldlog.projections import View, well_formed
+from foldlog.eventstore import CondensationAction, CondensationSummary, UnknownEvent
+from foldlog.projections import well_formed
 from tests.said import ids
 from tests.simulation import model
 from tests.simulation.plain import said
@@ -15,11 +11,11 @@ from tests.simulation.plain import said
 __all__ = ["assert_as_defined", "modelled"]
 
 
-def modelled(events: Iterable[Event]) -> model.Conversation:
+def modelled(events):
     return model.Conversation("c", [_modelled(event) for event in events])
 
 
-def _modelled(event: Event) -> model.Event:
+def _modelled(event):
     made = said(event)
     match event:
         case CondensationAction():
@@ -32,7 +28,7 @@ def _modelled(event: Event) -> model.Event:
     return made
 
 
-def assert_as_defined(view: View, events: Iterable[Event]) -> None:
+def assert_as_defined(view, events):
     """A View is the View of its events, also what of it is sent, and where it may be cut."""
     defined = modelled(events)
     shown = defined.shown()

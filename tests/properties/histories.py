@@ -4,12 +4,8 @@ A history is drawn as a list of steps, each a function from the id that comes ne
 that a part of an example is an example.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,7 +16,6 @@ from foldlog.eventstore.events import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
-    Event,
     Message,
     Observation,
     Origin,
@@ -29,8 +24,6 @@ from foldlog.eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-
-Step = Callable[[int], Iterable[Event]]
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 THINKING = ({"type": "thinking", "thinking": "hm"},)
@@ -46,15 +39,15 @@ REASONING = Annotation(
 )
 
 
-def history(steps: Iterable[Step]) -> list[Event]:
-    events: list[Event] = []
+def history(steps):
+    events = []
     for step in steps:
         start = len(events)
         events += [_at(event_id, event) for event_id, event in enumerate(step(start), start)]
     return events
 
 
-def _at(event_id: int, event: Event) -> Event:
+def _at(event_id, event):
     """With its id, and a time: an event without one gets another in each store."""
     return (
         replace(event, id=event_id)
@@ -66,7 +59,7 @@ def _at(event_id: int, event: Event) -> Event:
 # --- what may happen ---
 
 
-def _always(*events: Event) -> Step:
+def _always(*events):
     return lambda _: events
 
 
@@ -126,11 +119,11 @@ _retract = st.builds(
 )
 
 
-def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> Step:
+def _batch(size, thinking, interleaved, said_between):
     """What an agent should write: the calls of one response, all of them answered."""
 
-    def events(i: int) -> list[Event]:
-        calls: list[Event] = [
+    def events(i):
+        calls = [
             Action(
                 tool="run",
                 call_id=f"call {i} {n}",
@@ -139,25 +132,23 @@ def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> 
             )
             for n in range(size)
         ]
-        answers: list[Event] = [
-            Observation(content="done", call_id=f"call {i} {n}") for n in range(size)
-        ]
+        answers = [Observation(content="done", call_id=f"call {i} {n}") for n in range(size)]
         if interleaved:
             return list(chain.from_iterable(zip(calls, answers, strict=True)))
-        said: list[Event] = [Message(source="user", content="wait")] if said_between else []
+        said = [Message(source="user", content="wait")] if said_between else []
         return [*calls, *said, *answers]
 
     return events
 
 
-def _turn(replies: list[tuple[int, int, bool]], thinks: bool, lost: int) -> Step:
+def _turn(replies, thinks, lost):
     """What an agent writes between two messages of the user, if its SDK keeps each part of a reply:
     thoughts, words and calls, then the results. Where it ``thinks``, the first call has thinking of
     its own; one result may be lost.
     """
 
-    def events(i: int) -> list[Event]:
-        made: list[Event] = []
+    def events(i):
+        made = []
         for number, (size, thoughts, says) in enumerate(replies):
             batch = _batch(size, thinks and not number, interleaved=False, said_between=False)(
                 i + number
@@ -181,15 +172,11 @@ _answered_turn = st.builds(
 _answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
 
 
-def _condensation(
-    event_id: int, ids: list[int] | tuple[int, int], summary: str | None, offset: int
-) -> list[Event]:
+def _condensation(event_id, ids, summary, offset):
     """Ids are counted back from the present, so that they mostly name something; summaries by the
     condensation's id.
     """
-    fields: dict[str, Any] = (
-        {} if summary is None else {"summary": summary, "summary_offset": offset}
-    )
+    fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
     if isinstance(ids, tuple):
         start, end = event_id - ids[0], event_id - ids[0] + ids[1]
         fields |= {"forgotten_events_start_id": start, "forgotten_events_end_id": end}
@@ -225,8 +212,8 @@ _condense = st.builds(
 _source_id = st.one_of(st.integers(0, 30), st.none())
 
 
-def _from_v0(step: Step, source_id: int | None) -> Step:
-    def events(i: int) -> list[Event]:
+def _from_v0(step, source_id):
+    def events(i):
         return [
             replace(
                 event,
@@ -242,10 +229,8 @@ def _from_v0(step: Step, source_id: int | None) -> Step:
     return events
 
 
-def _v0_condensation(ids: list[int] | tuple[int, int], summary: str | None, offset: int) -> Step:
-    fields: dict[str, Any] = (
-        {} if summary is None else {"summary": summary, "summary_offset": offset}
-    )
+def _v0_condensation(ids, summary, offset):
+    fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
     if isinstance(ids, tuple):
         fields |= {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[0] + ids[1]}
     else:

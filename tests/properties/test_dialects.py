@@ -1,11 +1,8 @@
 """Whatever a log holds, the messages that are made of it are accepted, and no text is lost."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
@@ -117,7 +114,7 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
     response_of = {
         place: calls.members for calls in view.units.parallel_calls for place in calls.members
     }
-    replies: list[list[Any]] = []
+    replies = []
     for place in view.fit_positions:
         event = view[place]
         if isinstance(event, Action):

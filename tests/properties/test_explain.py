@@ -1,7 +1,5 @@
 """The explanation of an event agrees with the Views of all versions."""
 
-from __future__ import annotations
-
 from hypothesis import given
 
 from foldlog.eventstore.events import (
@@ -23,7 +21,7 @@ def test_why_agrees_with_the_views(events):
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
     shown = [{event.id for event in view} for view in views]
     structural = [event for event in events if is_structural(event)]
-    standing: list[set[int]] = [set()]  # by version: the events that made its View
+    standing = [set()]  # by version: the events that made its View
     for event in events:
         standing.append(
             standing[target(event)] if isinstance(event, Retraction) else standing[-1] | {event.id}

@@ -2,8 +2,6 @@
 between.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import weakref
@@ -76,7 +74,7 @@ def turn(number):
 
 
 def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
-    asked: list[int] = []
+    asked = []
     real = growing.turns
 
     def watched(events, positions, call_ids):

@@ -6,8 +6,6 @@ definition says. ``tests/golden/views`` has a rule for each kind of unit;
 ``foldlog.projections.units``.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -17,7 +15,6 @@ from msgspec.structs import replace
 from foldlog.eventstore.events import (
     Action,
     CondensationAction,
-    Event,
     Message,
     Observation,
     Origin,
@@ -70,7 +67,7 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
             origin=origin, forgotten_events_start_id=first, forgotten_events_end_id=last
         )
 
-    events: list[Event] = [Message(source="user", content="x") for _ in range(1_100)]
+    events = [Message(source="user", content="x") for _ in range(1_100)]
     events += [forget(n, n) for n in range(6)]
     events.append(forget(0, 1_099))
     events += [Action(tool="t", call_id="k"), Observation(content="o", call_id="k")]

@@ -2,8 +2,6 @@
 sent to a model. ``definition.py`` has what a View shows.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from hypothesis import given, strategies as st
@@ -66,7 +64,7 @@ def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earli
     events,
 ):
     fit = well_formed(View.from_events(events))
-    waiting: list[Action] = []
+    waiting = []
     for event in fit:
         if isinstance(event, Action):
             waiting.append(event)

@@ -6,20 +6,17 @@ sequence of steps, and is taken again with ``--again SEED/WORLD``. A long run sa
 far it came; ``--world`` goes on from there. Exit status 1 where something failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 
-from tests.simulation.run import Failure, again, shortened, worlds
+from tests.simulation.run import again, shortened, worlds
 from tests.simulation.world import sped_up
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation", description=__doc__.splitlines()[0]
     )
@@ -49,7 +46,7 @@ def main() -> int:
     return _run(given, recorder, None)
 
 
-def _run(given: argparse.Namespace, recorder: str, database: Callable[[], str] | None) -> int:
+def _run(given, recorder, database):
     began, ran = time.monotonic(), time.process_time()
     taken = 0
     if given.again:
@@ -77,7 +74,7 @@ def _run(given: argparse.Namespace, recorder: str, database: Callable[[], str] |
     return int(failed is not None)
 
 
-def _tell(failed: Failure) -> None:
+def _tell(failed):
     print(f"\nFOUND {failed.label} in world {failed.seed} ({failed.recorder}):")
     print("\n".join(failed.told), failed.detail, f"steps = {list(failed.steps)}", sep="\n")
 

@@ -1,12 +1,8 @@
 """What a store answers, against what the model says."""
 
-from __future__ import annotations
-
-import random
 import sqlite3
 from contextlib import closing
 from operator import attrgetter, methodcaller
-from typing import Any
 
 import foldlog.eventstore as es
 from foldlog._figures.overview import overview_of
@@ -18,20 +14,15 @@ from foldlog._reports.audit_database import update
 from foldlog.projections.audit import audit
 from tests.simulation import model
 from tests.simulation.plain import expected, said
-from tests.simulation.world import NAMES, WORDS, Finding, Process, Site, figures
-
-Held = dict[str, dict[int, tuple[int, Any]]]
-"""What a follower holds: for each conversation its events, with their positions; None for the
-redacted ones.
-"""
+from tests.simulation.world import NAMES, WORDS, Finding, figures
 
 
-def same(label: str, got: Any, want: Any, about: object = "") -> None:
+def same(label, got, want, about=""):
     if got != want:
         raise Finding(label, f"{about}\n    got      {got!r}\n    expected {want!r}")
 
 
-def name_of(error: Exception) -> str:
+def name_of(error):
     """Return the name of an error's class; of an error of a recorder, that of what it is for a
     caller.
     """
@@ -40,7 +31,7 @@ def name_of(error: Exception) -> str:
     )
 
 
-def error_of(call: Any) -> str | None:
+def error_of(call):
     try:
         call()
     except es.EventStoreError as error:
@@ -48,7 +39,7 @@ def error_of(call: Any) -> str | None:
     return None
 
 
-def quick(process: Process, name: str, *, tail: bool = True) -> None:
+def quick(process, name, *, tail=True):
     """What an agent asks: the version, the end of the log, and the View."""
     site = process.site
     found = site.model.living.get(name)
@@ -76,7 +67,7 @@ def quick(process: Process, name: str, *, tail: bool = True) -> None:
     same("request", view.unhandled_condensation_request, shown.requested, name)
 
 
-def whole(process: Process, name: str, rng: random.Random) -> None:
+def whole(process, name, rng):
     """All that can be asked of one conversation."""
     quick(process, name)
     site = process.site
@@ -135,7 +126,7 @@ def whole(process: Process, name: str, rng: random.Random) -> None:
         same("left", [e.id for e in difference.left], [e for e in before if e not in after], name)
 
 
-def view_at(process: Process, found: model.Conversation, version: int, dialect: Any) -> None:
+def view_at(process, found, version, dialect):
     history = process.histories[found.name]
     view = history.view() if version == found.version else history.at(version)
     shown = found.shown(version)
@@ -156,19 +147,17 @@ def view_at(process: Process, found: model.Conversation, version: int, dialect: 
     _messages(view, found, shown, f"{about}, {dialect}", dialect)
 
 
-def _words(event: model.Event) -> Any:
+def _words(event):
     return event.get("content", event.get("arguments"))
 
 
-def _view_words(event: Any) -> Any:
+def _view_words(event):
     if isinstance(event, es.CondensationSummary):
         return event.content
     return _words(said(event))
 
 
-def _messages(
-    view: Any, found: model.Conversation, shown: model.Shown, about: str, dialect: Any
-) -> None:
+def _messages(view, found, shown, about, dialect):
     fit = model.as_sent([found.item(each) for each in found.fit(shown)])
     told = tokens(view.to_messages(dialect))
     words = [tokens(_sent(each)) for each in fit]
@@ -188,18 +177,18 @@ def _messages(
     same("order of the messages", [word for word in told if word not in answers], in_order, about)
 
 
-def _sent(event: model.Event) -> Any:
+def _sent(event):
     if event["kind"] == "action":
         return [event["thought"], event["arguments"]]
     return event.get("content")
 
 
-def tokens(value: Any) -> list[str]:
+def tokens(value):
     """Return the words within a value that the simulation has made: each is in one event."""
     return [word for word in split(value) if word.startswith("word")]
 
 
-def split(value: Any) -> list[str]:
+def split(value):
     """Return the words of all texts within a value."""
     match value:
         case str():
@@ -211,7 +200,7 @@ def split(value: Any) -> list[str]:
     return []
 
 
-def _why(process: Process, found: model.Conversation, rng: random.Random) -> None:
+def _why(process, found, rng):
     event_id = rng.randrange(found.version)
     why = process.histories[found.name].why(event_id)
     ids = found.shown().ids
@@ -228,7 +217,7 @@ def _why(process: Process, found: model.Conversation, rng: random.Random) -> Non
     )
 
 
-def rows(process: Process) -> None:
+def rows(process):
     """The list of conversations, and their heads: an event has one head, in every store, for
     ever.
     """
@@ -255,12 +244,10 @@ def rows(process: Process) -> None:
         same("head", row.head, head, row.id)
 
 
-def recent(process: Process, rng: random.Random) -> None:
+def recent(process, rng):
     site = process.site
-    wanted: dict[str, Any] = rng.choice(
-        [{}, {}, {"app": "x"}, {"app": "y"}, {"tags": ["t"]}, {"app": "x", "n": 1}]
-    )
-    got: list[Any] = []
+    wanted = rng.choice([{}, {}, {"app": "x"}, {"app": "y"}, {"tags": ["t"]}, {"app": "x", "n": 1}])
+    got = []
     after = None
     while True:
         page = process.histories.list(wanted, limit=rng.choice((2, 100)), after=after, age_max_s=0)
@@ -283,7 +270,7 @@ def recent(process: Process, rng: random.Random) -> None:
         same("recent's attributes", dict(each.attributes or {}), attributes, each.id)
 
 
-def search(process: Process, rng: random.Random) -> None:
+def search(process, rng):
     site = process.site
     words = (
         [rng.choice(WORDS)]
@@ -302,7 +289,7 @@ def search(process: Process, rng: random.Random) -> None:
     same("search", got, sorted(site.model.found(words, within)), f"{words} in {within}")
 
 
-def follow(process: Process, *, anew: bool = True) -> None:
+def follow(process, *, anew=True):
     """Follow on from where this follower was, and compare what it holds, and what one holds that
     begins now.
     """
@@ -312,13 +299,14 @@ def follow(process: Process, *, anew: bool = True) -> None:
     site.position = _followed(process, site.position, site.followed, site.forks)
     _compare_followed("follow", site.followed, site.forks, site.model)
     if anew:
-        held: Held = {}
-        forks: dict[str, tuple[str, int]] = {}
+        held = {}
+        forks = {}
         _followed(process, 0, held, forks)
         _compare_followed("follow anew", held, forks, site.model)
 
 
-def _followed(process: Process, last: int, held: Held, forks: dict[str, tuple[str, int]]) -> int:
+def _followed(process, last, held, forks):
+    """``held`` has the events of each conversation with their positions; None for redacted ones."""
     start = last
     for recorded in process.store.follow(last):
         if not recorded.position > last:
@@ -351,9 +339,7 @@ def _followed(process: Process, last: int, held: Held, forks: dict[str, tuple[st
     return last
 
 
-def _compare_followed(
-    label: str, held: Held, forks: dict[str, tuple[str, int]], store: model.Store
-) -> None:
+def _compare_followed(label, held, forks, store):
     parents = {
         each.name: (each.parent.name, each.own_from)
         for each in store.living.values()
@@ -376,13 +362,13 @@ def _compare_followed(
             same(f"{label}: order", places, sorted(places), name)
 
 
-def audited(process: Process) -> None:
+def audited(process):
     for name in process.site.model.living:
         audited = audit(process.store, name)
         same("audit", (audited.findings, audited.missing), ((), 0), name)
 
 
-def verified(process: Process) -> None:
+def verified(process):
     for verdict in process.histories.maintenance.verify():
         unfinished = {name for name, _ in process.site.unfinished}
         if verdict.conversation not in unfinished and not (
@@ -391,7 +377,7 @@ def verified(process: Process) -> None:
             same("verify", [str(finding) for finding in verdict.findings], [], verdict.conversation)
 
 
-def served(process: Process, name: str, rng: random.Random) -> None:
+def served(process, name, rng):
     """What the server reads: a page of a conversation, its texts, the list with its titles."""
     site = process.site
     found = site.model.living.get(name)
@@ -411,7 +397,7 @@ def served(process: Process, name: str, rng: random.Random) -> None:
     same("what the served list says", erased(site).intersection(told), set())
 
 
-def _page(process: Process, found: model.Conversation, rng: random.Random) -> None:
+def _page(process, found, rng):
     name, now = found.name, found.version
     since = rng.choice((0, rng.randrange(now + 1)))
     page = process.pages.history(name, since)
@@ -459,7 +445,7 @@ def _page(process: Process, found: model.Conversation, rng: random.Random) -> No
         )
 
 
-def erased(site: Site) -> set[str]:
+def erased(site):
     """Return the words that were erased or redacted in a store, and that nothing there says."""
     said = {
         word
@@ -470,7 +456,7 @@ def erased(site: Site) -> set[str]:
     return site.gone - said
 
 
-def reported(process: Process) -> None:
+def reported(process):
     """The audit file, brought up to date: its events, and no word that was erased."""
     site = process.site
     path = site.world.folder / f"{site.name}.audit"
@@ -501,7 +487,7 @@ def reported(process: Process) -> None:
             raise Finding("audit file", f"it still says {word}")
 
 
-def figured(process: Process) -> None:
+def figured(process):
     """The figures that are stored, against figures that are made anew."""
     store, views = process.store, process.histories.views
     living = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -516,7 +502,7 @@ def figured(process: Process) -> None:
     same("stats", stored_stats, collect_stats(store, None, views=views).document())
 
 
-def everything(process: Process, rng: random.Random) -> None:
+def everything(process, rng):
     for name in NAMES:
         whole(process, name, rng)
     rows(process)
@@ -526,7 +512,7 @@ def everything(process: Process, rng: random.Random) -> None:
     verified(process)
 
 
-def derived(process: Process, rng: random.Random) -> None:
+def derived(process, rng):
     """What is kept or shown beside the events."""
     audited(process)
     served(process, rng.choice(NAMES), rng)

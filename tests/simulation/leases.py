@@ -9,14 +9,11 @@ little too fast or too slow, and jumps. The model knows the one lease that count
 was taken and not given back.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import random
 import tempfile
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -25,7 +22,6 @@ from unittest import mock
 from foldlog import ConversationErased, Histories, LeaseTaken, Message, Store
 from foldlog._history import lease as leases
 from foldlog.eventstore import open_store
-from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from tests.simulation.seam import Seam
 
@@ -55,31 +51,31 @@ class Found(AssertionError):
 class _Worker:
     """A process: its clocks, its store, and its block, if it is in one."""
 
-    def __init__(self, world: _World, name: str, recorder: Recorder) -> None:
+    def __init__(self, world, name, recorder):
         self.world, self.name, self.inner = world, name, recorder
         self.set_clock()
         self.begin_anew()
 
-    def set_clock(self) -> None:
+    def set_clock(self):
         draw = self.world.draw
         self.wrong_s = (
             0.0 if self.world.one_clock else draw.choice([0, draw.uniform(-3_600, 3_600)])
         )
         self.speed = 1.0 if self.world.one_clock else draw.uniform(0.9, 1.1)
 
-    def wall(self) -> datetime:
+    def wall(self):
         return _BEGAN + timedelta(seconds=self.wrong_s + self.world.now)
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return 77.0 + self.speed * self.world.now
 
-    def begin_anew(self) -> None:
+    def begin_anew(self):
         """Begin as a new process does, which knows nothing of a former block."""
         self.seam = Seam(self.inner, shared=True)
         self.seam.arm(at_transaction=self.world.between)
         self.history = Histories(Store(self.seam, clock=self.wall))["c"]  # type: ignore[arg-type]
-        self.block: leases.LeaseBlock | None = None
-        self.seen: tuple[object, float] = None, 0.0
+        self.block = None
+        self.seen = None, 0.0
 
 
 class _World:
@@ -87,30 +83,30 @@ class _World:
     what.
     """
 
-    def __init__(self, seed: str, recorders: list[Recorder]) -> None:
+    def __init__(self, seed, recorders):
         self.draw = random.Random(seed)
         self.now, self.counts = 0.0, 0
-        self.busy: list[_Worker] = []
+        self.busy = []
         """The workers within a step: each waits for the next one."""
         self.one_clock = self.draw.random() < 0.3
         self.workers = [
             _Worker(self, name, recorder) for name, recorder in zip("abc", recorders, strict=True)
         ]
-        self.valid: leases.LeaseBlock | None = None
+        self.valid = None
         self.until, self.of = _BEGAN, self.valid
         self.row = 0
         """A number for each form of the row, by which a worker tells whether it stood unchanged."""
-        self.log: list[str] = []
-        self.erased = set[leases.LeaseBlock | None]()
+        self.log = []
+        self.erased = set()
         """The leases of erased conversations: their workers are refused, and they keep nobody."""
 
-    def between(self) -> None:
+    def between(self):
         """Before a transaction of one worker let another one take a step."""
         others = [each for each in self.workers if each not in self.busy]
         if others and self.draw.random() < 0.15:
             self.step(self.draw.choice(others))
 
-    def step(self, worker: _Worker) -> None:
+    def step(self, worker):
         kind = self.draw.choices(list(_STEPS), _STEPS.values())[0]
         self.busy.append(worker)
         try:
@@ -121,7 +117,7 @@ class _World:
         if not self.busy:
             self.check(worker)
 
-    def check(self, worker: _Worker) -> None:
+    def check(self, worker):
         if (
             self.one_clock
             and worker.block is not None
@@ -136,7 +132,7 @@ class _World:
     # -- steps
     # ----------------------------------------------------------------------------------------------
 
-    def _begin(self, worker: _Worker) -> None:
+    def _begin(self, worker):
         if worker.block is not None and vars(worker.history).get("_lease_block") is worker.block:
             if worker.history._generation.fence is not None:
                 return
@@ -167,7 +163,7 @@ class _World:
         self.valid = block
         self._renewed(worker)
 
-    def _append(self, worker: _Worker) -> None:
+    def _append(self, worker):
         if worker.block is None or worker.history._generation.fence is None:
             return
         text = f"{worker.name} {self.counts}"
@@ -191,7 +187,7 @@ class _World:
             other = None if self.valid is None else self.valid.lease.worker
             raise Found(f"{worker.name} appended, and the lease is that of {other}")
 
-    def _renew(self, worker: _Worker) -> None:
+    def _renew(self, worker):
         if worker.block is None or worker.history._generation.fence is None:
             return
         renewed = worker.block.renew()
@@ -200,29 +196,29 @@ class _World:
         if worker.block is self.valid:
             self._renewed(worker)
 
-    def _renewed(self, worker: _Worker) -> None:
+    def _renewed(self, worker):
         until = worker.wall() + timedelta(seconds=_TTL_S)
         self.row += (until, worker.block) != (self.until, self.of)
         self.until, self.of = until, worker.block
 
-    def _leave(self, worker: _Worker) -> None:
+    def _leave(self, worker):
         if worker.block is not None:
             block, worker.block = worker.block, None
             block.leave()
             if self.valid is block:
                 self.valid = None
 
-    def _die(self, worker: _Worker) -> None:
+    def _die(self, worker):
         if self.draw.random() < 0.3:
             worker.begin_anew()
 
-    def _user(self, worker: _Worker) -> None:
+    def _user(self, worker):
         text = f"user {self.counts}"
         self.counts += 1
         Histories(Store(worker.inner))["c"].append(Message(source="user", content=text))
         self.log.append(text)
 
-    def _administer(self, worker: _Worker) -> None:
+    def _administer(self, worker):
         """Erase the conversation and begin it again, which has no lease; fork it, or take its last
         event back.
         """
@@ -238,19 +234,19 @@ class _World:
             case "retract":
                 histories["c"].retract(version - 1)
 
-    def _wait(self, worker: _Worker) -> None:
+    def _wait(self, worker):
         self.now += self.draw.uniform(0, _TTL_S / 2)
 
-    def _stand_still(self, worker: _Worker) -> None:
+    def _stand_still(self, worker):
         self.now += self.draw.uniform(0, 4 * _TTL_S)
 
-    def _set(self, worker: _Worker) -> None:
+    def _set(self, worker):
         if self.draw.random() < 0.3:
             worker.wrong_s = 0.0 if self.one_clock else self.draw.uniform(-3_600, 3_600)
 
 
 @contextmanager
-def _recorders(*, sqlite: bool) -> Iterator[list[Recorder]]:
+def _recorders(*, sqlite):
     """Three recorders on one store; in memory they are one."""
     if not sqlite:
         yield [MemoryRecorder()] * 3
@@ -263,7 +259,7 @@ def _recorders(*, sqlite: bool) -> Iterator[list[Recorder]]:
         yield [store.database.recorder for store in stores]
 
 
-def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
+def run(seed, steps, *, sqlite=False):
     """Take steps in one world after another. Return how many leases were taken. Raises
     ``Found``.
     """
@@ -288,7 +284,7 @@ def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
     return taken
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.leases")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100_000)

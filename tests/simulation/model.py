@@ -9,7 +9,6 @@ also in a copy), and the fields of its kind. ``redacted`` is set once its conten
 import copy
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ REDACTED = "[redacted]"
 _tags = itertools.count()
 
 
-def new_tag() -> int:
+def new_tag():
     """Return what tells a new event, or a new conversation, from every other one."""
     return next(_tags)
 
@@ -51,7 +50,7 @@ class Shown:
     calls: Calls | None = None
 
     @property
-    def ids(self) -> tuple[int, ...]:
+    def ids(self):
         ids = [*self.items]
         if self.newest is not None:
             ids.insert(*self.newest)
@@ -72,15 +71,15 @@ class Conversation:
 
     version = property(lambda self: len(self.events))
 
-    def tags(self) -> list[int]:
+    def tags(self):
         return [event["tag"] for event in self.events]
 
-    def hides(self, key: str) -> bool:
+    def hides(self, key):
         """Return whether an event that was appended under an idempotency key is redacted."""
         _, first, count = self.keys.get(key, (None, 0, 0))
         return any(event["redacted"] for event in self.events[first : first + count])
 
-    def holder(self, event_id: int) -> "Conversation":
+    def holder(self, event_id):
         """Return the conversation that stores an event of this one."""
         found = self
         while event_id < found.own_from:
@@ -88,7 +87,7 @@ class Conversation:
             found = found.parent
         return found
 
-    def shown(self, version: int | None = None) -> Shown:
+    def shown(self, version=None):
         """Return the View at a version. The states up to it are kept: redactions do not change
         them.
         """
@@ -97,7 +96,7 @@ class Conversation:
             self.states.append(self._after(self.states[-1], self.events[len(self.states) - 1]))
         return self.states[version]
 
-    def _after(self, before: Shown, event: Event) -> Shown:
+    def _after(self, before, event):
         match event["kind"]:
             case "condensation" if is_v0(event):
                 after = self._buried(before, [*named_ids(event), (source_id(event),) * 2])
@@ -122,13 +121,13 @@ class Conversation:
             return replace(before, items=(*before.items, event["id"]), calls=None)
         return before
 
-    def _buried(self, before: Shown, named: Sequence[tuple[int, int]]) -> Shown:
+    def _buried(self, before, named):
         """Return the View without the events that have these ids in a source of OpenHands V0."""
         after = replace(before, buried=(*before.buried, *named), requested=False)
         gone = {each for each in after.items if is_buried(self.item(each), after.buried)}
         return self._without(after, gone)
 
-    def _without(self, before: Shown, gone: set[int]) -> Shown:
+    def _without(self, before, gone):
         gone &= set(before.items)
         left = set(before.left)
         for unit in self.units(before):
@@ -137,24 +136,24 @@ class Conversation:
         items = tuple(each for each in before.items if each not in gone)
         return replace(before, items=items, left=frozenset(left - gone), calls=None)
 
-    def item(self, item_id: int) -> Event:
+    def item(self, item_id):
         """Return what a View shows under an id: an event, or the summary of a condensation."""
         if item_id >= 0:
             return self.events[item_id]
         made_by = self.events[-(item_id + 2)]
         return {"kind": "condensation_summary", "id": item_id, "content": made_by["summary"]}
 
-    def calls(self, view: Shown) -> Calls:
+    def calls(self, view):
         view.calls = view.calls or calls_of(
             [self.item(each) for each in view.ids if each not in view.left]
         )
         return view.calls
 
-    def open_calls(self, view: Shown) -> list[int]:
+    def open_calls(self, view):
         answered, _, responses = self.calls(view)
         return [each for each in responses if each not in answered.values()]
 
-    def batches(self, view: Shown) -> list[set[int]]:
+    def batches(self, view):
         """Return the actions of each model response, with their answers."""
         answered, _, responses = self.calls(view)
         of = responses | {answer: responses[action] for answer, action in answered.items()}
@@ -163,12 +162,12 @@ class Conversation:
             for response in dict.fromkeys(responses.values())
         ]
 
-    def bonds(self, view: Shown) -> list[set[int]]:
+    def bonds(self, view):
         """Return the events that stay with the next, with this one; each alone where the agent's
         next is missing.
         """
-        bonds: list[set[int]] = []
-        run: list[int] = []
+        bonds = []
+        run = []
         for each in view.ids:
             if each in view.left:
                 continue
@@ -182,16 +181,16 @@ class Conversation:
                 run = []
         return bonds + [{one} for one in run]
 
-    def loops(self, view: Shown) -> list[set[int]]:
+    def loops(self, view):
         """Return the tool loops: from thinking through actions, answers, and words with an action
         of their reply.
         """
         _, orphans, _ = self.calls(view)
         bonds = {max(bond): bond for bond in self.bonds(view) if len(bond) > 1}
-        loops: list[set[int]] = []
+        loops = []
         running = False
-        words: list[int] = []
-        reply: Any = None
+        words = []
+        reply = None
         for each in view.ids:
             event = self.item(each)
             is_unseen = event["kind"] in NOTES and event["origin"] is not None
@@ -216,10 +215,10 @@ class Conversation:
             words = []
         return loops
 
-    def units(self, view: Shown) -> list[set[int]]:
+    def units(self, view):
         return self.batches(view) + self.loops(view) + self.bonds(view)
 
-    def fit(self, view: Shown) -> list[int]:
+    def fit(self, view):
         """Return the ids of a View that can be sent to a model."""
         _, orphans, _ = self.calls(view)
         place = {each: index for index, each in enumerate(view.ids)}
@@ -242,12 +241,12 @@ class Conversation:
                     dropped |= loop
         return [each for each in view.ids if each not in dropped]
 
-    def cut_points(self, view: Shown) -> list[int]:
+    def cut_points(self, view):
         """Return the indices at which a View may be cut without taking a call from its answer."""
         _, orphans, _ = self.calls(view)
         place = {each: index for index, each in enumerate(view.ids)}
         unanswered = set(self.open_calls(view))
-        out: set[int] = set()
+        out = set()
         for batch in self.batches(view):
             places = sorted(place[each] for each in batch)
             if not batch & unanswered:
@@ -264,8 +263,8 @@ class Conversation:
             out |= set(range(places[0] + 1, len(view.ids) + 1 if is_last else places[-1] + 1))
         return [index for index in range(len(view.ids) + 1) if index not in out]
 
-    def documents(self, version: int | None = None) -> dict[str, Any]:
-        values: dict[str, Any] = {}
+    def documents(self, version=None):
+        values = {}
         for event in self.events[:version]:
             if event["kind"] == "document_changes":
                 for name, value in event["values"].items():
@@ -275,13 +274,13 @@ class Conversation:
                         values[name] = value
         return dict(sorted(values.items()))
 
-    def quotes(self, event_id: int) -> tuple[set[int], set[int]]:
+    def quotes(self, event_id):
         """Return the condensations whose summaries stand for an event or its summary, and those
         that may be said to.
         """
         own = {event_id, -(event_id + 2)}
-        surely: set[int] = set()
-        perhaps: set[int] = set()
+        surely = set()
+        perhaps = set()
         for event in self.events:
             if event["kind"] != "condensation" or event["summary"] is None:
                 continue
@@ -294,12 +293,12 @@ class Conversation:
         return surely, perhaps
 
 
-def calls_of(events: list[Event]) -> Calls:
-    waiting: list[Event] = []
-    answered: dict[int, int] = {}
-    orphans: set[int] = set()
-    responses: dict[int, int] = {}
-    newest, done = None, list[Any]()
+def calls_of(events):
+    waiting = []
+    answered = {}
+    orphans = set()
+    responses = {}
+    newest, done = None, []
     for event in events:
         if event["kind"] == "action":
             if (
@@ -333,19 +332,19 @@ def calls_of(events: list[Event]) -> Calls:
     return answered, orphans, responses
 
 
-def reply_of(event: Event) -> Any:
+def reply_of(event):
     """Return the reply that an event is of; for each other event another value."""
     return event.get("response_id") or event.get("meta", {}).get("reply") or event["id"]
 
 
-def as_sent(events: list[Event]) -> list[Event]:
+def as_sent(events):
     """Return events in the order of their messages: the words and calls of one reply together, up
     to another reply.
     """
     _, _, responses = calls_of(events)
-    groups: list[list[Event]] = []
-    said: list[Event] = []
-    response: int | None = None
+    groups = []
+    said = []
+    response = None
     for event in events:
         if event["kind"] != "action" and (event["kind"] != "message" or event["source"] != "agent"):
             groups.append([event])
@@ -360,36 +359,36 @@ def as_sent(events: list[Event]) -> list[Event]:
     return [event for group in groups for event in group]
 
 
-def is_v0(event: Event) -> bool:
+def is_v0(event):
     return event.get("origin") is not None and event["origin"][0] == "openhands-v0"
 
 
-def source_id(event: Event) -> int:
+def source_id(event):
     number = event["origin"][1]
     return -1 if number is None else int(number)
 
 
-def is_buried(event: Event, buried: Iterable[tuple[int, int]]) -> bool:
+def is_buried(event, buried):
     return is_v0(event) and any(first <= source_id(event) <= last for first, last in buried)
 
 
-def named_ids(event: Event) -> list[tuple[int, int]]:
+def named_ids(event):
     """Return the ids of its source that a condensation names, from first to last."""
     if event["forgotten_event_ids"] is not None:
         return [(each, each) for each in event["forgotten_event_ids"]]
     return [(event["forgotten_events_start_id"], event["forgotten_events_end_id"])]
 
 
-def forgotten(event: Event) -> Iterable[int]:
+def forgotten(event):
     if event["forgotten_event_ids"] is not None:
-        ids: Iterable[int] = event["forgotten_event_ids"]
+        ids = event["forgotten_event_ids"]
         return ids
     return range(event["forgotten_events_start_id"], event["forgotten_events_end_id"] + 1)
 
 
-def without_content(event: Event) -> Event:
+def without_content(event):
     """Return what stays of a redacted event."""
-    stays: Event = {
+    stays = {
         key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown", "stays")
     }
     meta_that_stays = ("reply", "model", "usage", "cost")
@@ -438,37 +437,37 @@ class Store:
     living: dict[str, Conversation] = field(default_factory=dict)
     tombs: dict[str, list[Conversation]] = field(default_factory=dict)
 
-    def get(self, name: str) -> Conversation:
+    def get(self, name):
         if name in self.living:
             return self.living[name]
         raise Refused("ConversationErased" if self.tombs.get(name) else "ConversationNotFound")
 
-    def version(self, name: str) -> int:
+    def version(self, name):
         return self.get(name).version if name in self.living or self.tombs.get(name) else 0
 
-    def names(self) -> list[str]:
+    def names(self):
         return sorted(
             {*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode
         )
 
-    def forks(self, of: Conversation | None) -> list[Conversation]:
+    def forks(self, of):
         return [each for each in self.living.values() if of and each.parent is of]
 
-    def followed(self) -> dict[str, list[Event]]:
+    def followed(self):
         """Return what somebody holds who followed the store: each conversation's own events."""
         found = {name: each.events[each.own_from :] for name, each in self.living.items()}
         return {name: events for name, events in found.items() if events}
 
-    def found(self, words: Sequence[str], within: str | None = None) -> set[tuple[str, int]]:
+    def found(self, words, within=None):
         """Return the events that have all the words, each in the conversation that stores it."""
-        hits: set[tuple[str, int]] = set()
+        hits = set()
         for each in self.living.values() if within is None else [self.get(within)]:
             for event in each.events:
                 if all(word in words_of(says(event)) for word in words):
                     hits.add((each.holder(event["id"]).name, event["id"]))
         return hits
 
-    def recent(self, wanted: Mapping[str, Any]) -> list[tuple[int, str]]:
+    def recent(self, wanted):
         """Return when each conversation with these attributes was last active, the last one
         first.
         """
@@ -481,17 +480,17 @@ class Store:
 
     def append(
         self,
-        name: str,
-        events: Sequence[Event],
-        now: int,
+        name,
+        events,
+        now,
         *,
-        expected: int | None = None,
-        key: str | None = None,
-        documents: Mapping[str, Any] | None = None,
-        dedupe: bool = False,
-        handle: int | None = None,
-        imported: bool = False,
-    ) -> list[Event]:
+        expected=None,
+        key=None,
+        documents=None,
+        dedupe=False,
+        handle=None,
+        imported=False,
+    ):
         """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag
         of the conversation that the writer met first.
         """
@@ -517,9 +516,7 @@ class Store:
             events = [
                 event for event in events if event["origin"] is None or event["origin"] not in has
             ]
-        new: list[Event] = [
-            {**event, "id": found.version + index} for index, event in enumerate(events)
-        ]
+        new = [{**event, "id": found.version + index} for index, event in enumerate(events)]
         for event in new:
             self._check(found, event)
         values = {
@@ -540,7 +537,7 @@ class Store:
         return new
 
     @staticmethod
-    def _check(found: Conversation, event: Event) -> None:
+    def _check(found, event):
         if event["cause"] is not None and not 0 <= event["cause"] < event["id"]:
             raise Refused("InvalidEvent")
         if event["kind"] == "retraction" and not event["version"] < event["id"]:
@@ -555,7 +552,7 @@ class Store:
                     if made_by >= found.version or found.events[made_by].get("summary") is None:
                         raise Refused("InvalidEvent")
 
-    def fork(self, name: str, at: int, new: str, *, replace: bool = False) -> Conversation:
+    def fork(self, name, at, new, *, replace=False):
         found = self.get(name)
         if not 1 <= at <= found.version:
             raise Refused("InvalidArgument")
@@ -564,20 +561,18 @@ class Store:
         self.living[new] = made
         return made
 
-    def create(
-        self, name: str, attributes: Mapping[str, Any], now: int, *, replace: bool = False
-    ) -> None:
+    def create(self, name, attributes, now, *, replace=False):
         self._free(name, replace=replace)
         event = document_changes({"attributes": dict(checked(attributes))})
         self.living[name] = Conversation(name, [event | {"id": 0, "at": now, "tag": next(_tags)}])
 
-    def _free(self, name: str, *, replace: bool) -> None:
+    def _free(self, name, *, replace):
         if name in self.living:
             raise Refused("VersionConflict")
         if self.tombs.get(name) and not replace:
             raise Refused("ConversationErased")
 
-    def places(self, name: str, source: Sequence[Event], form: str = "") -> list[int]:
+    def places(self, name, source, form=""):
         """Return where the first events of a history to import are. By an import of a file
         receipts, changes of documents, requests and declined condensations between them are passed
         over. What was redacted stays out.
@@ -597,7 +592,7 @@ class Store:
             raise Refused("HistoryDiverged")
         return places
 
-    def ingest(self, name: str, source: Sequence[Event], now: int, form: str = "") -> None:
+    def ingest(self, name, source, now, form=""):
         """Import a history as it is."""
         places = self.places(name, source, form)
         found = self.living.setdefault(name, Conversation(name))
@@ -608,7 +603,7 @@ class Store:
                 moved(event, places) | {"id": found.version, "at": at, "tag": next(_tags)}
             )
 
-    def redact(self, name: str, ids: Sequence[int], now: int, by: str, reason: str) -> None:
+    def redact(self, name, ids, now, by, reason):
         """Erase the content of events. The receipt is the next event."""
         found = self.get(name)
         for each in ids:
@@ -621,14 +616,14 @@ class Store:
             redaction(ids, by, reason) | {"id": found.version, "at": at, "tag": next(_tags)}
         )
 
-    def check_redactable(self, name: str, event_id: int) -> None:
+    def check_redactable(self, name, event_id):
         found = self.get(name)
         if not found.own_from <= event_id < found.version:
             raise Refused("InvalidArgument")
         if found.events[event_id]["kind"] == "redaction":
             raise Refused("CannotRedact")
 
-    def check_erasable(self, name: str, *, forks: bool) -> None:
+    def check_erasable(self, name, *, forks):
         if (
             self.forks(
                 self.get(name) if self.living.get(name) or not self.tombs.get(name) else None
@@ -637,12 +632,12 @@ class Store:
         ):
             raise Refused("ConversationHasForks")
 
-    def erase(self, found: Conversation, reason: str) -> None:
+    def erase(self, found, reason):
         assert not self.forks(found)
         found.erased = reason
         self.tombs.setdefault(found.name, []).append(self.living.pop(found.name))
 
-    def detach(self, fork: Conversation) -> None:
+    def detach(self, fork):
         """Give a fork a copy of the events that it shares. Its own forks then share the copy."""
         fork.events[: fork.own_from] = [dict(event) for event in fork.events[: fork.own_from]]
         fork.own_from, fork.parent, fork.detached = 0, None, True
@@ -651,11 +646,11 @@ class Store:
             each.events[: each.own_from] = each.parent.events[: each.own_from]
             below += self.forks(each)
 
-    def snapshot(self) -> "Store":
+    def snapshot(self):
         """Return a store of its own, in which forks share with their parents what they share
         here.
         """
-        living, events = {}, dict[int, Event]()
+        living, events = {}, {}
         for name, each in self.living.items():
             events |= {id(event): dict(event) for event in each.events if id(event) not in events}
             living[name] = new = copy.copy(each)
@@ -668,13 +663,13 @@ class Store:
             each.parent = living[each.parent.name] if each.parent else None
         return Store(living, {name: [*tombs] for name, tombs in self.tombs.items()})
 
-    def copy_from(self, source: "Store") -> set[str]:
+    def copy_from(self, source):
         """Copy every conversation of another store into this one; return the names of those that
         cannot be copied.
         """
         return {name for name in source.names() if not self.copy(name, source)}
 
-    def copy(self, name: str, source: "Store", until: int | None = None) -> bool:
+    def copy(self, name, source, until=None):
         """Copy one; of a tail only what is before ``until``, which no keys are written for yet."""
         theirs, ours = source.living.get(name), self.living.get(name)
         their_tombs = source.tombs.get(name, [])
@@ -707,7 +702,7 @@ class Store:
         return True
 
 
-def says(event: Event) -> str:
+def says(event):
     """Return the words of an event that a search finds."""
     if event["redacted"]:
         return ""
@@ -730,11 +725,11 @@ def says(event: Event) -> str:
 words_of = re.compile(r"[^\W_]+").findall
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one, other):
     return bool(typed(one) == typed(other))
 
 
-def typed(value: Any) -> Any:
+def typed(value):
     """Return what is equal only for the same JSON: 1, 1.0 and true differ."""
     match value:
         case dict():
@@ -744,7 +739,7 @@ def typed(value: Any) -> Any:
     return type(value), value
 
 
-def checked(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+def checked(attributes):
     for value in attributes.values():
         texts = type(value) is list and all(isinstance(each, str) for each in value)
         if not texts and not isinstance(value, str | int | None):
@@ -752,13 +747,13 @@ def checked(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return attributes
 
 
-def _has(value: Any, wanted: Any) -> bool:
+def _has(value, wanted):
     if isinstance(value, list):
         return set([wanted] if isinstance(wanted, str) else wanted) <= set(value)
     return _same(value, wanted)
 
 
-def moved(event: Event, places: Sequence[int]) -> Event:
+def moved(event, places):
     """Return an event of a source with the ids that it names as they are in the store."""
     event = dict(event)
     if event["cause"] is not None:
@@ -771,7 +766,7 @@ def moved(event: Event, places: Sequence[int]) -> Event:
     return event
 
 
-def event_of(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
+def event_of(kind, source, *, shown, **fields):
     common = {
         "kind": kind,
         "source": source,
@@ -788,7 +783,7 @@ OF_OTHERS = ("redaction", "document_changes")
 """Kinds of events of which no source knows."""
 
 
-def is_of_others(event: Event, form: str) -> bool:
+def is_of_others(event, form):
     """Return whether an import of a history of this form passes over an event."""
     is_asked = event["kind"] == "condensation_request" or (
         event["kind"] == "condensation" and event["summary"] is None and not list(forgotten(event))
@@ -796,9 +791,9 @@ def is_of_others(event: Event, form: str) -> bool:
     return bool(form) and (event["kind"] in OF_OTHERS or (event["origin"] is None and is_asked))
 
 
-def document_changes(values: Mapping[str, Any]) -> Event:
+def document_changes(values):
     return event_of("document_changes", "environment", shown=False, values=dict(values))
 
 
-def redaction(ids: Sequence[int], by: str, reason: str) -> Event:
+def redaction(ids, by, reason):
     return event_of("redaction", "user", shown=False, event_ids=tuple(ids), by=by, reason=reason)

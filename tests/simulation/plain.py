@@ -1,10 +1,5 @@
 """Events of the model: how they are made, as events of the product, and back."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import foldlog.eventstore as es
 from tests.foldlog import records
 from tests.simulation import model
@@ -12,45 +7,38 @@ from tests.simulation import model
 _WORDS = "redacted"
 
 
-def message(content: Any, source: str = "user", **fields: Any) -> model.Event:
+def message(content, source="user", **fields):
     return model.event_of("message", source, shown=True, content=content) | fields
 
 
-def action(
-    tool: str, arguments: Any, call_id: str | None, response_id: str | None = None, **fields: Any
-) -> model.Event:
+def action(tool, arguments, call_id, response_id=None, **fields):
     given = {"tool": tool, "arguments": arguments, "call_id": call_id, "response_id": response_id}
     return model.event_of("action", "agent", shown=True, thought="", thinking="", **given) | fields
 
 
-def observation(content: Any, call_id: str | None, tool: str = "", **fields: Any) -> model.Event:
+def observation(content, call_id, tool="", **fields):
     given = {"content": content, "call_id": call_id, "tool": tool, "is_error": False}
     return model.event_of("observation", "environment", shown=True, **given) | fields
 
 
-def annotation(name: str, data: Any, **fields: Any) -> model.Event:
+def annotation(name, data, **fields):
     return model.event_of("annotation", "environment", shown=False, name=name, data=data) | fields
 
 
-def reasoning(text: str) -> model.Event:
+def reasoning(text):
     """Return thinking that stays with what the agent says or does next."""
     return annotation("reasoning", _thinking(text)[0], source="agent", shown=True, stays=True)
 
 
-def request(reason: str) -> model.Event:
+def request(reason):
     return model.event_of("condensation_request", "agent", shown=False, reason=reason)
 
 
-def retraction(version: int, reason: str) -> model.Event:
+def retraction(version, reason):
     return model.event_of("retraction", "user", shown=False, version=version, reason=reason)
 
 
-def condensation(
-    ids: Sequence[int] | None,
-    between: tuple[int, int] | None = None,
-    summary: str | None = None,
-    offset: int | None = None,
-) -> model.Event:
+def condensation(ids, between=None, summary=None, offset=None):
     start, end = between or (None, None)
     given = {
         "forgotten_event_ids": ids,
@@ -62,7 +50,7 @@ def condensation(
     )
 
 
-def record(event: model.Event, form: str) -> dict[str, Any]:
+def record(event, form):
     """Return an event as OpenHands writes it, in its version 0 or 1."""
     _, number = event["origin"]
     if form == "openhands-v0":
@@ -80,10 +68,10 @@ def record(event: model.Event, form: str) -> dict[str, Any]:
     return records.said(number, event["content"], event["source"])
 
 
-def built(event: model.Event) -> es.Event:
+def built(event):
     """Return the event to append."""
     origin = event["origin"]
-    common: dict[str, Any] = {
+    common = {
         "cause": event["cause"],
         "meta": event["meta"],
         "source": event["source"],
@@ -117,10 +105,10 @@ def built(event: model.Event) -> es.Event:
     raise AssertionError(event["kind"])
 
 
-def said(event: es.Event) -> model.Event:
+def said(event):
     """Return an event of the store as the model has it, without what the model does not know."""
     origin = event.origin
-    told: model.Event = {
+    told = {
         "id": event.id,
         "cause": event.cause,
         "meta": event.meta,
@@ -167,7 +155,7 @@ def said(event: es.Event) -> model.Event:
     return told | {"kind": type(event).__name__}
 
 
-def expected(event: model.Event) -> model.Event:
+def expected(event):
     """Return what ``said`` must give for an event of the model."""
     told = {name: value for name, value in event.items() if name not in ("at", "tag", "was")}
     if told["kind"] == "document_changes":
@@ -181,7 +169,7 @@ def expected(event: model.Event) -> model.Event:
     return told
 
 
-def as_stored(event: es.Event) -> model.Event:
+def as_stored(event):
     """Return an event that the product made, such as a digest's condensation, to be appended to the
     model.
     """
@@ -193,23 +181,23 @@ def as_stored(event: es.Event) -> model.Event:
     return told
 
 
-def _content(content: Any) -> Any:
+def _content(content):
     if isinstance(content, tuple):
         text, data = content
         return ({"type": "text", "text": text}, {"type": "raw", "data": data})
     return content
 
 
-def _text(content: Any) -> Any:
+def _text(content):
     if isinstance(content, tuple | list):
         first, second = content
         return (first["text"], second["data"])
     return content
 
 
-def _thinking(text: str) -> tuple[dict[str, Any], ...]:
+def _thinking(text):
     return ({"type": "thinking", "thinking": text, "signature": "s"},) if text else ()
 
 
-def _thought(event: Any) -> dict[str, str]:
+def _thought(event):
     return {"thinking": event.thinking[0]["thinking"] if event.thinking else ""}

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,9 +37,7 @@ class Failure(NamedTuple):
     told: Sequence[str]
 
 
-def play(
-    seed: str, recorder: str, steps: Sequence[Step], database: Callable[[], str] | None = None
-) -> Failure | None:
+def play(seed, recorder, steps, database=None):
     """Take these steps in a new world; return what failed first."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-simulation-", dir=in_memory()))
     world = World(seed, recorder, folder, database)
@@ -66,13 +64,11 @@ def play(
     return None
 
 
-def again(seed: str, recorder: str, database: Callable[[], str] | None = None) -> Failure | None:
+def again(seed, recorder, database=None):
     return play(seed, recorder, drawn(seed, STEPS), database)
 
 
-def shortened(
-    failure: Failure, patience_s: float = 20, database: Callable[[], str] | None = None
-) -> Failure:
+def shortened(failure, patience_s=20, database=None):
     """Leave out steps as long as the same kind of answer fails."""
     until = time.process_time() + patience_s
     best, size = failure, max(1, len(failure.steps) // 2)
@@ -92,21 +88,12 @@ def shortened(
     return best
 
 
-def worlds(
-    seed: int,
-    steps: int,
-    seconds: float,
-    recorder: str,
-    database: Callable[[], str] | None = None,
-    *,
-    first: int = 0,
-    tell: Callable[[str], object] = lambda line: None,
-) -> tuple[int, Failure | None]:
+def worlds(seed, steps, seconds, recorder, database=None, *, first=0, tell=lambda line: None):
     """Take so many steps, in one world after another from the ``first`` on, until one fails. Return
     how many were taken, and what failed. How far it came is told each minute.
     """
     taken, number = 0, first
-    failed: Failure | None = None
+    failed = None
     began = told = time.monotonic()
     ran = time.process_time()
     with sped_up():

@@ -5,18 +5,11 @@ A process that is killed here is dead: whatever it still asks, in a ``finally`` 
 killed again, so it writes nothing more. What the real recorder has committed by then stays.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 from foldlog.eventstore.errors import StoreUnavailable
-from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
-from foldlog.eventstore.recorders.types import Outcome
-
-T = TypeVar("T")
 
 
 class Killed(BaseException):
@@ -28,7 +21,7 @@ class Seam:
     each question.
     """
 
-    def __init__(self, recorder: Recorder, *, shared: bool) -> None:
+    def __init__(self, recorder, *, shared):
         self.inner = recorder
         self.path, self.on_server = recorder.path, recorder.on_server
         self.writable = recorder.writable
@@ -37,23 +30,18 @@ class Seam:
         self.arm()
 
     @property
-    def __class__(self) -> Any:
+    def __class__(self):
         """Pass for a recorder of the kind that stands behind."""
         return self.inner.__class__
 
-    def arm(
-        self,
-        kill_at: int = 0,
-        refuse_at: int = 0,
-        at_transaction: Callable[[], object] | None = None,
-    ) -> None:
+    def arm(self, kill_at=0, refuse_at=0, at_transaction=None):
         """From now on, count. Kill before the ``kill_at``-th statement or commit's end, refuse the
         ``refuse_at``-th transaction; 0 is never.
         """
         self.kill_at, self.refuse_at, self.at_transaction = kill_at, refuse_at, at_transaction
         self.statements = self.transactions = self.commits = 0
 
-    def statement(self) -> None:
+    def statement(self):
         if self.dead:
             raise Killed
         self.statements += 1
@@ -61,15 +49,13 @@ class Seam:
             self.dead = True
             raise Killed
 
-    def _boundary(self) -> None:
+    def _boundary(self):
         if self.dead:
             raise Killed
         if self.at_transaction is not None:
             self.at_transaction()
 
-    def transact(
-        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
-    ) -> T:
+    def transact(self, work, *, any_thread=False, at_once=False):
         self._boundary()
         self.transactions += 1
         if self.transactions == self.refuse_at:
@@ -86,49 +72,47 @@ class Seam:
         self.statement()
         return result
 
-    def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
+    def offer(self, work, *, at_once=True):
         return Recorder.offer(self, work, at_once=at_once)  # type: ignore[arg-type]
 
-    def transact_all(
-        self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
-    ) -> Sequence[Outcome[T]]:
+    def transact_all(self, works):
         self._boundary()
         outcomes = self.inner.transact_all(works)
         self.commits += 1
         return outcomes
 
     @contextmanager
-    def read(self) -> Iterator[Reader]:
+    def read(self):
         self._boundary()
         with self.inner.read() as reader:
             yield reader
 
-    def query(self, work: Callable[[Reader], T]) -> T:
+    def query(self, work):
         self._boundary()
         return self.inner.query(work)
 
-    def value(self, name: str) -> str:
+    def value(self, name):
         if self.dead:
             raise Killed
         return self.inner.value(name)
 
-    def compact(self, patience_s: float, *on_progress: Callable[[int, int], object]) -> bool:
+    def compact(self, patience_s, *on_progress):
         self._boundary()
         return self.inner.compact(patience_s, *on_progress)
 
     @property
-    def on_copy(self) -> Callable[[Transaction, int], None]:
+    def on_copy(self):
         return self.inner.on_copy
 
     @on_copy.setter
-    def on_copy(self, call: Callable[[Transaction, int], None]) -> None:
+    def on_copy(self, call):
         self.inner.on_copy = call
 
-    def close(self) -> None:
+    def close(self):
         if not self._shared:
             self.inner.close()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if self.__dict__.get("dead"):
             raise Killed
         return getattr(self.__dict__["inner"], name)
@@ -137,9 +121,9 @@ class Seam:
 class _Statements:
     """A transaction that may be killed before each of its statements."""
 
-    def __init__(self, transaction: Transaction, seam: Seam) -> None:
+    def __init__(self, transaction, seam):
         self._transaction, self._seam = transaction, seam
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         self._seam.statement()
         return getattr(self._transaction, name)

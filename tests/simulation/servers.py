@@ -1,11 +1,8 @@
 """A PostgreSQL server of the simulation, and a new schema for each store of each world."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +12,7 @@ __all__ = ["server"]
 
 
 @contextmanager
-def server() -> Iterator[Callable[[], str]]:
+def server():
     """Start a server; give what makes the URL of a new store."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-"))
     folder.chmod(0o755)

@@ -6,18 +6,14 @@ recorder committed tells which. Of those that take several transactions, what is
 and must be a beginning of what was to come.
 """
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import foldlog.eventstore as es
-from foldlog import History, _aio
+from foldlog import _aio
 from foldlog._aio import PendingAppend
 from foldlog.condensers import Condensation, NoCondensationAvailable
 from foldlog.eventstore.opening import restore_store
@@ -25,7 +21,7 @@ from tests.simulation import checks, model, plain
 from tests.simulation.checks import same
 from tests.simulation.plain import as_stored, built, expected, said
 from tests.simulation.seam import Killed
-from tests.simulation.world import NAMES, WORDS, Finding, Process, Site, World
+from tests.simulation.world import NAMES, WORDS, Finding, Process
 
 Step = tuple[str, int]
 
@@ -33,15 +29,15 @@ Step = tuple[str, int]
 class Steps:
     """Takes the steps of one world. ``met``: another process took a step within the present one."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world):
         self.world = world
         self.nested = self.met = False
         self.fault = ""
-        self.about: str | None = None
-        self.settle: Callable[[], None] | None = None
-        self.earlier: model.Store | None = None
+        self.about = None
+        self.settle = None
+        self.earlier = None
 
-    def take(self, step: Step, kill_at: int = 0) -> None:
+    def take(self, step, kill_at=0):
         """Take one step, with the faults and the steps of other processes that its seed draws; or
         kill its process before a statement.
         """
@@ -75,7 +71,7 @@ class Steps:
             for each in self.world.sites:
                 self.calm(each)
 
-    def do(self, kind: str, rng: random.Random, site: Site, process: Process) -> None:
+    def do(self, kind, rng, site, process):
         """Do what a step does; if it makes a conversation longer, in one that may become longer."""
         if kind not in _GROWING:
             getattr(self, kind)(rng, site, process)
@@ -84,10 +80,10 @@ class Steps:
         if found is not None:
             getattr(self, kind)(rng, process, found)
 
-    def tell(self, line: str) -> None:
+    def tell(self, line):
         self.world.told.append("  " * self.nested + line)
 
-    def _interleave(self, site: Site, process: Process, rng: random.Random) -> None:
+    def _interleave(self, site, process, rng):
         """Have another process take a step before one of the transactions and questions of this
         one.
         """
@@ -101,7 +97,7 @@ class Steps:
         )
         kind = rng.choice(_BETWEEN)
 
-        def stop() -> None:
+        def stop():
             nonlocal left
             left -= 1
             if left:
@@ -125,16 +121,7 @@ class Steps:
     # ---------------------------------------------------------------- doing it, and telling the
     # model
 
-    def both(
-        self,
-        process: Process,
-        label: str,
-        product: Callable[[], Any],
-        told: Callable[[], Any],
-        compare: Callable[[Any, Any], None] = lambda got, want: None,
-        *,
-        name: str,
-    ) -> Any:
+    def both(self, process, label, product, told, compare=lambda got, want: None, *, name):
         """Do it, in one transaction, and tell the model; compare what they return, or the errors
         that they raise.
         """
@@ -166,15 +153,7 @@ class Steps:
         self._agree(label, got, error, told, compare)
         return got
 
-    def change(
-        self,
-        rng: random.Random,
-        process: Process,
-        found: model.Conversation,
-        product: Callable[[History], Any],
-        events: Sequence[model.Event],
-        **options: Any,
-    ) -> None:
+    def change(self, rng, process, found, product, events, **options):
         """Append to a conversation; compare what was recorded, and then the conversation."""
         name = found.name
         self.tell(f"  {name} {[_brief(each) for each in events]} {options or ''}")
@@ -188,14 +167,7 @@ class Steps:
         )
         self.look(rng, process, name)
 
-    def _agree(
-        self,
-        label: str,
-        got: Any,
-        error: str | None,
-        told: Callable[[], Any],
-        compare: Callable[[Any, Any], None],
-    ) -> None:
+    def _agree(self, label, got, error, told, compare):
         want, refusal = None, None
         try:
             want = told()
@@ -206,15 +178,13 @@ class Steps:
             compare(got, want)
         self.tell(f"  {label}: {refusal or 'done'}")
 
-    def through(
-        self, process: Process, call: Callable[[], Any], settle: Callable[[], None] | None = None
-    ) -> tuple[Any, str | None]:
+    def through(self, process, call, settle=None):
         """Call it; return its answer, and its error. What takes several transactions gives
         ``settle``, which tells the model what has happened by now: it is called at its end,
         whatever it is, and before another process's step.
         """
-        got: Any = None
-        error: str | None = None
+        got = None
+        error = None
         self.settle = settle
         try:
             got = call()
@@ -235,30 +205,30 @@ class Steps:
         return got, error
 
     @staticmethod
-    def _version(site: Site, name: str) -> int | None:
+    def _version(site, name):
         try:
             return site.processes[0].store.version(name)
         except es.ConversationErased:
             return None
 
-    def _state(self, site: Site, name: str) -> Any:
+    def _state(self, site, name):
         version = self._version(site, name)
         events = site.processes[0].store.events(name) if version else ()
         return version, [event.id for event in events if event.redacted is not None]
 
     @staticmethod
-    def _refused(process: Process) -> bool:
+    def _refused(process):
         return 0 < process.seam.refuse_at <= process.seam.transactions
 
     @staticmethod
-    def calm(site: Site) -> None:
+    def calm(site):
         """End the faults of this step."""
         for number, process in enumerate(site.processes):
             process.seam.arm()
             if process.seam.dead:
                 site.reopen(number)
 
-    def look(self, rng: random.Random, process: Process, name: str) -> None:
+    def look(self, rng, process, name):
         """Compare, in this process or another one, briefly or whole."""
         if self.nested:
             return
@@ -271,9 +241,7 @@ class Steps:
         else:
             checks.quick(process, name, tail=draw < 0.25)
 
-    def name(
-        self, rng: random.Random, site: Site, *, living: bool = True, forked: bool = False
-    ) -> str:
+    def name(self, rng, site, *, living=True, forked=False):
         """Draw a conversation; within another step often the one that it is about. ``forked``: half
         of the time one that has forks.
         """
@@ -287,7 +255,7 @@ class Steps:
             self.about = name
         return name
 
-    def growing(self, rng: random.Random, site: Site) -> model.Conversation | None:
+    def growing(self, rng, site):
         """Draw a conversation that may become longer."""
         name = self.name(rng, site)
         found = site.model.living.get(name)
@@ -301,9 +269,7 @@ class Steps:
         self.about = found.name
         return found
 
-    def history(
-        self, rng: random.Random, process: Process, name: str
-    ) -> tuple[History, int | None]:
+    def history(self, rng, process, name):
         """A handle: one that this process has held for long, or a new one."""
         if rng.random() < 0.6:
             if name not in process.held:
@@ -311,7 +277,7 @@ class Steps:
             return process.held[name]
         return process.histories[name], None
 
-    def hold(self, process: Process, name: str, history: History, *, done: bool) -> None:
+    def hold(self, process, name, history, *, done):
         """A handle that was used for the first time has met the conversation that has this id now.
         If it was refused, nothing tells whether it read the conversation: it is let go.
         """
@@ -324,15 +290,13 @@ class Steps:
 
     # ---------------------------------------------------------------- appends
 
-    def text(self, rng: random.Random) -> str:
+    def text(self, rng):
         return f"{self.world.token()} {rng.choice(WORDS)}"
 
-    def unique(self, what: str) -> str:
+    def unique(self, what):
         return f"{what}-{self.world.token()[4:]}"
 
-    def turn(
-        self, rng: random.Random, found: model.Conversation | None, version: int
-    ) -> list[model.Event]:
+    def turn(self, rng, found, version):
         """What an agent's loop records next, at this version."""
         draw = rng.random()
         if found is not None and draw < 0.5 and (open_calls := found.open_calls(found.shown())):
@@ -376,7 +340,7 @@ class Steps:
             return [plain.annotation("note", {"text": self.text(rng)})]
         if draw < 0.72:
             return [plain.observation(self.text(rng), "nobody", "tool")]
-        content: Any = self.text(rng)
+        content = self.text(rng)
         if rng.random() < 0.1:
             content = (content, rng.choice((b"\0\xff", b"picture" * 50)))
         return [
@@ -387,7 +351,7 @@ class Steps:
             )
         ]
 
-    def append(self, rng: random.Random, site: Site, process: Process) -> None:
+    def append(self, rng, site, process):
         found = self.growing(rng, site) if rng.random() < 0.7 else None
         name = found.name if found is not None else self.name(rng, site, living=False)
         found = site.model.living.get(name)
@@ -396,8 +360,8 @@ class Steps:
         events = self.turn(rng, found, version)
         if rng.random() < 0.25:
             events += self.turn(rng, None, version + len(events))
-        options: dict[str, Any] = {}
-        documents: dict[str, Any] = {}
+        options = {}
+        documents = {}
         draw = rng.random()
         if draw < 0.15:
             options["expected"] = rng.choice(
@@ -431,8 +395,8 @@ class Steps:
             events = []
         same_events = [dict(event) for event in events]
 
-        def product() -> Any:
-            given: dict[str, Any] = {"documents": _given(documents)} if documents else {}
+        def product():
+            given = {"documents": _given(documents)} if documents else {}
             if options.get("expected") is not None:
                 given["expected_version"] = options["expected"]
             if options.get("dedupe"):
@@ -440,7 +404,7 @@ class Steps:
             made = [built(event) for event in same_events]
             return history.append(made, idempotency_key=options.get("key"), **given)
 
-        def told() -> Any:
+        def told():
             return site.model.append(
                 name, same_events, self.world.at, documents=documents, handle=handle, **options
             )
@@ -450,14 +414,14 @@ class Steps:
         self.hold(process, name, history, done=done)
         self.look(rng, process, name)
 
-    def together(self, rng: random.Random, site: Site, process: Process) -> None:
+    def together(self, rng, site, process):
         """Make appends that share transactions, as those of many tasks do."""
         pending, told = [], []
         for _ in range(rng.randrange(2, 5)):
             name = self.name(rng, site, living=False)
             found = site.model.living.get(name)
             version = 0 if found is None else found.version
-            options: dict[str, Any] = {}
+            options = {}
             if rng.random() < 0.4:
                 options["expected"] = version + rng.choice((0, 0, 1))
             if rng.random() < 0.3:
@@ -477,7 +441,7 @@ class Steps:
             self._agree("together", outcome.value, error, tell, self.recorded)
         self.look(rng, process, self.name(rng, site, living=False))
 
-    def recorded(self, got: Any, want: Sequence[model.Event]) -> None:
+    def recorded(self, got, want):
         same("recorded", [said(each.event) for each in got], [expected(each) for each in want])
         same(
             "recorded at",
@@ -485,7 +449,7 @@ class Steps:
             [each["at"] for each in want],
         )
 
-    def forget(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def forget(self, rng, process, found):
         """Append a condensation that names what it likes."""
         name = found.name
         view = found.shown()
@@ -493,7 +457,7 @@ class Steps:
         summary, offset = (self.text(rng), rng.randrange(4)) if rng.random() < 0.6 else (None, None)
         draw = rng.random()
         if draw < 0.4 and view.ids:
-            ids: list[int] = rng.sample(view.ids, rng.randrange(1, min(len(view.ids), 5) + 1))
+            ids = rng.sample(view.ids, rng.randrange(1, min(len(view.ids), 5) + 1))
             event = plain.condensation(ids, None, summary, offset)
         elif draw < 0.7:
             first = rng.randrange(version)
@@ -507,7 +471,7 @@ class Steps:
             event = plain.condensation([], None, summary, offset)
         history, handle = self.history(rng, process, name)
 
-        def told() -> Any:
+        def told():
             return process.site.model.append(name, [event], self.world.at, handle=handle)
 
         self.tell(f"  {name} {_brief(event)}")
@@ -517,7 +481,7 @@ class Steps:
         self.hold(process, name, history, done=answer is not None)
         self.look(rng, process, name)
 
-    def request(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def request(self, rng, process, found):
         self.change(
             rng,
             process,
@@ -526,7 +490,7 @@ class Steps:
             [plain.request("drawn")],
         )
 
-    def retract(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def retract(self, rng, process, found):
         version = rng.randrange(found.version + 2)
         self.change(
             rng,
@@ -536,26 +500,26 @@ class Steps:
             [plain.retraction(version, "drawn")],
         )
 
-    def pop(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def pop(self, rng, process, found):
         site, name = process.site, found.name
         count = rng.randrange(1, 4)
         self.tell(f"  {name} {count}")
 
-        def ids() -> list[int]:
-            taken: list[int] = []
+        def ids():
+            taken = []
             for each in reversed(site.model.get(name).shown().ids):
                 if each < 0 or len(taken) == count:
                     break
                 taken.insert(0, each)
             return taken
 
-        def told() -> list[int]:
+        def told():
             popped = ids()
             if popped:
                 site.model.append(name, [plain.retraction(popped[0], "drawn")], self.world.at)
             return popped
 
-        def compare(got: Any, want: list[int]) -> None:
+        def compare(got, want):
             same("popped", [event.id for event in got], want, name)
 
         self.both(
@@ -568,10 +532,10 @@ class Steps:
         )
         self.look(rng, process, name)
 
-    def values(self, rng: random.Random, found: model.Conversation | None) -> dict[str, Any]:
+    def values(self, rng, found):
         """Draw new values of documents: others, or what they are with a part of it changed."""
         now = {} if found is None else found.documents()
-        values: dict[str, Any] = {}
+        values = {}
         for name in rng.sample(("state", "title", "log", "\ud83d"), rng.randrange(1, 3)):
             if name in now and rng.random() < 0.5:
                 values[name] = _edited(now[name], rng)
@@ -581,7 +545,7 @@ class Steps:
                 values[name] = rng.choice(_VALUES)
         return values
 
-    def document(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def document(self, rng, process, found):
         values = self.values(rng, found)
         self.change(
             rng,
@@ -592,21 +556,21 @@ class Steps:
             documents=values,
         )
 
-    def attributes(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def attributes(self, rng, process, found):
         site, name = process.site, found.name
         changed = {
             key: rng.choice(values) for key, values in _ATTRIBUTES.items() if rng.random() < 0.5
         }
         self.tell(f"  {name} {changed}")
 
-        def told() -> dict[str, Any]:
+        def told():
             now = dict(site.model.get(name).documents().get("attributes", {}))
             now |= model.checked(changed)
             now = {key: value for key, value in now.items() if value is not None}
             site.model.append(name, [], self.world.at, documents={"attributes": now})
             return now
 
-        def compare(got: Any, want: Any) -> None:
+        def compare(got, want):
             same("attributes", got, want, name)
 
         self.both(
@@ -619,7 +583,7 @@ class Steps:
         )
         self.look(rng, process, name)
 
-    def create(self, rng: random.Random, site: Site, process: Process) -> None:
+    def create(self, rng, site, process):
         gone = [
             name for name in NAMES if name not in site.model.living and site.model.tombs.get(name)
         ]
@@ -637,14 +601,12 @@ class Steps:
     # ---------------------------------------------------------------- what the store decides by
     # itself
 
-    def on_its_own(
-        self, process: Process, name: str, call: Callable[[], Any]
-    ) -> tuple[Any, str | None, list[model.Event]]:
+    def on_its_own(self, process, name, call):
         """Call it, and take over into the model what the store appended of itself."""
         site = process.site
-        added: list[model.Event] = []
+        added = []
 
-        def settle() -> None:
+        def settle():
             found = site.model.living.get(name)
             for each in () if found is None else site.processes[0].store.log(name, found.version):
                 event = as_stored(each.event) | {
@@ -659,12 +621,12 @@ class Steps:
             same("on its own: error", error, None, name)
         return got, error, added
 
-    def step(self, rng: random.Random, process: Process, found: model.Conversation) -> None:
+    def step(self, rng, process, found):
         name, before, asked = found.name, found.shown(), rng.random() < 0.4
         history = process.histories[name]
         self.tell(f"  {name} {asked=}")
 
-        def call() -> Any:
+        def call():
             with suppress(NoCondensationAvailable):
                 return history.condense("drawn") if asked else history.step()
 
@@ -692,9 +654,7 @@ class Steps:
                 )
         self.look(rng, process, name)
 
-    def close_open_calls(
-        self, rng: random.Random, process: Process, found: model.Conversation
-    ) -> None:
+    def close_open_calls(self, rng, process, found):
         name, calls = found.name, found.open_calls(found.shown())
         self.tell(f"  {name} {calls}")
         _, error, added = self.on_its_own(
@@ -708,7 +668,7 @@ class Steps:
 
     # ---------------------------------------------------------------- forks, redaction, erasure
 
-    def fork(self, rng: random.Random, site: Site, process: Process) -> None:
+    def fork(self, rng, site, process):
         name = self.name(rng, site, living=rng.random() < 0.95)
         found = site.model.living.get(name)
         at = rng.randrange(0, found.version + 2) if found is not None else 1
@@ -724,14 +684,14 @@ class Steps:
         )
         self.look(rng, process, new)
 
-    def refused(self, call: Callable[[], Any]) -> str | None:
+    def refused(self, call):
         try:
             call()
         except model.Refused as refused:
             return str(refused.args[0])
         return None
 
-    def redact(self, rng: random.Random, site: Site, process: Process) -> None:
+    def redact(self, rng, site, process):
         name = self.name(rng, site, forked=True)
         found = site.model.living.get(name)
         if found is None:
@@ -741,12 +701,12 @@ class Steps:
             event_id = rng.randrange(found.own_from, found.version)
         summaries = rng.random() < 0.5
         self.tell(f"  {name} {event_id} with_summaries={summaries}")
-        refusals: set[str | None] = set()
-        taken: dict[model.Conversation, set[int]] = {}
-        must: dict[model.Conversation, set[int]] = {}
-        surely: set[int] = set()
+        refusals = set()
+        taken = {}
+        must = {}
+        surely = set()
 
-        def family() -> list[model.Conversation]:
+        def family():
             if event_id >= found.version:
                 return []
             return [
@@ -755,7 +715,7 @@ class Steps:
                 if each is found or _shares(each, found, event_id)
             ]
 
-        def settle() -> None:
+        def settle():
             """Take over the receipts, which say what was redacted."""
             refusals.add(self.refused(lambda: site.model.check_redactable(name, event_id)))
             if any(self._built_upon(each, event_id) for each in family()):
@@ -818,12 +778,12 @@ class Steps:
         self.look(rng, process, name)
 
     @staticmethod
-    def _built_upon(found: model.Conversation, event_id: int) -> bool:
+    def _built_upon(found, event_id):
         """Whether a later change of a document may be told as a difference from this one."""
         kinds = [each["kind"] == "document_changes" for each in found.events[event_id:]]
         return bool(kinds) and kinds[0] and any(kinds[1:])
 
-    def erase(self, rng: random.Random, site: Site, process: Process) -> None:
+    def erase(self, rng, site, process):
         name = self.name(rng, site, living=rng.random() < 0.9, forked=True)
         found = site.model.living.get(name)
         way = rng.choice(("", "with_forks", "detach_forks"))
@@ -834,7 +794,7 @@ class Steps:
         refusal = lambda: self.refused(lambda: site.model.check_erasable(name, forks=bool(way)))  # noqa: E731
         refusals = {refusal()}
 
-        def settle() -> None:
+        def settle():
             """Take over what was erased or detached by now."""
             refusals.add(refusal())
             meant = found or site.model.living.get(name)
@@ -848,7 +808,7 @@ class Steps:
                 elif each.parent is meant and row.parent is None and way == "detach_forks":
                     site.model.detach(each)
 
-        options: dict[str, Any] = {way: True} if way else {}
+        options = {way: True} if way else {}
         got, error = self.through(
             process, lambda: process.histories.erase(name, reason="asked", **options), settle
         )
@@ -873,12 +833,12 @@ class Steps:
         self.look(rng, process, name)
 
     @staticmethod
-    def is_gone(site: Site, name: str, tag: int) -> bool:
+    def is_gone(site, name, tag):
         return any(tomb.tag == tag for tomb in site.model.tombs.get(name, []))
 
     # ---------------------------------------------------------------- imports, other stores
 
-    def ingest(self, rng: random.Random, site: Site, process: Process) -> None:
+    def ingest(self, rng, site, process):
         """Import a history that grows: events, or a file of OpenHands, V0 or V1."""
         sources = self.world.sources
         if not sources or rng.random() < 0.2:
@@ -910,7 +870,7 @@ class Steps:
         refusal = lambda: self.refused(lambda: site.model.places(name, given, form))  # noqa: E731
         refusals, whole = {refusal()}, len(given)
 
-        def settle() -> None:
+        def settle():
             """Take over what is there by now: nothing of a new history, a beginning of one that
             grows.
             """
@@ -968,7 +928,7 @@ class Steps:
             raise Finding("ingest", f"{name} has {site.model.version(name)} events of {whole}")
         self.look(rng, process, name)
 
-    def _grow(self, rng: random.Random, form: str, number: int, source: list[model.Event]) -> None:
+    def _grow(self, rng, form, number, source):
         for _ in range(rng.randrange(1, 6)):
             place = len(source)
             draw = rng.random()
@@ -998,22 +958,22 @@ class Steps:
                 )
             else:
                 event = plain.annotation("note", {"text": self.text(rng)})
-            origin: Any = {"openhands-v0": place, "openhands-v1": f"event-{place}"}.get(form)
+            origin = {"openhands-v0": place, "openhands-v1": f"event-{place}"}.get(form)
             if origin is None:
                 origin = (place, f"e{place}", f"event {place}")[place % 3]
             if form and event["kind"] == "condensation":
                 event["source"] = "environment"
             source.append(event | {"origin": (form or f"import{number}", origin)})
 
-    def copy(self, rng: random.Random, site: Site, process: Process) -> None:
+    def copy(self, rng, site, process):
         """Copy the source to the copy, and what a second run then adds is nothing."""
         source, target = self.world.sites
         process, writing = rng.choice(source.processes), target.processes[0]
 
-        def copied() -> tuple[Any, ...]:
+        def copied():
             return writing.histories.maintenance.copy_from(process.store, jobs=1)
 
-        def settle() -> None:
+        def settle():
             """Take over what is copied by now, where another process is about to change the
             source.
             """
@@ -1050,7 +1010,7 @@ class Steps:
             checks.quick(writing, name, tail=False)
         checks.whole(writing, rng.choice(NAMES), rng)
 
-    def back_up(self, rng: random.Random, site: Site, process: Process) -> None:
+    def back_up(self, rng, site, process):
         if site.path is None:
             return
         path = site.path.with_name(f"{site.name}-{self.world.token()}.backup")
@@ -1060,7 +1020,7 @@ class Steps:
         if error is None and not self.met:  # else it may be of the moment before, or after
             site.backups.append((path, site.model.snapshot(), site.ring))
 
-    def restore(self, rng: random.Random, site: Site, process: Process) -> None:
+    def restore(self, rng, site, process):
         backups = [each for each in site.backups if each[2] == site.ring]
         if not backups or site.path is None:
             return
@@ -1090,7 +1050,7 @@ class Steps:
         site.reopen()
         self.tell(f"  {path.name}")
 
-    def lose_power(self, rng: random.Random, site: Site, process: Process) -> None:
+    def lose_power(self, rng, site, process):
         """Take some steps, and lose the end of the log that SQLite had not synced: the newest
         commits, whole ones.
         """
@@ -1139,7 +1099,7 @@ class Steps:
 
     # ---------------------------------------------------------------- the form of what is stored
 
-    def rekey(self, rng: random.Random, site: Site, process: Process) -> None:
+    def rekey(self, rng, site, process):
         form = rng.choice(("key", "key", "other key", "decrypt", "compress"))
         wanted = site.ring
         match form:
@@ -1173,7 +1133,7 @@ class Steps:
         site.ring = wanted
         site.reopen()
 
-    def vacuum(self, rng: random.Random, site: Site, process: Process) -> None:
+    def vacuum(self, rng, site, process):
         if site.path is None:
             return
         before = checks.erased(site)
@@ -1195,7 +1155,7 @@ class Steps:
                 if word.encode() in data:
                     raise Finding("bytes left", f"{word} in {path.name}")
 
-    def rebuild(self, rng: random.Random, site: Site, process: Process) -> None:
+    def rebuild(self, rng, site, process):
         name = self.name(rng, site)
         if name in site.model.living:
             process.histories.views.rebuild(name)
@@ -1203,41 +1163,41 @@ class Steps:
 
     # ---------------------------------------------------------------- reads
 
-    def search(self, rng: random.Random, site: Site, process: Process) -> None:
+    def search(self, rng, site, process):
         checks.search(process, rng)
 
-    def recent(self, rng: random.Random, site: Site, process: Process) -> None:
+    def recent(self, rng, site, process):
         checks.recent(process, rng)
 
-    def follow(self, rng: random.Random, site: Site, process: Process) -> None:
+    def follow(self, rng, site, process):
         checks.follow(process, anew=rng.random() < 0.3)
 
-    def audit(self, rng: random.Random, site: Site, process: Process) -> None:
+    def audit(self, rng, site, process):
         checks.audited(process)
 
-    def serve(self, rng: random.Random, site: Site, process: Process) -> None:
+    def serve(self, rng, site, process):
         # a page that is kept is more often the same one
         again = min(site.model.living, default="a")
         checks.served(
             process, again if rng.random() < 0.5 else self.name(rng, site, living=False), rng
         )
 
-    def report(self, rng: random.Random, site: Site, process: Process) -> None:
+    def report(self, rng, site, process):
         checks.derived(process, rng)
 
-    def verify(self, rng: random.Random, site: Site, process: Process) -> None:
+    def verify(self, rng, site, process):
         checks.verified(process)
         checks.rows(process)
 
-    def read(self, rng: random.Random, site: Site, process: Process) -> None:
+    def read(self, rng, site, process):
         name = self.name(rng, site, living=False)
         checks.whole(process, name, rng)
         checks.rows(process)
 
-    def reopen(self, rng: random.Random, site: Site, process: Process) -> None:
+    def reopen(self, rng, site, process):
         site.reopen(site.processes.index(process))
 
-    def jump(self, rng: random.Random, site: Site, process: Process) -> None:
+    def jump(self, rng, site, process):
         self.world.now = max(
             0, self.world.now + rng.choice((-1, -60, -86_400, 3_600, 86_400)) * 1_000_000
         )
@@ -1275,7 +1235,7 @@ _ATTRIBUTES = {
 }
 
 
-def _edited(value: Any, rng: random.Random) -> Any:
+def _edited(value, rng):
     match value:
         case list() if value:
             place = rng.randrange(len(value))
@@ -1294,22 +1254,22 @@ def _edited(value: Any, rng: random.Random) -> Any:
     return rng.choice((0, 1, True, [value], {"is": value}))
 
 
-def _given(documents: dict[str, Any]) -> dict[str, Any]:
+def _given(documents):
     return {
         name: es.DELETED if value == model.DELETED else value for name, value in documents.items()
     }
 
 
-def _version_of(store: model.Store, name: str) -> int | None:
+def _version_of(store, name):
     return None if name not in store.living and store.tombs.get(name) else store.version(name)
 
 
-def _state_of(store: model.Store, name: str) -> Any:
+def _state_of(store, name):
     events = store.living[name].events if name in store.living else []
     return _version_of(store, name), [event["id"] for event in events if event["redacted"]]
 
 
-def _brief(event: model.Event) -> str:
+def _brief(event):
     usual = {
         "redacted": False,
         "meta": {},
@@ -1325,26 +1285,26 @@ def _brief(event: model.Event) -> str:
     )
 
 
-def _length(path: Path) -> int:
+def _length(path):
     return path.stat().st_size if path.exists() else 0
 
 
-def _shares(each: model.Conversation, found: model.Conversation, event_id: int) -> bool:
+def _shares(each, found, event_id):
     return each.version > event_id and each.events[event_id] is found.events[event_id]
 
 
-def _descendants(store: model.Store, found: model.Conversation) -> list[model.Conversation]:
-    below: list[model.Conversation] = []
+def _descendants(store, found):
+    below = []
     for each in store.forks(found):
         below += [each, *_descendants(store, each)]
     return below
 
 
-def _said_in(found: model.Conversation, ids: Sequence[int]) -> set[str]:
+def _said_in(found, ids):
     return {word for each in ids for word in checks.tokens(found.events[each])}
 
 
-def _said(some: Iterable[model.Conversation]) -> set[str]:
+def _said(some):
     return {
         word
         for each in some
@@ -1367,7 +1327,7 @@ _GROWING = {kind for kind, *_, grows in _TABLE if grows == "yes"}
 _STOPPED = ("Killed", "Refused")
 
 
-def drawn(seed: str, count: int) -> list[Step]:
+def drawn(seed, count):
     rng = random.Random(f"steps {seed}")
     chosen = rng.choices([*WEIGHTS], [*WEIGHTS.values()], k=count)
     return [(kind, rng.randrange(2**48)) for kind in chosen]

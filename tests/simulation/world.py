@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 
 import foldlog._web.conversations
 import foldlog.eventstore.log.importing
-from foldlog import Histories, History
+from foldlog import Histories
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.condensers import condenser_from_config
@@ -41,7 +40,7 @@ CONDENSER = condenser_from_config({"type": "digest", "max_size": 14, "keep_first
 class Finding(Exception):
     """The store answered otherwise than the model. ``label`` names the kind of answer."""
 
-    def __init__(self, label: str, detail: str) -> None:
+    def __init__(self, label, detail):
         super().__init__(f"{label}: {detail}")
         self.label, self.detail = label, detail
 
@@ -49,10 +48,10 @@ class Finding(Exception):
 class _InThisThread(Executor):
     """Runs what it is given at once, so that a copy or a check takes the same way each time."""
 
-    def __init__(self, jobs: int, name: str = "") -> None: ...
+    def __init__(self, jobs, name=""): ...
 
-    def submit(self, work: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, work, /, *given, **named):
+        future = Future()
         try:
             future.set_result(work(*given, **named))
         except Exception as error:  # noqa: BLE001 - the future hands it on
@@ -79,28 +78,28 @@ class _InNoThread:
     Lock = threading.Lock
 
     class Thread:
-        def __init__(self, **given: Any) -> None: ...
+        def __init__(self, **given): ...
 
         start = join = __init__
 
     class Event(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
+        def wait(self, timeout=None):
             if not self.is_set():
                 raise _Idle
             return True
 
 
-def figures(served: ServedConversations) -> None:
+def figures(served):
     with suppress(_Idle):
         served._count()
 
 
 @contextmanager
-def sped_up() -> Iterator[None]:
+def sped_up():
     """Nothing sleeps, frees objects or runs beside the steps, and long work takes transactions with
     few events.
     """
-    settings: Sequence[tuple[Any, str, object]] = (
+    settings = (
         (foldlog.eventstore.log.importing, "CHUNK", 5),
         (erase, "_CHUNK", 4),
         (origins, "_CHUNK", 5),
@@ -130,17 +129,17 @@ def sped_up() -> Iterator[None]:
 class Process:
     """One process that has a store open, with its own caches, and the histories that it holds."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site):
         self.site = site
         recorder, settings = site.open()
         self.seam = Seam(recorder, shared=site.shared is not None)
         self.histories = Histories(
             Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER
         )
-        self.held: dict[str, tuple[History, int | None]] = {}
-        self.seen: dict[str, tuple[History, int]] = {}
+        self.held = {}
+        self.seen = {}
 
-    def history(self, name: str) -> tuple[History, History | None]:
+    def history(self, name):
         """A handle that only reads, always the same one of one conversation; and that of an erased
         one before it.
         """
@@ -150,18 +149,18 @@ class Process:
         return self.seen[name][0], None if of == tag else seen
 
     @property
-    def store(self) -> Store:
+    def store(self):
         return self.histories.store
 
     @cached_property
-    def pages(self) -> Pages:
+    def pages(self):
         return Pages(self.store)
 
     @cached_property
-    def served(self) -> ServedConversations:
+    def served(self):
         return ServedConversations(self.store)
 
-    def close(self) -> None:
+    def close(self):
         self.held.clear()
         self.seam.arm()
         if not self.seam.dead:
@@ -192,19 +191,19 @@ class Site:
     unfinished: set[tuple[str, int]] = field(default_factory=set)
     """Names and tags of conversations whose erasure was stopped."""
 
-    def open(self) -> tuple[Recorder, WriteSettings]:
+    def open(self):
         keys = KeyRing([_RINGS[letter] for letter in self.ring]) if self.ring else None
         if self.shared is not None:
             return self.shared, WriteSettings.chosen(self.compression, keys)
         return recorder_and_settings(self.url, "relaxed", self.compression, keys)
 
-    def reopen(self, number: int | None = None) -> None:
+    def reopen(self, number=None):
         for each in range(len(self.processes)) if number is None else [number]:
             self.processes[each].close()
         for each in range(len(self.processes)) if number is None else [number]:
             self.processes[each] = Process(self)
 
-    def bury(self, process: Process) -> None:
+    def bury(self, process):
         """A process was killed: another one takes its place."""
         self.reopen(self.processes.index(process))
 
@@ -212,9 +211,7 @@ class Site:
 class World:
     """Everything of one sequence of steps."""
 
-    def __init__(
-        self, seed: str, recorder: str, folder: Path, database: Callable[[], str] | None = None
-    ) -> None:
+    def __init__(self, seed, recorder, folder, database=None):
         draw = random.Random(seed)
         self.long = draw.choice((8, 16, 40))
         """A conversation of so many events is not appended to, but for what is left to do there."""
@@ -222,10 +219,10 @@ class World:
         self.seed = seed
         self.now = 0
         self.tokens = 0
-        self.sources: list[tuple[str, list[model.Event]]] = []
-        self.heads: dict[int, str] = {}
-        self.told: list[str] = []
-        self.sites: list[Site] = []
+        self.sources = []
+        self.heads = {}
+        self.told = []
+        self.sites = []
         for name in ("source", "copy"):
             site = Site(self, name)
             if recorder == "memory":
@@ -241,23 +238,23 @@ class World:
                 site.processes.append(Process(site))
             self.sites.append(site)
 
-    def clock(self) -> datetime:
+    def clock(self):
         return _BEGIN + timedelta(microseconds=self.now)
 
     @property
-    def at(self) -> int:
+    def at(self):
         """The present time, as the model has it."""
         return self.now
 
-    def at_of(self, moment: datetime) -> int:
+    def at_of(self, moment):
         return (moment - _BEGIN) // timedelta(microseconds=1)
 
-    def token(self) -> str:
+    def token(self):
         """A word that no event had before."""
         self.tokens += 1
         return f"word{self.tokens:06d}q"
 
-    def close(self) -> None:
+    def close(self):
         for site in self.sites:
             for process in site.processes:
                 process.close()

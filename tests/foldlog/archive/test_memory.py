@@ -50,7 +50,7 @@ def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(tmp_p
 
 def size_of(held):
     """The bytes of an object and of all that it alone holds."""
-    size, known, left = 0, set[int](), [held]
+    size, known, left = 0, set(), [held]
     while left:
         each = left.pop()
         is_shared = isinstance(each, type | ModuleType | FunctionType | BuiltinFunctionType)
@@ -66,7 +66,7 @@ def held_for_each(record):
     """What counted some records, and how many bytes it holds for each, beside those for sets that
     are empty.
     """
-    skeleton, sizes = ClaudeCodeSkeleton(), list[int]()
+    skeleton, sizes = ClaudeCodeSkeleton(), []
     for number in range(2 * RECORDS):
         if number % RECORDS == 0:
             sizes.append(size_of(skeleton))
@@ -114,7 +114,7 @@ def test_the_stored_hashes_of_replies_are_let_go():
 def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
-    made = list[int]()
+    made = []
     figures_in = writing.figures_in
 
     def counted(skeleton, format, records, told):
@@ -148,7 +148,7 @@ def test_a_set_has_the_hashes_that_were_added():
     # of one bucket, one beside the other
     few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]
     hashes = [*few, *(draw.randbytes(16) for _ in range(500))]
-    ours, known = HashSet(), set[bytes]()
+    ours, known = HashSet(), set()
     for hashed in draw.choices(hashes, k=3_000):
         assert (hashed in ours) is (hashed[:7] in known)
         assert ours.add(hashed) is (hashed[:7] not in known)

@@ -79,18 +79,18 @@ class Model:
         self._place = place
         self.store = place.open(self.keys)
         self.numbers, self.title = 0, ""
-        self.gone, self.erased, self.is_erased = set[str](), set[str](), False
+        self.gone, self.erased, self.is_erased = set(), set(), False
         first = kind.first(self.session)
         self.begin = 0 if first is None else 1
         self.lines = [json.dumps(first)] if first else []
         self.grow()
         self.lines += [self.line() for _ in range(5)]
         self.versions = [(self.lines[:], self.title)]
-        self.beside, self.loose = set[str](), set[str]()
+        self.beside, self.loose = set(), set()
         """The words of titles and damaged lines; words that may be missing: what went with others,
         or is held twice.
         """
-        self.log = list[str]()
+        self.log = []
 
     # -- the file
     # ----------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class Model:
 
     def stored(self):
         """All that is stored of what the lines say, sealed or not."""
-        found = list[str]()
+        found = []
         for name, source in self.sources():
             found += [b"".join(raw(self.store, name)).decode()]
             found += [each.decode("latin1") for each in (source.about, source.sums)]

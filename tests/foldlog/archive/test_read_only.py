@@ -2,15 +2,13 @@
 is used.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import foldlog
 from foldlog._archive import makes_events
 from foldlog._figures.shown import collect_stats
 from foldlog._search import search
-from foldlog.eventstore import KeyRing, Store, StoreUnusable, open_store
+from foldlog.eventstore import KeyRing, StoreUnusable, open_store
 from foldlog.projections import Views
 from tests.foldlog.archive.imports import imported
 from tests.foldlog.records import CORPUS
@@ -31,7 +29,7 @@ def opened(request, tmp_path):
         if on_server
         else f"sqlite:///{tmp_path}/s.db?patience_s=10"
     )
-    stores: list[Store] = []
+    stores = []
 
     def opened(mode):
         stores.append(makes_events(open_store(f"{url}&mode={mode}", keys=keys)))

@@ -127,7 +127,7 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
 
 
 def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(monkeypatch):
-    asked = list[int]()
+    asked = []
     find_known = origins.find_known
 
     def noting(*arguments):

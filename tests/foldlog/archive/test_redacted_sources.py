@@ -2,12 +2,8 @@
 that held it.
 """
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -77,7 +73,7 @@ def held(store, text=SECRET):
     ]
 
 
-OTHERS: dict[str, Callable[[Path], tuple[Path, dict[str, str]]]] = {
+OTHERS = {
     "prefix": lambda path: (path, {"prefix": "p-"}),
     "conversation": lambda path: (path, {"conversation": "c"}),
     "resumed": lambda path: (
@@ -274,7 +270,7 @@ REPEATING = {
 def records_of(format, *words):
     """Records that each say a word, and one that repeats these words."""
     kind = next(kind for kind in KINDS if kind.format == format)
-    chosen, found, number = random.Random(1), list[str](), 0
+    chosen, found, number = random.Random(1), [], 0
     wanted = [*(f"say {word}" for word in words), REPEATING.get(format, "say again")]
     first = kind.first("s1")
     lines = [] if first is None else [json.dumps(first)]

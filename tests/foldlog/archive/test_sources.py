@@ -2,10 +2,6 @@
 went on elsewhere.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
 from foldlog import Histories
@@ -123,7 +119,7 @@ def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one
         assert None not in shown(store, name)
 
 
-REWRITTEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+REWRITTEN = {
     "one line is gone": lambda lines: [*lines[:-3], *lines[-2:]],
     "its beginning was compacted": lambda lines: [*lines[:3], *lines[-3:]],
     "a line comes again": lambda lines: [*lines[:-2], lines[-3], *lines[-2:]],
@@ -217,7 +213,7 @@ def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
     with new_store() as store:
-        transact, transactions = store.database.recorder.transact, list[object]()
+        transact, transactions = store.database.recorder.transact, []
 
         def counted(work):
             transactions.append(work)

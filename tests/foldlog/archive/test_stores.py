@@ -61,7 +61,7 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path,
     monkeypatch.setattr(projecting, "_EVENTS", 4)
     with new_store() as store:
         one = imported(store, session(tmp_path))
-        extend, written = store.extend, list[int]()
+        extend, written = store.extend, []
 
         def full(conversation, events, **how):
             if len(written) == 2:
@@ -494,7 +494,7 @@ def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(tmp_path,
     monkeypatch.setattr(reading, "SIZE", 2_000)
     path = session(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
-    firsts = list[int]()
+    firsts = []
     write = SourcesToWrite.put_blocks
 
     def noted(self, source, blocks):

@@ -9,12 +9,9 @@ is run then and, where somebody looks, what is stored: a first look makes the ev
 writes again what is stored. Look at what changed.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,7 +56,7 @@ def spent_in(store, prices):
         row.id: spent_by(figures.calls, prices)
         for row, figures in stored.of(store.iter_conversations())
     }
-    spent: dict[str, Any] = {
+    spent = {
         name: [one.prompt_tokens, one.completion_tokens, one.cost, one.calls]
         for name, one in each.items()
     }

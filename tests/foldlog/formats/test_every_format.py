@@ -172,7 +172,7 @@ written so.
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(format, tmp_path):
-    records, problems = RECORDS[format], list[str]()
+    records, problems = RECORDS[format], []
     count, twice = len(records), records * 2
     list(decode(twice, format, findings=problems.append))
     with open_histories("memory:") as histories:

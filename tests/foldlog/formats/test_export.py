@@ -1,7 +1,5 @@
 """An export: a source as it came, and what five formats have no place for."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -52,7 +50,7 @@ HISTORY = [
 
 def said(events):
     """What a model is told, by who says it."""
-    lines: list[tuple[str, str]] = []
+    lines = []
     for message in View.from_events(events).to_messages():
         role = message["role"].replace("system", "user")
         lines.append((role, json.dumps(message.get("content") or "")))

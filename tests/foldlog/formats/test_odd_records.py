@@ -1,9 +1,6 @@
 """Records that a source has seldom: what the skeletons of logs and the writers make of them."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.codex.skeleton import CodexSkeleton
@@ -12,7 +9,7 @@ from foldlog._formats.skeleton import UNNAMED_TOOL
 
 
 def test_the_first_error_of_a_line_with_two_results_is_of_the_one_that_failed():
-    results: list[Any] = [
+    results = [
         {"type": "tool_result", "tool_use_id": "a", "content": "9 km"},
         {"type": "tool_result", "tool_use_id": "b", "content": "no such road", "is_error": True},
     ]

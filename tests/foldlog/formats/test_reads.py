@@ -7,10 +7,7 @@ reads the records of all rows anew, after a change that is meant to change event
 shows what has changed. A new row needs its ``format``, its ``name`` and its ``records``.
 """
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 
@@ -53,11 +50,11 @@ def read(row):
     View shows; with the findings, and with the calls of models and what these used, if there are
     any.
     """
-    findings: list[str] = []
+    findings = []
     events = list(
         decode(row["records"], row["format"], findings=lambda it: findings.append(str(it)))
     )
-    made: dict[str, Any] = {name: row[name] for name in ("format", "name", "records")}
+    made = {name: row[name] for name in ("format", "name", "records")}
     made["events"] = [stored(event) for event in events]
     made["view"] = [event.id for event in View.from_events(events)]
     if findings:

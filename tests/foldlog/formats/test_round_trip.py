@@ -2,13 +2,10 @@
 store keeps.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random
 from collections import defaultdict
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -19,7 +16,7 @@ from foldlog.formats import FORMATS, decode
 from tests.foldlog.records import records_of
 from tests.how_many import examples
 
-ODD: list[Any] = [
+ODD = [
     *(
         None,
         True,
@@ -60,7 +57,7 @@ class Mixed:
 
     def __init__(self, format):
         self._sound = records_of(format)
-        self._values: defaultdict[str, list[Any]] = defaultdict(list)
+        self._values = defaultdict(list)
         self._learn(self._sound)
 
     def records(self, at, most):
@@ -124,7 +121,7 @@ def test_records_become_the_same_events_each_time(format, at):
     """
     records = MIXED[format].records(at, 6)
     before = text(records)
-    findings: list[Any] = []
+    findings = []
     events = list(decode(records, format, findings=findings.append))
     assert text(records) == before
     assert list(decode(records, format, findings=findings.append)) == events or "nan" in repr(

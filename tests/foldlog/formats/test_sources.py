@@ -9,13 +9,10 @@ finds at some paths.
 writes again what is found. Look at what changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -41,7 +38,7 @@ def found(folder, *paths, format="auto"):
     """What an import finds at paths in a folder: histories, and what belongs to none."""
     with new_store() as store:
         imports = Import(store, [folder / path for path in paths], format)
-        histories, findings = [], list[str]()
+        histories, findings = [], []
         for one in imports:
             if isinstance(one, Failed):
                 findings.append(str(one.error))
@@ -54,7 +51,7 @@ def found(folder, *paths, format="auto"):
         if not histories:
             findings.append(str(imports.nothing()))
         made = json.dumps({"found": histories, "findings": findings})
-    whole: dict[str, Any] = json.loads(made.replace(f"{folder}/", "").replace(str(folder), "."))
+    whole = json.loads(made.replace(f"{folder}/", "").replace(str(folder), "."))
     return whole
 
 

@@ -6,8 +6,6 @@ and the notes on what the format has no place for.
 writes the records anew, after a change that is meant to change them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -31,7 +29,7 @@ TEXT = re.compile(r"[a-z]+\d\d")
 
 
 def records_in(case, format):
-    notes: list[str] = []
+    notes = []
     if format in WRITTEN:
         records = list(encode(case.events(), format, notes=notes.append))
     else:
