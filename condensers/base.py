@@ -261,8 +261,8 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may define such a
-method without the argument ``agent_llm``.
+"""The methods that foldlog calls with a View and the agent's model. A strategy may define these
+methods without the argument ``agent_llm``.
 """
 
 

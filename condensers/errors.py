@@ -21,7 +21,7 @@ from foldlog.eventstore import EventStoreError
 Failure = Literal[
     "timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"
 ]
-"""The reason why a model call failed. ``refused`` means that the model refused, and ``rejected``
+"""The reason why a model call failed. ``refused`` means that the model refused. ``rejected`` means
 that its server rejected the request (a bad key, for example). ``bad_reply`` means that the reply
 was empty, cut off or malformed.
 """

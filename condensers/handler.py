@@ -393,7 +393,7 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""The last turn of the agent is looked for among this number of newest events."""
+"""The last turn of the agent is looked for among the newest ``_LOOKED_BACK`` events."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:

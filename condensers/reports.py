@@ -29,8 +29,8 @@ reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule applies to this number of following events. A handler records a rule again after
-half of this number of events.
+"""A recorded rule applies to the next ``RULES_COUNT_FOR`` events. A handler records the rule again
+after half of these events.
 """
 
 
@@ -47,9 +47,9 @@ def newest_rules(
     """Return the id of the newest annotation with rules before ``version``, and its reports with a
     rule.
 
-    An annotation without reports counts too, because it says that the former rules no longer apply.
-    If the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no
-    reports. Cost: the function reads at most ``RULES_COUNT_FOR`` events.
+    An annotation without reports counts too, because it ends the former rules. If the last
+    ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no reports.
+    Cost: the function reads at most ``RULES_COUNT_FOR`` events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True

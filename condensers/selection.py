@@ -61,7 +61,7 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     The end of the head and the beginning of the tail move to the next cut point. The head may
     therefore grow to the end of a unit, and the tail may shrink to the beginning of a unit. The
     tail always contains the events that must stay. The tail also contains every call without a
-    result, because no cut point follows such a call.
+    result, because no cut point follows the call.
     """
     if keep_last < 0:
         return None
@@ -81,8 +81,8 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
     If a strategy keeps an event of a unit, the whole unit stays. Calls without a result and the
-    events from ``first_kept_index`` on stay too. Summaries of forgotten events belong to no unit.
-    If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If ``summaries`` is
+    events from ``first_kept_index`` on stay too. Summaries of forgotten events do not belong to a
+    unit. If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If ``summaries`` is
     false, all summaries stay.
     """
     events: list[Event] = []

@@ -6,7 +6,7 @@ seen a View if a later event notes the View's version. No condenser forgets, hid
 events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
-longest texts of results and messages. The step also shortens texts that a model has seen. The log
+longest texts of results and messages. The step shortens even texts that a model has seen. The log
 keeps the full texts, and a report in the log names the shortened events. A later step shortens the
 texts again if the prompt still exceeds the limit.
 """
@@ -49,10 +49,9 @@ LENGTH = "length"
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the result of a step of ``condenser`` with ``view``. All unseen events stay. The texts
-    of unseen
-    events are shortened if nothing else makes the prompt fit. If the View does not fit into the
-    agent's model, the condenser condenses it as if a condensation had been requested.
+    """Run a step of ``condenser`` on ``view``, and return the result. All unseen events stay. The
+    texts of unseen events are shortened if nothing else makes the prompt fit. If the View does not
+    fit into the agent's model, the condenser condenses it as if a condensation had been requested.
 
     Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and shorter
     texts would not help. Cost: the step runs the condenser and counts the View's tokens once. If
@@ -110,7 +109,7 @@ def _condense_requested(
 def _first_unseen(view: View) -> int:
     """Usually the first unseen event is the first event of the agent's last turn. If the last turn
     answers an earlier View, the first unseen event comes before that turn. If a View was shown
-    after the last turn, the events of that View are seen too. Returns 0 if the log records neither
+    after the last turn, the events of that View count as seen. Returns 0 if the log records neither
     a turn nor a shown View. Cost: the function reads only the events from the first unseen event
     on.
     """

@@ -103,8 +103,8 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # every kind begins with the same fields
 _LONG = 1_000
-"""With fewer bytes than this number, a body cannot have more than 500 levels, because each level
-needs two brackets.
+"""A body of fewer than ``_LONG`` bytes cannot have more than 500 levels, because each level needs
+two brackets.
 """
 _DEPTH_MAX = _LONG // 2
 """The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
@@ -116,12 +116,12 @@ of the parsers.
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event that a reader gets.
 
-    Bytes in the event are stored beside the body, as ``foldlog.eventstore.codec_json`` describes. A
-    time is stored in UTC if its offset from UTC has seconds. Raises ``InvalidEvent`` if a value has
-    a wrong type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent`` for a time
-    without a zone or outside of the years 1 to 9999, and for an event of more than 500 levels. If
-    ``finite`` is true, NaN and infinities are refused, except in imported events. If ``ours`` is
-    false, events that only the store may make are refused.
+    Bytes in the event are stored beside the body: see ``foldlog.eventstore.codec_json``. A time is
+    stored in UTC if its offset from UTC has seconds. Raises ``InvalidEvent`` if a value has a wrong
+    type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent`` for a time without a
+    zone or outside of the years 1 to 9999, and for an event of more than 500 levels. If ``finite``
+    is true, NaN and infinities are refused, except in imported events. If ``ours`` is false, events
+    that only the store may make are refused.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -259,7 +259,7 @@ def decode(
     shown: bool = False,
     structural: bool = False,
 ) -> Event:
-    """Return the event with the id ``event_id`` and the stored form in the given columns.
+    """Decode the event ``event_id`` from the columns of its row.
 
     ``shown`` and ``structural`` are used only for a kind or schema version that this version of
     foldlog does not know. An older schema version, an unknown field or a value in the exact form

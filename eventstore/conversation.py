@@ -149,7 +149,7 @@ def _check(state: State, event: Event, index: int) -> None:
     if isinstance(event, CondensationSummary) and event.origin is None:
         raise InvalidEvent(
             f"{_name_event(state, index)} is a summary, which only a View makes; append the"
-            " condensation that has it"
+            " condensation with this summary"
         )
     if isinstance(event, Retraction) and event.version >= state.version:
         if state.version:

@@ -1,7 +1,7 @@
 """The kinds of events: frozen values with a tag and without behaviour.
 
-A conversation is a sequence of events. Eleven kinds are enough, because a tool is data and not a
-class. An event of an unknown kind is stored and read unchanged, as an ``UnknownEvent``.
+A conversation is a sequence of events. A tool is data and not a class, so eleven kinds are enough.
+An event of an unknown kind is stored and read unchanged, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
     Message              a text of the user, the agent or the environment
@@ -50,7 +50,7 @@ Content = str | tuple[dict[str, Any], ...]
 
 def names_source_ids(event: Event) -> bool:
     """Return whether the ids in a condensation or a request are ids of the imported source. Only
-    events imported from OpenHands V0 contain such ids, and foldlog cannot translate them
+    events imported from OpenHands V0 contain these ids, and foldlog cannot translate them
     (``projections/v0_dialect.py``).
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
@@ -243,7 +243,7 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     ``changed`` maps each changed document to its change: ``{"value": …}``, ``{"base": id,
     "difference": …}`` or ``{"deleted": true}``. ``base`` is the id of the event with the value that
     the difference changes. ``others`` maps each unchanged document to the id of the event with its
-    newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has another form.
+    newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has a wrong form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -254,8 +254,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     def __post_init__(self) -> None:
         if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
             raise InvalidEvent(
-                "changed must be a dict with at least one document, and others a dict of documents"
-                " with the ids of events"
+                "changed must be a dict with at least one document, and others must be a dict of"
+                " event ids by document"
             )
         for name, change in self.changed.items():
             if (
@@ -290,8 +290,8 @@ def _is_id(value: object) -> bool:
 
 
 class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
-    """A request to condense. The request is the View's ``unhandled_condensation_request`` until the
-    next condensation.
+    """A request to condense. The View's ``unhandled_condensation_request`` is true until the next
+    condensation.
 
     ``reason``     why the writer asks for a condensation
     """
@@ -310,7 +310,7 @@ _TUPLE_MAX = 10_000
 
 
 class EventIds(tuple[int, ...]):
-    """A tuple of ids that is also equal to a list of the same ids."""
+    """A tuple of ids that equals a list of the same ids."""
 
     __slots__ = ()
 
@@ -567,8 +567,8 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events were copied without their content, because the source store had redacted them. This
-    entry serves as the receipt until the source's receipt is copied too. The receipt of a fork's
-    event may be in the parent conversation.
+    entry serves as the receipt until the source's receipt is copied. The receipt of a fork's event
+    may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
     """

@@ -135,8 +135,8 @@ def restore_store(
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file
-    at ``url`` belongs to another program. If an error is raised, nothing was changed. Cost: reading
-    the backup three times.
+    at ``url`` belongs to another program. If the function raises an error, nothing was changed.
+    Cost: reading the backup three times.
     """
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":

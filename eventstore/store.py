@@ -240,9 +240,9 @@ class Store:
         None, yield all later events. If ``reverse`` is true, the newest event comes first.
 
         Raises ``ConversationNotFound`` or ``ConversationErased`` when ``events`` is called, before
-        the first event is read. Raises ``ConversationErased`` also if the conversation is erased
-        while the events are read. Raises ``CorruptEvent`` if an event is missing or unreadable, so
-        an incomplete history always ends with an error. Cost: reading the yielded events by pages.
+        the first event is read. Raises ``ConversationErased`` if the conversation is erased while
+        the events are read. Raises ``CorruptEvent`` if an event is missing or unreadable, so an
+        incomplete history always ends with an error. Cost: reading the yielded events by pages.
         """
         read = events_back if reverse else ReadTransaction.page
         return chain.from_iterable(
@@ -250,9 +250,7 @@ class Store:
         )
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
-        """Yield the events that ``events`` yields, with the times at which the store recorded
-        them.
-        """
+        """Yield the same events as ``events``, with the times at which the store recorded them."""
         return chain.from_iterable(
             pages(self.database, conversation, *_range(start, stop), _logged)
         )

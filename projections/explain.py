@@ -79,8 +79,8 @@ class Difference:
 
     ``entered`` contains the events that only the later View shows. ``left`` contains the events
     that only the earlier View shows. ``entered`` and ``left`` are in the order of the View.
-    ``summarized`` contains the events of ``left`` that a summary replaced, by condensation, the
-    oldest first.
+    ``summarized`` contains the events of ``left`` that a summary replaced, grouped by condensation,
+    with the oldest condensation first.
     """
 
     before: int
@@ -280,7 +280,7 @@ def _follow(
 ) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
     """Follow ``event`` through the later structural events that were not taken back.
 
-    Return the event that forgot ``event``, and the summary that replaced it. Return also the
+    Return the event that forgot ``event``, and the summary that replaced it. Also return the
     summary that the View shows for ``event`` now. ``shown`` contains the ids that the View shows.
     If the summary was itself summarized, the View shows the later summary instead.
     """

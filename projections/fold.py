@@ -71,10 +71,10 @@ class ViewState:
     """The part of a View that the next step of the fold needs.
 
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
-    events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items that
-    were left behind. No model is sent these items. ``register`` and ``tomb`` belong to the V0
-    dialect. A retraction finds the earlier state in ``past``. Comparisons of states ignore
-    ``past``.
+    events ascend, and summaries have negative ids. ``left_behind`` contains the ids
+    of items whose unit was partly forgotten. No model is sent these items. ``register`` and
+    ``tomb`` belong to the V0 dialect. A retraction finds the earlier state in ``past``. Comparisons
+    of states ignore ``past``.
     """
 
     version: int = 0

@@ -1,5 +1,5 @@
-"""Find the events that are left behind. An event is left behind if a condensation forgot another
-event of its unit, but not the event itself.
+"""Find the events that are left behind. An event is left behind if a condensation forgot a part of
+its unit, but not the event itself.
 
 ``left_behind_by_ids`` defines exactly which events are left behind. Usually the forgotten events
 share no unit with other events of the View, so nothing is left behind.
@@ -16,8 +16,8 @@ from foldlog.projections.units import is_unseen, units
 def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
-    """Return the ids of the events left behind after a condensation removed ``forgotten`` from a
-    View that showed ``shown``. ``start`` is the index of the first forgotten event in ``shown``.
+    """Return the ids of the events that are left behind if a condensation removes ``forgotten``
+    from ``shown``. ``start`` is the index of the first forgotten event in ``shown``.
     """
     stop = start + len(forgotten)
     is_one_piece = (
@@ -37,7 +37,7 @@ def left_behind_after(
 def left_behind_by_ids(
     events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]
 ) -> set[int]:
-    """Return the ids of the events that stay while another event of their unit is forgotten."""
+    """Return the ids of the events that stay while a part of their unit is forgotten."""
     view_units = units(events, left_behind)
     positions = {position for position, event in enumerate(events) if event.id in forgotten}
     members_of_parted: set[int] = set()

@@ -50,8 +50,8 @@ def append_tool_result(
     observation answers the first of them in the newest reply. ``call_id`` may also be the call
     itself, from ``View.open_calls``.
 
-    ``current`` returns the View of the conversation. For a repeated ``idempotency_key``, this is
-    the View of the first attempt. If another writer answers the call first, the call gets no second
+    ``current`` returns the View in which ``call_id`` is open, even for a repeated
+    ``idempotency_key``. If another writer answers the call first, the call gets no second
     observation. If ``idempotency_key`` was used before with an equal result, nothing is appended,
     and the recorded event is returned. Raises ``InvalidEvent`` if no call with the id ``call_id``
     is open, and the errors of ``Store.append``. Durability: the observation is on disk when the

@@ -3,27 +3,27 @@ and the steps of a tool loop.
 
 A model refuses a conversation in which an action lacks its observation, an observation lacks its
 action, or one of several parallel calls is missing. A model also refuses a loop that lost the
-thinking at its beginning. Every condenser must know the units.
+thinking at its beginning.
 
     observation      answers the action that is its ``cause``, if the call ids are equal and the
                      action has no observation yet. Without a ``cause``, it answers the first action
-                     with its call id in the newest response with such an action. An observation
+                     with its call id, in the newest response with this call id. An observation
                      without an action is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a
                      response id is a response of its own. Servers reuse ids, so a response ends at
                      an action with another response id, or with a call id that was answered in this
                      response. If all calls of a response are answered, it also ends at a summary.
     bond             an event that must stay with the agent's next event, together with that event.
-                     Several such events in a row are one bond. If no event of the agent follows,
-                     the bond has one event, which is never sent.
+                     Several of these events in a row are one bond. If no event of the agent
+                     follows, the bond has one event, which is never sent.
     loop             starts with thinking: at an action with thinking, or at a bond of several
                      events. A loop continues over actions, observations, and the texts of a reply
                      before its actions. A loop ends at any other event, and before the next loop.
-                     An orphan, or an event that no model sees, belongs to no loop and ends no
-                     loop.
+                     An orphan, or an event that no model sees, does not belong to a loop, and
+                     does not end a loop.
 
 If a condensation forgot one event of a unit, the remaining events were *left behind*. Events left
-behind belong to no unit any more.
+behind do not belong to a unit any more.
 
 Units are computed from a View's events in their order, and from the ids of events left behind.
 Positions are indices into the View's events. Cost: one pass over the View's events, whatever the
@@ -286,13 +286,13 @@ class UnitsSoFar:
 
 
 class WaitingCalls:
-    """The actions in a growing list of events that wait for an observation."""
+    """The unanswered actions in a growing list of events."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
         self._by_call_id: dict[str, list[int]] = {}
         """The event ids of actions, by call id. An observation without a cause answers the last
-        action in the list of its call id.
+        action with its call id.
         """
         self.response_id: str | None = None
         self._first_of_response = 0
@@ -338,8 +338,8 @@ def fit_positions(view_units: Units) -> list[int]:
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Parallel
     calls and bonds that lost a member are dropped too, again and again, until nothing changes. Then
-    a loop is dropped if it lost an event before its last remaining member. An unsent call at the
-    end of a loop does not drop the loop.
+    a loop is dropped if it lost an event before its last remaining member. A loop is not dropped
+    for an unsent call at its end.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])
@@ -405,13 +405,12 @@ def pending_positions(view_units: Units) -> Sequence[int]:
 def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     """Return all indices, from 0 to ``count``, at which a View of ``count`` events may be cut. If
     the events between two returned indices are forgotten, all other events can still be sent.
-    ``docs/internals/decisions/0031-joined-loops.md`` describes the only cuts after which another
-    event can no longer be sent.
+    ``docs/internals/decisions/0031-joined-loops.md`` describes the exceptions.
 
     No returned index is inside answered parallel calls, from the first action to the last
     observation, or inside a loop or a bond. ``count`` is not returned if the last event must stay
     with the next event. No index after the start of *pending* parallel calls is returned, so that
-    no action is forgotten before its observation. Abandoned calls exclude no index.
+    no action is forgotten before its observation. Abandoned calls do not matter.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

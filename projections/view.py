@@ -160,7 +160,7 @@ class View:
 
     @cached_property
     def fit_positions(self) -> tuple[int, ...]:
-        """The indices of the events that can be sent to a model, as ``well_formed`` describes."""
+        """The indices of the events that can be sent to a model: see ``well_formed``."""
         return tuple(fit_positions(self.units))
 
     @property

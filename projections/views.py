@@ -86,7 +86,7 @@ class Views:
     """Makes the Views of a store's conversations. Thread-safe.
 
     ``Views`` is also an inline projection: after ``store.register(views)``, the store writes each
-    revision in the transaction of its event. Without ``register``, Views are correct too, but
+    revision in the transaction of its event. Without ``register``, Views are still correct, but
     loading a View costs reading all events after the last stored revision.
     """
 

@@ -1,8 +1,8 @@
 """This module calls language models for condensers, and counts tokens for budgets. Only this module
 imports litellm.
 
-The import of litellm takes two seconds and 160 MB of memory, so it happens at the first call of a
-model. This module turns some features of litellm off: downloads of its price list and of
+The import of litellm takes two seconds and 160 MB of memory, so litellm is imported at the first
+call of a model. This module turns some features of litellm off: downloads of its price list and of
 tokenizers, loading of a ``.env`` file, and output to stdout.
 """
 
@@ -85,8 +85,8 @@ def dialect_of_model(model: str) -> Dialect:
 
 
 class LLM(TokenCounter):
-    """A model that condensers ask for texts, and that budgets ask for token counts. Many threads
-    may use a single ``LLM`` object.
+    """A model for the texts of condensers and the token counts of budgets. Many threads may use a
+    single ``LLM`` object.
 
     The constructor raises ``InvalidCondenser`` if litellm is not installed, or if ``api_key_env``
     names a variable that is not set.

@@ -44,8 +44,8 @@ _ENCRYPTED_LETTERS_A_TOKEN = 5
 letters.
 """
 _WHOLE = 2_048
-"""A text of at most this number of characters is counted whole. Of a longer text, four samples with
-this number of characters in total are counted.
+"""A text of at most ``_WHOLE`` characters is counted whole. Of a longer text, four samples with
+``_WHOLE`` characters in total are counted.
 """
 
 

@@ -47,11 +47,11 @@ _TOO_LONG = re.compile(
 
 def is_context_window_error(error: BaseException) -> bool:
     """Return whether a model call failed because its prompt was too long. A condensation may help
-    after such a failure.
+    after this failure.
 
     The function knows ``ModelCallFailed``, the errors of litellm and OpenAI, and the error texts of
-    servers. The function returns False for a request that was rejected for another reason, because
-    a condensation would not help.
+    servers. The function returns False for a request that was rejected for a different reason,
+    because a condensation would not help.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"

@@ -14,9 +14,7 @@ from foldlog.projections import View, begins_reply
 
 
 class Window(Protocol):
-    """The largest number of tokens that a model reads, and the largest number of tokens that the
-    model writes. An unknown number is None.
-    """
+    """The largest numbers of tokens that a model reads and writes. An unknown number is None."""
 
     @property
     def max_input_tokens(self) -> int | None: ...

@@ -70,8 +70,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL_LENGTH_MAX = 300
-"""Only a text of at most this length can be a refusal. A longer text may be a summary that begins
-like a refusal.
+"""Only a text of at most ``_REFUSAL_LENGTH_MAX`` characters can be a refusal. A longer text may be
+a summary that begins like a refusal.
 """
 
 _SAYS_NOTHING = re.compile(
@@ -86,8 +86,8 @@ times as many tokens.
 """
 
 _SMALL = 512
-"""A summary of at most this number of tokens may be larger than the events that it replaces,
-because a few events may be very short.
+"""A summary of at most ``_SMALL`` tokens may be larger than the events that it replaces, because a
+few events may be very short.
 """
 
 

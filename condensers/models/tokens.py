@@ -33,7 +33,6 @@ because only the provider's server can read it.
 """
 
 _CONVERSATIONS_KEPT = 64
-"""The number of conversations for which a counter remembers the last counted View."""
 
 
 class TokenCounter:

@@ -56,7 +56,7 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""The beginning of a closing tag. A model would think that a quoted text ends at such a tag."""
+"""The beginning of a closing tag. A model would think that a quoted text ends at a closing tag."""
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 

@@ -16,7 +16,7 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _OF_A_MARK = 40
-"""A result or a call of at most this number of tokens is never cleared."""
+"""A result or a call of at most ``_OF_A_MARK`` tokens is never cleared."""
 
 
 @dataclass(frozen=True, eq=False)

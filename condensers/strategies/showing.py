@@ -139,8 +139,8 @@ def _describe_output(output: Observation, call: Event | None) -> str:
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
     """``masks`` maps the index of an event to the name of the masked field and the field's new
-    value. A call that may have run and its result are never masked, because a model must read both
-    before it repeats the call.
+    value. Calls that may have run, and their results, are never masked, because a model must read
+    them before it repeats a call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
     condenser_type = condenser.type

@@ -33,7 +33,8 @@ from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
 _PIECES_MAX = 8
-"""A model that cannot read all forgotten events at once gets them in at most this number of pieces.
+"""A model that cannot read all forgotten events at once gets them in at most ``_PIECES_MAX``
+pieces.
 """
 
 
@@ -284,10 +285,10 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """If the prompt exceeded a limit, the text is shortened until the prompt fits into the part
-        ``_ROOM`` of the limit. If that is impossible, the text itself gets the part ``_SUMMARY`` of
-        the limit. Without a limit, the text is shortened until the prompt is smaller than before
-        the condensation.
+        """If the prompt exceeded a limit, the text is shortened until the prompt needs at most the
+        share ``_ROOM`` of the limit. If that is impossible, the text itself may have the share
+        ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the prompt is
+        smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:

@@ -82,7 +82,7 @@ def find_named(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
     """Return the conversation to append to, or None if the append begins a conversation. If a new
-    conversation replaces an erased conversation, return also the key of the erased conversation.
+    conversation replaces an erased conversation, also return the key of the erased conversation.
 
     Raises ``ConversationErased`` if the conversation of ``generation`` is erased, even if a new
     conversation uses its id. Raises ``ConversationNotFound`` if the store has lost the conversation

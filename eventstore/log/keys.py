@@ -31,7 +31,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key, the number of its form."""
+"""The first byte of an encrypted data key, the version of its format."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
@@ -48,7 +48,7 @@ class KeyRing:
     names of the keys.
 
     Raises ``KeyUnavailable`` if a key or a key file is missing, if a text is not a key, or if the
-    package ``cryptography`` is missing. Raises ``InvalidArgument`` if a value has another type.
+    package ``cryptography`` is missing. Raises ``InvalidArgument`` if a value has a wrong type.
     """
 
     def __init__(

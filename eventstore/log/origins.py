@@ -94,9 +94,9 @@ def source_key(format: str, source_id: Any) -> str | None:
 def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
-    """Return the events of a batch that a conversation does not have. If several events of the
-    batch have the same id, return only the first event. If the first event of a record is new, the
-    record's later events without an id are new too.
+    """Return the new events of a batch: the events that a conversation does not have. If several
+    events of the batch have the same id, return only the first event. If the first event of a
+    record is new, the record's later events without an id are new too.
 
     With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
     the batch contains an event twice.

@@ -38,7 +38,7 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""A caller that goes back through the versions reads this number of ``DocumentChanges`` at once."""
+"""A caller that goes back through the versions reads ``_BACK`` events at once."""
 SOURCE_KEYS: Final = "foldlog:source:"
 """Idempotency keys that begin with ``SOURCE_KEYS`` have an index in the database, so a search finds
 them in all conversations at once.
@@ -217,8 +217,8 @@ class ReadTransaction:
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop`` in the order of their ids.
 
-        Raises ``CorruptEvent`` if a structural event is unreadable, or missing between two
-        structural events. Cost: reading the structural events.
+        Raises ``CorruptEvent`` if a structural event is unreadable or missing. Cost: reading the
+        structural events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)

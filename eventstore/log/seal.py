@@ -84,8 +84,8 @@ class Mark(NamedTuple):
 
     ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, the
     encryption of the conversation is being changed. During this change, rows with ``pending_from <=
-    id < pending_until`` may be plain, and records up to version ``pending_until`` too. Idempotency
-    keys of events before ``pending_until`` may have no proof.
+    id < pending_until`` may be plain. Records up to version ``pending_until`` may be plain too.
+    Idempotency keys of events before ``pending_until`` may have no proof.
     """
 
     keys: int = 0
@@ -157,9 +157,7 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The first bytes of the associated data of an encrypted row. These bytes begin the associated data
-of an encrypted row. They depend on the length of the row's proof.
-"""
+"""The first bytes of the associated data of an encrypted row, by the length of the row's proof."""
 
 _record_columns = struct.Struct(">3q").pack
 _key_columns = struct.Struct(">2q").pack

@@ -87,7 +87,7 @@ class Vacuumed(NamedTuple):
     removed. ``bytes_pending`` is true if bytes of erased events may still be in the file.
     ``space_returned`` is False while a reader that began before the vacuum is open. Run the vacuum
     again when the reader has closed. On a server, ``space_returned`` is False if the role may not
-    vacuum the tables. If the store is not a file, both sizes are None.
+    vacuum the tables. If the store is not a file, ``bytes_before`` and ``bytes_after`` are None.
     """
 
     discarded: int

@@ -95,8 +95,8 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A conversation that differs between two stores. If ``behind`` is true, another copy makes the
-    two conversations equal.
+    """A conversation that differs between two stores. If ``behind`` is true, a second copy makes
+    the two conversations equal.
     """
 
     conversation: str

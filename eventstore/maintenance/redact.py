@@ -92,7 +92,7 @@ def redact(
     """Erase the content of an event, and return the receipt. ``bytes_pending`` of the receipt says
     whether bytes of the content may still be in the files. The docstring of ``erase`` describes
     ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
-    again. Pass the id of a summary (below -1) for the condensation that made the summary.
+    again. The id of a summary (below -1) stands for its condensation.
 
     ``others`` maps conversations to further events to redact: copies of the event, and summaries
     that may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
@@ -243,7 +243,8 @@ def redact_rows(
     transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
     """Replace the events ``redacted`` by rows without content, and end ``writing``. Delete the
-    records of projections that may hold the content, also in the forks that share the events.
+    records of projections that may hold the content, including the records of forks that share the
+    events.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])
@@ -292,8 +293,8 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
     """Return the condensations whose summaries may quote the events ``redacted``, sorted from the
-    oldest to the newest. A condensation may quote the events that it forgets, and the events that a
-    forgotten summary quotes.
+    oldest to the newest. A condensation may quote the events that it forgets. If it forgets a
+    summary, it may also quote the events in that summary.
     """
     # A condensation of the V0 dialect contains ids of its source. Any other condensation contains
     # ids of events.

@@ -311,10 +311,10 @@ _STRAY = (
 
 
 class VerifyFinding(NamedTuple):
-    """A problem of the events ``first`` to ``last``, or of the whole conversation if both are None.
-    If ``sound`` is true, the content of the events is unchanged. If ``needs_key`` is true, nothing
-    was checked, because a key is missing. If ``unfinished`` is true, nothing is damaged, and the
-    next vacuum finishes an operation.
+    """A problem of the events ``first`` to ``last``, or of the whole conversation if ``first`` and
+    ``last`` are None. If ``sound`` is true, the content of the events is unchanged. If
+    ``needs_key`` is true, nothing was checked, because a key is missing. If ``unfinished`` is true,
+    nothing is damaged, and the next vacuum finishes an operation.
     """
 
     first: int | None

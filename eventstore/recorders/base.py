@@ -60,7 +60,7 @@ AT_ONCE_S: Final = 0.1
 """The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""The bit in a row's encoding that says that the body has attachments."""
+"""The bit of a row's encoding for a body with attachments."""
 # makes a named tuple faster, without a call of the type's own ``__new__``
 _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
@@ -291,10 +291,10 @@ class Reader(ABC):
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         """Return the last position, and the keys of the conversations whose list entries may be
         outdated. An entry may be outdated if the conversation has an event after
-        ``after_position``, or if its listed version is negative and at least ``min_version``. With
-        ``after_position`` 0, every conversation with an event counts. Return each key with the
-        version in the list. The version is -1 if the list lacks the conversation, and -2 if only a
-        process with the encryption key can list it.
+        ``after_position``. An entry with a negative version of at least ``min_version`` may be
+        outdated too. With ``after_position`` 0, every conversation with an event counts. Return
+        each key with the version in the list. The version is -1 if the list lacks the conversation,
+        and -2 if only a process with the encryption key can list it.
 
         Call ``touched`` before any other method of a read transaction.
         """
@@ -455,7 +455,7 @@ class Transaction(Reader):
         not ``visible``, it is staged, with an unfinished ``import``. Several staged conversations
         may have the same id. A conversation that ``replaces`` an erased conversation gets the same
         id. When the new conversation is visible, only the key of the tombstone finds the tombstone.
-        Raises ``taken``, here or at the commit, if the id is taken. Raises ``taken`` also if the
+        Raises ``taken``, here or at the commit, if the id is taken. Raises ``taken`` if the
         conversation to replace was not erased, or was replaced before.
         """
         if new.replaces is not None and new.visible:
@@ -480,9 +480,8 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
-        """Insert rows with consecutive ids at consecutive positions. The returned function gives
-        the first position after the commit. Raises ``taken``, here or at the commit, if an id
-        exists.
+        """Insert rows with consecutive ids at consecutive positions. After the commit, the returned
+        function gives the first position. Raises ``taken``, here or at the commit, if an id exists.
 
         Set ``staged`` for a staged conversation, whose ids are dense from 0. Staged rows get
         positions when the conversation is published. Raises ``taken`` if the conversation is no
@@ -525,9 +524,9 @@ class Transaction(Reader):
         *,
         first: bool = False,
     ) -> None:
-        """Set another salt and another wrapped data key. Lists of conversations lack the
-        conversation until a process with the new key has listed it. ``first`` is true if nothing is
-        stored under the conversation's key yet.
+        """Replace the salt and the wrapped data key. Lists of conversations lack the conversation
+        until a process with the new key has listed it. ``first`` is true if nothing is stored under
+        the conversation's key yet.
         """
         self.forget()
         if not first:
@@ -681,8 +680,8 @@ class Transaction(Reader):
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Store a fact about the store, as ``Recorder.value`` describes. The position of a tracking
-        never decreases: a lower position raises ``taken``. An empty text deletes a tracking.
+        """Store a fact about the store: see ``Recorder.value``. The position of a tracking never
+        decreases: a lower position raises ``taken``. An empty text deletes a tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -818,8 +817,8 @@ class Recorder(ABC):
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
     ) -> Sequence[Outcome[T]]:
         """Run several pieces of work as ``transact`` does, in as few transactions as possible. Each
-        piece of work is paired with its ``any_thread``. Return the result of each piece, or the
-        error that ``transact`` would have raised.
+        pair contains a piece of work and its ``any_thread``. Return the result of each piece, or
+        the error that ``transact`` would have raised.
         """
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
@@ -869,9 +868,9 @@ class Recorder(ABC):
 
     @property
     def last_conversation(self) -> Any:
-        """``Reader.last_conversation`` after the last committed transaction. ``last_conversation``
-        is None if a transaction is running, if another connection has committed since, or if the
-        check would be expensive.
+        """The value of ``Reader.last_conversation`` after the last committed transaction.
+        ``last_conversation`` is None if a transaction is running, if another connection has
+        committed since, or if the check would be expensive.
         """
         return None
 

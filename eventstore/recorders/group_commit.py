@@ -7,8 +7,8 @@ commit of a leader, the first thread that still waits becomes the leader.
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
 a projection needs the context of its own caller, and may be slow. A thread whose job calls other
 code leads without a group. The main thread leads without a group too, because Python runs signal
-handlers in the main thread. An exception of a signal handler therefore ends no job of another
-thread.
+handlers in the main thread. An exception of a signal handler therefore cannot end another thread's
+job.
 
 Each waiting thread has its own lock. With one lock for all threads, some threads would wait for
 seconds.

@@ -109,7 +109,7 @@ def copy_source(
 ) -> int:
     """Copy the source of a conversation after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target already has the events
-    before ``version``. Later, the target makes the other events from the records.
+    before ``version``. Later, the target makes the remaining events from the records.
 
     After each transaction, the source in the target is consistent. Until the last transaction, the
     source in the target is shorter than the original. Events that the target itself made stay, and
@@ -117,8 +117,8 @@ def copy_source(
     events yet. If the conversation has no events, ``copy_source`` begins the conversation in the
     target. Raises ``HistoryDiverged`` if the target has other records, and ``ConversationErased``
     if the target erased the conversation. Cost: reading the index of each block, and copying the
-    blocks from the first new or newly redacted record on. If both sources are equal, two small
-    reads are enough.
+    blocks from the first new or newly redacted record on. If the sources are equal, two small reads
+    are enough.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, list[str], list[tuple[bytes, Place]]]:
@@ -424,7 +424,7 @@ def _open_in_target(
 class RedactedRecords(NamedTuple):
     """Redacted records of the store that is copied. ``remains`` maps the number of a redacted
     record to its skeleton. ``source`` is the source with the redacted records, and ``refused``
-    contains the hashes that the source refuses.
+    contains the hashes that later imports refuse.
     """
 
     remains: dict[int, bytes]

@@ -53,7 +53,7 @@ _numbers = struct.Struct(">2q").pack
 
 
 class Source(NamedTuple):
-    """A stored source: a row without the blocks and the events of its records.
+    """The row of a stored source, without its blocks and events.
 
     ``conversation``  the key of the conversation
     ``root``          the key of the first source of the family

@@ -36,9 +36,9 @@ model is sent the event yet.
 class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``. While the View shows
     the event, ``stop`` and ``by`` are None. If the event was removed, ``by`` is the id of the
-    structural event that removed it. ``sent`` contains the versions at which the event enters and
-    leaves the prompt, in turn. An action is sent only after its observation and the observations of
-    its parallel calls.
+    structural event that removed it. ``sent`` contains, alternately, the versions at which the
+    event enters and leaves the prompt. An action is sent only after its observation and the
+    observations of its parallel calls.
 
     For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
     dialect has no place: every reading of the View inserts it at ``index``. If the summary only
@@ -64,7 +64,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event or one summary. The id of a summary is
-    negative. ``spans`` is empty if the View never shows the event. ``spans`` has several members if
+    negative. ``spans`` is empty if the View never shows the event. There are several spans if
     retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
     caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0. If a
     retraction changed why the event is hidden, ``returns`` contains its version and the new reason.

@@ -97,7 +97,7 @@ def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
 def copy_messages(
     shared: Sequence[Rendered], events: Sequence[Event], dialect: Dialect
 ) -> list[dict[str, Any]]:
-    """Return copies of the messages of a rendering of ``events``. The caller may change the copies.
+    """Return copies of the messages in a rendering. The caller may change the copies.
 
     The copies contain the marks for the server's prompt cache. The marks move when a prompt grows.
     Cost: copying the messages.

@@ -167,9 +167,7 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def words_of(content: Content) -> str:
-    """Return the texts of a content, one below another. A part that is not a text is shown by its
-    type.
-    """
+    """Return the texts of a content as lines. A part that is not a text is shown by its type."""
     if isinstance(content, str):
         return content
     names = (
@@ -232,7 +230,7 @@ class File(NamedTuple):
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
         """Return the fields of the file for one of OpenAI's servers, or a ``text`` in place of the
         file. ``taken`` describes the files that the server accepts. If ``any_type`` is true, the
-        server accepts files of any type, and web addresses too.
+        server accepts files of any type, and web addresses.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}

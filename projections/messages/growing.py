@@ -72,8 +72,8 @@ class MessageList:
         self._messages.append((message, dict.fromkeys(positions)))
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
-        """Add a message, unless ``parts`` is empty. If the last message has the same role, its
-        content grows by ``parts``. The caller must not change ``parts`` afterwards.
+        """Add a message, unless ``parts`` is empty. If the last message has the same role,
+        ``parts`` are added to it. The caller must not change ``parts`` afterwards.
         """
         if not parts:
             return

@@ -141,8 +141,8 @@ def load_revision(
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
-    """Return the last revision at or before a version, with its own version. Return None if the
-    revision is unreadable, or if another version of the code made it.
+    """Return the last revision at or before a version, and the version of the revision. Return None
+    if the revision is unreadable, or if another version of the code made it.
     """
     record = past.record_at(version)
     if record is None:

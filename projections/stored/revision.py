@@ -108,7 +108,9 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """If an earlier View is the beginning of this View, return its fold, otherwise None."""
+    """If this View begins with an earlier View, return the fold of the earlier View, and otherwise
+    None.
+    """
     stored = past.revision_at(version)
     if stored is None:
         return None
@@ -208,7 +210,7 @@ def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
     """Return the fold at the version of a revision. ``shown`` are the shown events in the
-    revision's intervals, and ``condensations`` are the condensations that the revision names.
+    revision's intervals.
     """
     summaries = {
         action.id: summary_event(action)

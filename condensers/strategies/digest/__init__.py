@@ -117,7 +117,7 @@ class DigestCondenser(SummarizingCondenser):
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return how many events and how many tokens a View may have before it is condensed. If no
-        token limit is known, this number does not include the tokens of the head.
+        token limit is known, the number of tokens does not include the head.
         """
         known = super().limits(counting(agent_llm))[1]
         return self.max_size, _TOKENS if known is None and self.max_size is None else known

@@ -1,5 +1,5 @@
-"""This module parses shell commands. For each command, the module finds the files that the command
-changes, whether the command only reads, and whether it repeats another command.
+"""This module parses shell commands. For each command, the module finds the changed files, whether
+the command only reads, and whether the command repeats another command.
 """
 
 from __future__ import annotations

@@ -75,9 +75,8 @@ class CallOutcome(NamedTuple):
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` are changed files that only the output names, such as the
-    files that a program wrote. ``is_proven`` is false if the call still runs and its output comes
-    later.
+    git's line about a commit. ``changes`` are files that only the output shows as changed.
+    ``is_proven`` is false if the call still runs and its output comes later.
     """
 
     failed: bool = False
@@ -148,11 +147,11 @@ _RUNNING = re.compile(
     r"|<status>running</status>"
 )
 _HEADER_MAX = 200
-"""How a process ended is read from this number of characters at the beginning of a result."""
+"""The first ``_HEADER_MAX`` characters of a result show how a process ended."""
 _ECHO_LEAST = 12
 """A shorter first line of a command is not looked for in outputs."""
 _LISTED_LINES = 6
-"""An output of up to this number of short lines is shown whole."""
+"""An output of up to ``_LISTED_LINES`` short lines is shown whole."""
 _CONFLICTS_MAX = 600
 _RAN_MAX = 200
 _PROGRAM_MAX = 50

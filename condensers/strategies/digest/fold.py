@@ -1,5 +1,5 @@
-"""This module adds forgotten events to a digest, one after the other. A digest is the same whether
-its events are added at once or in parts.
+"""This module adds forgotten events to a digest, event by event. A digest is the same whether its
+events are added at once or in parts.
 """
 
 from __future__ import annotations
@@ -90,20 +90,20 @@ _THEN_CHANGED = "before the newest change"
 _QUEUED = " (written while the agent worked)"
 _PLANS = "/plans/"
 _ANSWER_MAX = 30
-"""A user's message of at most this number of characters is shown with the question that it answers.
-An agent's message of at most this number of characters does not count as a report.
+"""A user's message of at most ``_ANSWER_MAX`` characters is shown with the question that it
+answers. An agent's message of at most ``_ANSWER_MAX`` characters does not count as a report.
 """
 _CALLS_AFTER_ERROR = 30
-"""An error is closed after this number of further calls, because the agent then works on something
-else.
+"""An error is closed after ``_CALLS_AFTER_ERROR`` further calls, because the agent then works on
+something else.
 """
 _OPENING = 60
-"""If the user's request and the environment's first message begin with this number of equal
+"""If the user's request and the environment's first message begin with the same ``_OPENING``
 characters, the environment's message is an example.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""A line is in nearly all results if it is in this share of the results, and in at least
+"""Nearly all results are at least the share ``_IN_ALL`` of the results, and at least
 ``_IN_ALL_LEAST`` results.
 """
 _IN_ALL_LEAST = 4

@@ -25,7 +25,7 @@ from foldlog.condensers.strategies.digest.fold import (
 from foldlog.condensers.strategies.digest.names import CUT
 
 LENGTH_LEAST = 300
-"""The section of requests may always have this number of characters."""
+"""The section of requests may always have ``LENGTH_LEAST`` characters."""
 
 SHARES: Mapping[Section, float] = {
     Section.ASKED: 0.2,
@@ -48,7 +48,7 @@ _NAMES_SHARE = 0.28
 no section leaves out lines.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote ranks as if it were this number of events newer."""
+"""A name that the user or the agent wrote ranks as if it were ``_USED_IS_NEWER`` events newer."""
 _FILES_SINCE = 20
 _SINCE_MAX = 90
 _REPORT_SINCE_MAX = 45

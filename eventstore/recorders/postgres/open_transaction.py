@@ -175,8 +175,7 @@ class OpenTransaction:
             raise TooSlow(
                 f"{error}: a guard or an inline projection ran for {idle_s:.0f} s within the"
                 f" transaction, and the server ends a transaction that is idle for {limit_s:g} s"
-                " (idle_in_transaction_session_timeout); decide before the append, and let the"
-                " guard only compare"
+                " (idle_in_transaction_session_timeout); do the slow work before the append"
             ) from error
         self._answered_at = time.monotonic()
         if self._number_asked is not None and self._positions.number is None:
@@ -235,8 +234,8 @@ class Call(Generic[T]):
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
-        """The locks that a rolled back attempt held or waited for. The next attempt takes the locks
-        of the earlier attempt first, in a fixed order. The fixed order prevents a second deadlock.
+        """The locks that a rolled back attempt held or waited for. The next attempt takes these
+        locks first, in a fixed order. The fixed order prevents a second deadlock.
         """
 
     @property

@@ -8,9 +8,9 @@ positions, and no other transaction gives these positions:
 
 Numbers rise in the order in which transactions *began* to write, but transactions may commit in
 another order. Followers read only below the horizon, which is the first position of the oldest
-running transaction. Later commits have positions from the horizon on, so no event can appear behind
-a follower. A writer gets its number only after it has locked the conversation. In a conversation,
-positions therefore rise with the ids of events.
+running transaction. Later commits have positions from the horizon on, so followers miss no event. A
+writer gets its number only after it has locked the conversation. In a conversation, positions
+therefore rise with the ids of events.
 
 Only ``positions.py`` knows how positions are made. A database without xids would need its own
 version of ``positions.py``.

@@ -3,10 +3,10 @@
 Followers read only rows that the server will not lose. A commit becomes visible when a standby has
 confirmed it. After a crash, however, a primary also shows commits that no standby has confirmed. If
 a recovered primary fails for good, a standby without the unconfirmed commits is promoted, and gives
-their positions to other events. A follower that has passed the positions would miss the other
-events. Before a follower reads on a new connection, it commits a message and waits for its
-confirmation. When a standby has confirmed the message, it has also confirmed everything before the
-message. A connection does not survive a crash, so one message for each connection is enough.
+their positions to other events. A follower that has passed the positions would miss these events.
+Before a follower reads on a new connection, it commits a message and waits for its confirmation.
+When a standby has confirmed the message, it has also confirmed everything before the message. A
+connection does not survive a crash, so one message for each connection is enough.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PostgresReader(Reader):
 class ReadSession:
     """The transaction's first query takes a connection from the pool. Before the first result, a
     broken connection is replaced by a new connection. After the first result, a new connection
-    would show another moment, so the error ``ConnectionLost`` is raised.
+    would show a later moment, so the error ``ConnectionLost`` is raised.
 
     ``retried`` sends the first query, and sends it again if the connection breaks. ``bind`` selects
     the store that ``ask`` reads.

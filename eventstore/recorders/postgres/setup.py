@@ -33,8 +33,8 @@ def prepare(
     writable: bool,
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
-    migrates the store, and the others wait. Return the part of a joined store that the schema
-    contains. The schema must be the part ``part`` of a joined store, unless ``part`` is None.
+    migrates the store, and the other processes wait. Return the part of a joined store that the
+    schema contains. If ``part`` is not None, the schema must be this part of a joined store.
 
     Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
     or cannot be made by this role.

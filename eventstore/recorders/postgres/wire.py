@@ -3,7 +3,7 @@ sent together, in one round trip. The driver's errors become foldlog's errors. T
 foldlog error tells the recorder how to react.
 
 This module uses libpq's pipeline mode through psycopg. psycopg's own cursors take ten times the CPU
-time of this module, more than all other steps of an append.
+time.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _REFUSALS: Final = re.compile(
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
     r" number"
 )
-"""When PostgreSQL refuses a new connection, it sends a message without a state code. An error that
-will not go away is raised immediately. If the server's message is in an unknown language, the
-server counts as unreachable.
+"""When PostgreSQL refuses a new connection, it sends a message without a state code. A permanent
+error is raised immediately. If the server's message is in an unknown language, the server counts as
+unreachable.
 """
 _NO_NUMBER: Final = "22P02"
 """The state code of a failed check in a statement of foldlog. To report a failed check, the
@@ -370,8 +370,8 @@ class Pool:
         self._idle: list[Wire] = []
         """Connections that are not in use. Some unused connections may be closed."""
         self._places: list[_Place] = []
-        """The threads in the first ``size`` places have connections or make them. The threads in
-        later places wait.
+        """The threads in the first ``size`` places may have a connection. The threads in later
+        places wait.
         """
         self.closed = False
 

@@ -1,6 +1,4 @@
-"""The writes of one transaction: they implement the interface of a recorder with statements on an
-open transaction.
-"""
+"""The writes of one transaction, as statements on an open transaction."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     insert the rows.
 
     If ``may_assume`` is true, the transaction assumes that a conversation is in the expected state,
-    and that an idempotency key is new. The server checks both assumptions in the round trip of the
+    and that an idempotency key is new. The server checks the assumptions in the round trip of the
     write, before it writes. If an assumption is wrong, the transaction fails, ``assumes`` stays
     true, and all results of the transaction are invalid.
     """
@@ -207,9 +205,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def _check_turn(self, conversation: Conversation) -> None:
         """Raise ``TryAgain`` if another writer appended to a conversation after this transaction
-        had got its number. New events of this transaction would get lower positions than the events
-        of the other writer. After ``TryAgain``, the transaction runs again, and takes the locks of
-        both conversations first.
+        had got its number. New events of this transaction would get lower positions than the other
+        writer's events. After ``TryAgain``, the transaction runs again and first takes the locks of
+        its conversations.
         """
         [(newest,)] = self.ask("newest_position", conversation.key)
         if newest is not None and self._positions.precede(newest):

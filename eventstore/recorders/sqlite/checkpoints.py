@@ -37,7 +37,7 @@ IN_COMMITS_AT: Final = 4_000
 
 class LogCheckpoints:
     """The checkpoints of one file by one process. ``alone()`` takes the write lock and yields the
-    writing connection.
+    connection that writes.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LogCheckpoints:
         """The thread that writes the log back holds this lock."""
         self.beside_commits = threading.Lock()
         """This lock is held while the log is written back without the write lock. To stop
-        checkpoints, the holder of the write lock takes ``beside_commits`` too.
+        checkpoints, the holder of the write lock also takes ``beside_commits``.
         """
 
     def look(self, pages: int) -> None:

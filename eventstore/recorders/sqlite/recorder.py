@@ -303,9 +303,9 @@ class SQLiteRecorder(Recorder):
 
         Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
         another thread's write does not end within the patience. If ``close`` raises
-        ``StoreUnavailable``, the recorder closes when the other thread's write ends. If the file
-        was moved or replaced while its write-ahead log has events, ``close`` logs a message.
-        Another program may have opened the file under its new name.
+        ``StoreUnavailable``, the recorder closes after the other thread's write. If the file was
+        moved or replaced while its write-ahead log has events, ``close`` logs a message. Another
+        program may have opened the file under its new name.
         """
         outside(self._path, self._path)
         is_our_log = (

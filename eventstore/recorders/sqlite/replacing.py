@@ -155,7 +155,7 @@ def sync(path: Path | str) -> None:
 
 PART = ".part"
 _NAME_MAX = 100
-"""A temporary name begins with at most this number of characters of the final name. A file name may
+"""A temporary name begins with at most ``_NAME_MAX`` characters of the final name. A file name may
 have at most 255 bytes.
 """
 

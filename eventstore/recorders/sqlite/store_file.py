@@ -1,4 +1,4 @@
-"""The file of a store: open connections to it, and check that its name still leads to it.
+"""The file of a store: connections to the file, and checks of its name.
 
 SQLite finds the main file by its descriptor, but the files beside it by their names. SQLite reports
 no error when somebody removes the main file, replaces it or gives it a second name. One process
@@ -93,7 +93,7 @@ def _has_lasting_locks() -> bool:
 
 
 class StoreFile:
-    """The file of one store, as one recorder opened it.
+    """The file of one store, opened by one recorder.
 
     ``name`` is the user's name for the file as an absolute path. ``path`` is the file behind all
     symbolic links, so that all processes use one log and one write lock.
