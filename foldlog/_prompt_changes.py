@@ -1,8 +1,7 @@
-"""Decide which event a change of the prompt becomes: *the prompt was A, it is now B, because C*.
-``docs/MESSAGES.md`` has the rules.
+"""Decide which event stores a change of a prompt. ``docs/MESSAGES.md`` has the rules.
 
-Formats and adapters only report what a source says about its prompts. If a source has a tree of
-messages, a change is always a retraction to the message that the source names.
+Formats and adapters only report what a source says about its prompts. In a source with a tree of
+messages, a change is always a retraction.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from typing import Any, Literal
 from foldlog.eventstore import CondensationAction, Retraction
 
 Cause = Literal["compaction", "return", "system prompt"]
-"""The cause of a change according to the source: a compaction, a return to an earlier moment, or a
-new system prompt.
+"""The cause that the source names: a compaction, a return to an earlier message, or a new system
+prompt.
 """
 
 PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
-"""The metadata of a condensation that forgets a system prompt because the next event is a newer
-system prompt.
-"""
+"""The metadata of a condensation that forgets the old system prompt before a new system prompt."""
 
 
 def change_of_prompt(
@@ -35,10 +32,10 @@ def change_of_prompt(
     the View does not change.
 
         before        the ids of the events and summaries in the prompt, in order
-        after         the ids of the events that stay, in order; a new summary is a text in its
-                      place; the caller appends everything else that is new
-        because       the cause according to the source; None if the source names no cause
-        condensed_at  the id of the newest earlier condensation; a retraction must not undo it
+        after         the ids of the events that stay, and a new summary as a text, in order; the
+                      caller appends other new events
+        because       the cause that the source names, or None
+        condensed_at  the id of the last condensation, which a retraction must not undo
         metadata      more about the change; a retraction stores only the ``reason``
     """
     staying = set(after)
@@ -68,9 +65,7 @@ def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> 
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of the entries of an old prompt that stay. The new prompt begins with
-    these entries, in the same order.
-    """
+    """Return the indexes of the old entries with which the new prompt begins, in order."""
     places: list[int] = []
     for place, entry in enumerate(old):
         if len(places) < len(new) and new[len(places)] == entry:

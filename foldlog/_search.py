@@ -51,9 +51,9 @@ MayBeIn: TypeAlias = Callable[[bytes], bool]
 
 class Hit(NamedTuple):
     """``kind``        its label: user, agent, action, observation, error, …
-    ``timestamp``   when it happened, without a zone if its source names none; None if the event
-                    has no time
-    ``snippet``     the part of its text around the words, on one line
+    ``timestamp``   when it happened; without a zone if its source names no zone, None if its
+                    source names no time
+    ``snippet``     the text around the words, on one line
     ``highlights``  the positions of the words in the snippet: pairs of start and end
     """
 
@@ -94,7 +94,7 @@ def search(
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
     comes first (see ``activity_of``). The last event of a conversation comes first.
-    ``Histories.search`` describes the words.
+    ``Histories.search`` describes the syntax of ``words``.
 
     ``among``    only conversations with these ids
     ``tool``     only calls and results of this tool
@@ -157,8 +157,8 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events that pass ``may_be_in``, in any order. It gets the stored bytes in lower
-    case. Redacted events are left out. Cost: the function reads the stored bytes of the
+    """Yield the events that pass ``may_be_in``, in any order. ``may_be_in`` gets the stored bytes
+    in lower case. Redacted events are left out. Cost: the function reads the stored bytes of the
     conversation.
     """
     for row, stop in _places(store, conversation, unread):
@@ -170,8 +170,9 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, each with the version at which the search stops, or None
-    for its end. For one conversation, also return the conversations whose events it shares.
+    """Return the conversations to search, each with the version at which the search stops. None
+    stands for the newest version. For one conversation, also return the conversations whose events
+    it shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -224,8 +225,8 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 
 class SearchTerms:
-    """A word matches the beginning of words. ``"Several words"`` in quotes must follow each other
-    in the text.
+    """A word matches the beginning of words. Words in double quotes must follow one another in the
+    text.
 
     With ``every``, a text must contain all words, and without it one word is enough. Raises
     ``InvalidArgument`` if the search has no word, unless ``may_be_none`` is set. With
@@ -265,7 +266,7 @@ class SearchTerms:
 
 
 class _Criteria:
-    """The caller checks ``tool``, because the tool of an event may be named in another event."""
+    """The caller checks ``tool``, because the tool of a result may be named only in its call."""
 
     def __init__(
         self,

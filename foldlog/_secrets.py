@@ -98,10 +98,10 @@ def is_secret(record: bytes) -> bool:
 def secrets_in(
     store: Store, conversation: str, unread: list[str]
 ) -> Iterator[tuple[Event, tuple[str, ...]]]:
-    """For a conversation, yield the events that contain secrets, in order, with the kinds of their
+    """Yield the events of a conversation that contain secrets, in order, with the kinds of their
     secrets.
 
-    A problem of an unreadable event is added to ``unread``. Cost: the stored bytes of the
+    The problem of each unreadable event is added to ``unread``. Cost: the stored bytes of the
     conversation are read.
     """
     found: dict[int, tuple[Event, tuple[str, ...]]] = {}

@@ -3,8 +3,7 @@ program's telemetry.
 
 Other modules only call ``tell``, ``span`` and the decorators. A message has a logger with a stable
 name, and its values are attributes of the log record. No message contains the content of an event.
-The telemetry is for example ``foldlog.otel``. Without telemetry, an append calls nothing in this
-module.
+Without telemetry such as ``foldlog.otel``, an append calls nothing in this module.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ T = TypeVar("T")
 TRACEPARENT: Final = "traceparent"
 """The key in an event's ``meta`` for the trace context of its append, in W3C's form."""
 SHOWN: Final = "shown_version"
-"""The key in an event's ``meta`` for the version of a View.
+"""The key in an event's ``meta`` for the version of the View that the model was shown.
 
-A reply has the version of the View that it answers, if other programs have appended since. Any
-other event has the version of the View that ``prepare`` or ``step`` returned before the event.
+A reply has this key if other programs appended events after the View and before the reply. The
+first event after ``prepare`` or ``step`` has this key if it is not a reply.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
 """The keys in ``meta`` that an append adds. If an append is repeated, the values of these keys may

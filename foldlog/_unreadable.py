@@ -37,7 +37,7 @@ def sound(
     first: CorruptEvent | None = None
     """The id of the first event in the newest series of unreadable events."""
     next_id = start
-    """The id of the event that would continue the series."""
+    """The id after the last event of this series."""
     for item in logged(store, conversation, start, stop):
         if not isinstance(item, CorruptEvent):
             yield item

@@ -1,9 +1,9 @@
 """Write a file that only its owner can read, and that appears whole or not at all.
 
-Files that commands write contain the text of conversations. So a file has mode 0600 from the
-beginning, whatever the umask is. The file is first written under a random name in its folder, so
-that no other user can prepare a link with this name. The written file is synced and renamed, and
-its folder is synced. A link under the final name is replaced, not followed.
+A file may contain the text of conversations, so it has mode 0600 from the beginning, whatever the
+umask is. The file first has a random name in its folder, so that another user cannot prepare a link
+with this name. The written file is synced and renamed, and its folder is synced. A link under the
+final name is replaced, not followed.
 
 A database is never replaced, because a mistyped name must not destroy a store. A device or a pipe
 is written directly.

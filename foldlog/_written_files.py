@@ -1,9 +1,8 @@
 """Files that may still contain an erased text: backups, exports, reports and comparisons that
 foldlog wrote, and imported files of erased conversations.
 
-The store notes each file with its position, like a read model that has stopped. So a later erasure
-or redaction names the file in ``unconfirmed``. A file that was moved or deleted is named once more,
-and then forgotten.
+The store notes each file, and every later erasure or redaction names the file in ``unconfirmed``.
+If the file was moved or deleted, it is named only once more.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ whole store has no ids. For example: ``export of ["chat-1"] /backup/chat.json``.
 
 
 def read_models(store: Store, position: int = _ALL) -> list[str]:
-    """Return the names of the read models and files that are behind a position."""
+    """Return the names of the read models that have not reached ``position``, and of the files that
+    were noted before it.
+    """
     return store.database.recorder.query(lambda reader: behind(reader, position))
 
 
@@ -39,11 +40,11 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 def noted(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
-    """Note a file that the block writes from a conversation or the whole store.
+    """Note the file that the ``with`` block writes.
 
     The file is noted before it is written, so a crash leaves no unknown file. A read-only store
-    cannot note the file. The file that the new file replaces is forgotten. Earlier files of the
-    same kind that no longer exist are forgotten too.
+    cannot note the file. The notes of a replaced file, and of missing files of the same kind, are
+    deleted.
     """
     position = store.database.last_position
     of_conversations = ""
@@ -89,8 +90,8 @@ def _will_be_a_file(path: str) -> bool:
 
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
-    """Note the imported files of conversations, before the conversations are erased. After the
-    erasure, only the notes name the imported files. Return the names of the new notes.
+    """Note the imported files of conversations that will be erased. After the erasure, only these
+    notes name the files. Return the names of the new notes.
     """
     of_conversations = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]
@@ -105,7 +106,7 @@ def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str
 
 
 def erased_sources(store: Store) -> dict[str, list[str]]:
-    """Map conversations to the existing files that ``note_sources`` noted for them."""
+    """Map conversations to their files from ``note_sources`` that still exist."""
     paths: dict[str, list[str]] = {}
     for name in read_models(store):
         matched = _FILE.fullmatch(name)
@@ -149,8 +150,8 @@ def stores_in(names: Iterable[str]) -> Iterator[str]:
 
 
 def describe_file(store: Store, name: str) -> str:
-    """Return the name of a file as a text for people. If the file does not exist any more, the text
-    says so, and the store forgets the file.
+    """Return the name of a file for people. If the file no longer exists, the text says so, and the
+    note is deleted.
     """
     if not is_gone(name):
         return name
@@ -170,7 +171,7 @@ def is_gone(name: str) -> bool:
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a name is the name of a copy of a store's content. Changes of the store do not
-    reach a copy. To remove content from a copy, delete the copy.
+    """Return whether a file is a copy, which does not follow changes of the store. To remove
+    content from a copy, delete the copy.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

@@ -1,8 +1,8 @@
 """This module shows a View as it is sent to a model: without hidden events, with masks, and with
 shortened texts.
 
-The View is the fold of the log. A step that sends less than the View records its rules in the log
-(``reports.newest_rules``). This module applies the recorded rules again, at any version.
+A step that sends less than the View records its rules in the log (``reports.newest_rules``). This
+module applies the recorded rules again, at any version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MASKS = (
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
-"""The condensers that a recorded rule may use. A log may come from anywhere, so a recorded rule
+"""The condensers that a recorded rule may use. A log may come from a stranger, so a recorded rule
 must not run other code, call a model or use an API key.
 """
 

@@ -69,12 +69,12 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], object] = lambda added: None,
 ) -> AddedDocument:
-    """Content that was erased or redacted in the store is erased in the audit database too.
+    """Add new events to an audit database, and erase content that the store has erased or redacted.
 
-    Every step is its own transaction, so the next run continues an interrupted run. An event that
-    cannot be read is left out. The result and the table ``damaged`` list the events that cannot be
-    read. Raises ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the
-    store. Cost: the function reads the new events.
+    Every step is a transaction, so the next run continues an interrupted run. An event that cannot
+    be read is left out. The result and the table ``damaged`` list the events that cannot be read.
+    Raises ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the store.
+    Cost: the function reads the new events.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:
@@ -124,8 +124,8 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """Whether removals must be confirmed. An earlier run may have ended before it confirmed its
-        removals.
+        """Whether the store still waits for the confirmation that erased content was removed. An
+        earlier run may have ended before it confirmed.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(

@@ -25,10 +25,9 @@ from foldlog.eventstore import (
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept, summary_event
 
 NEWEST = 50
-"""The number of newest condensations that are read. A long history has thousands of condensations.
-"""
+"""Only this number of the newest condensations is read, because a history may have thousands."""
 EVENTS_AFTER = 10_000
-"""How many events after a condensation are searched for its dropped terms."""
+"""The number of events after a condensation in which its dropped terms are searched."""
 
 
 class DroppedTerm(NamedTuple):
@@ -36,9 +35,9 @@ class DroppedTerm(NamedTuple):
     the View after it.
 
     ``term``       the term as it was written
-    ``event``      the last event with the term that left the View, or a summary if no event had it
-    ``needed_in``  the event in which the agent wrote the term again, among the next 10,000 events;
-                   None if there is none, or if the system prompt or a tool contains the term
+    ``event``      the last dropped event with the term, or a dropped summary with the term
+    ``needed_in``  the event in which the agent wrote the term again, among the next 10,000 events,
+                   or None; always None if the system prompt or a tool contains the term
     """
 
     event: int
@@ -50,11 +49,11 @@ class DroppedTerm(NamedTuple):
 class Dropped:
     """The content that ``condensation`` took out of the View.
 
-    ``events``   the events and summaries that left the View, in the order of the View; ``tokens``
-                 is an estimate of their tokens
+    ``events``   the events and summaries that left the View, in the order of the View
+    ``tokens``   the tokens of ``events``, estimated
     ``summary``  the summary that replaced the events, or None
-    ``terms``    the terms of these events that the new View does not contain, not even as a part
-                 of a longer term; sorted by event, then by the alphabet
+    ``terms``    the terms of ``events`` that the new View does not contain, not even as a part of
+                 a longer term; sorted by event, then by the alphabet
     """
 
     condensation: CondensationAction
@@ -70,7 +69,7 @@ class Dropped:
 
     @property
     def needed(self) -> tuple[DroppedTerm, ...]:
-        """The dropped terms that the agent wrote again later, in the order of writing."""
+        """The dropped terms that the agent wrote again, in the order in which it wrote them."""
         again = [(term.needed_in, term) for term in self.terms if term.needed_in is not None]
         return tuple(term for _, term in sorted(again))
 
@@ -112,7 +111,7 @@ def dropped_in(
 ) -> list[Dropped]:
     """Raise ``CorruptEvent`` if an event is damaged. Cost: the function reads two Views for each
     condensation, and the View before the first condensation. The function also reads the events
-    from the first condensation to at most 10,000 events after the last condensation.
+    from the first condensation on, and at most 10,000 events after the last condensation.
     """
     version = store.version(conversation)
     last = version if stop is None else min(stop, version)

@@ -2,8 +2,8 @@
 at several sizes.
 
 The plot has a curve for each strategy. A strategy with a higher curve shows more needed terms for
-equally many tokens. The recorded condensations are a single point. ``docs/RECALL.md`` defines
-recall and retained tokens.
+equally many tokens. The recorded condensations are one point of the plot. ``docs/RECALL.md``
+defines recall and retained tokens.
 """
 
 from __future__ import annotations

@@ -25,9 +25,7 @@ _OCCURRENCES_NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 _NEAR = 120
-"""A prompt shows a fact if at most this number of characters is between the term and a word beside
-it.
-"""
+"""The maximum number of characters between a term and a word of its fact in a prompt."""
 
 
 def terms_of(text: str) -> set[str]:
@@ -107,7 +105,7 @@ class Needs:
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
-        """A repeated use of a term in the same reply counts once."""
+        """A term counts once for each reply."""
         self.facts = 0
         """The number of terms in ``used`` with other words in the last line that contains the term.
         """
@@ -167,8 +165,9 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """``changed_text`` and ``changed_terms`` are the text and the terms of a prompt's summaries and
-    masked events. ``named`` contains the ids of the events that ``changed_text`` names.
+    """``whole`` are the ids of the events that the prompt shows in full. ``changed_text`` and
+    ``changed_terms`` come from its summaries and masked events, and ``named`` are the event ids in
+    this text.
     """
 
     whole: frozenset[int]

@@ -2,7 +2,7 @@
 recorded condensations are left out.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
-All strategies are thus compared over the same work of the agent.
+So all strategies are compared over the same work of the agent.
 """
 
 from __future__ import annotations
@@ -122,22 +122,24 @@ class Replay:
 
     @property
     def tokens_new(self) -> int | None:
-        """The new tokens in ``tokens_sent``, or None if a prompt was not counted."""
+        """The tokens in ``tokens_sent`` that do not repeat the previous prompt, or None if a prompt
+        was not counted.
+        """
         sent = self.tokens_sent
         repeated = self.tokens_repeated
         return None if sent is None or repeated is None else sent - repeated
 
     @property
     def tokens_repeated(self) -> int | None:
-        """The part of ``tokens_sent`` that repeats the beginning of the previous prompt, or None if
-        a prompt was not counted.
+        """The tokens in ``tokens_sent`` that repeat the beginning of the previous prompt, or None
+        if a prompt was not counted.
         """
         return _sum(turn.repeated for turn in self.turns)
 
     def prompts_cost(self, price: Price) -> float | None:
-        """Return the cost of the prompts in US dollars. Return None if a prompt was not counted. If
-        a prompt is long enough for the provider's cache, repeated tokens are read from the cache
-        and all other tokens are written to it.
+        """Return the cost of the prompts in US dollars. Return None if a prompt was not counted. In
+        a prompt that is long enough for the provider's cache, repeated tokens have the price of
+        cached tokens.
         """
         costs = 0.0
         for sent, repeated in ((turn.tokens, turn.repeated) for turn in self.turns):
