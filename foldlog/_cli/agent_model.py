@@ -64,11 +64,10 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model that counts the shown tokens: ``model``, or a common model if ``model`` is
-    None. Return None if litellm is not installed.
+    """Return the model that counts the tokens of the output: ``model``, or else a common model.
+    Return None if litellm is not installed.
 
-    The common model counts only shown tokens. For a limit, ``prepare`` estimates the tokens
-    instead.
+    The common model sets no limit: without ``model``, ``prepare`` estimates the tokens.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
         return model
@@ -85,8 +84,7 @@ def counted_words(model: LLM) -> str:
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file. If a part of the condenser needs a model and names no model,
-    it uses the agent's ``model``.
+    """Load a condenser from a file. A summarizer without a model uses the agent's ``model``.
 
     Raises ``InvalidCondenser`` for an invalid file. Raises ``Refused`` if the file needs the
     agent's model and ``model`` is None.
@@ -116,8 +114,8 @@ def model_called(store: Store, conversation: str) -> str | None:
 
 
 def limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the default condenser's limit for the model that the log names. Return None if an
-    option names the ``model``, or if the log names no model.
+    """Return the token limit of the model in the log. Return None if an option sets ``model``, or
+    if the log names no model.
     """
     from foldlog.condensers.models.limits import window_in
     from foldlog.condensers.strategies.summarizing import limit_of

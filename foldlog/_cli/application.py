@@ -44,7 +44,7 @@ _NO_NUMBER = "Input should be a valid integer, unable to parse string as an inte
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
-"""Commands that succeed even if the reader of their output, such as ``head``, leaves early."""
+"""Commands that succeed even if ``head`` closes the pipe before they have written everything."""
 
 
 _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
@@ -53,7 +53,7 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""The functions that convert a typed text, by type."""
+"""The functions that convert an argument, by the type of the parameter."""
 
 
 class _ReaderLeft(Exception):
@@ -139,10 +139,9 @@ def _tell_version(asked: bool) -> None:
 def build(only: str | None = None) -> typer.Typer:
     """Return the application with all its commands.
 
-    With ``only``, the application has only the command ``only``, or no command if ``only`` is
-    empty. If no command has the name ``only``, all commands have a name and a help but no
-    parameters. Names and helps are enough for a list of commands, and no module of a command is
-    imported.
+    If ``only`` is the name of a command, the application has only this command. If ``only`` is
+    empty, the application has no command. For any other text, the commands have names and helps,
+    but no parameters. Their modules are then not imported.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
@@ -188,7 +187,7 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
 
 def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
     """Add the command of an installed package: a function like ``run`` of foldlog's commands. If
-    ``described``, do not load the package.
+    ``described``, only list the command, without loading the package.
     """
     from_package = "" if brought.dist is None else brought.dist.name
 

@@ -77,8 +77,8 @@ def check_options(
     others: Sequence[str],
     conversations: Sequence[str],
 ) -> None:
-    """Raise ``Refused`` if the options exclude one another. ``others`` are the options of an export
-    of one conversation.
+    """Raise ``Refused`` if the options exclude one another. ``others`` are options that ``--to``
+    does not allow.
     """
     if follow and (file is None or conversations or as_json):
         raise Refused(

@@ -24,7 +24,7 @@ from foldlog.projections import Views
 
 WORDS_MAX = 200
 _NAMED_MAX = 20
-"""How many conversations the question names at most."""
+"""The maximum number of conversations that the question names."""
 _SUB_AGENT = "sub-agent "
 
 
@@ -44,8 +44,8 @@ class Erasing(NamedTuple):
 class ErasedRows(NamedTuple):
     """The conversations that were erased or would be erased, and the conversations that stay.
 
-    ``is_pending`` tells whether a file still has erased bytes. ``remedy`` tells how to remove
-    erased bytes from files.
+    ``is_pending`` is true if a file still has erased bytes. ``remedy`` says how to remove these
+    bytes.
     """
 
     gone: Sequence[ConversationRow]
@@ -90,7 +90,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     """Print what was erased, what stays, and which files and stores may still contain the content.
-    If nothing was selected, print the sentence ``nothing``.
+    At the end, print ``nothing``, if it has a text.
     """
     gone = outcome.gone
     stay = outcome.stay

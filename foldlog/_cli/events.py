@@ -92,8 +92,8 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return the time of the event as ``time_words`` formats it. A time without a zone stays as the
-    source wrote it. Return an empty text if the event has no time.
+    """Return the time of the event for people. A time without a zone stays as the source wrote it.
+    Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
 
@@ -206,7 +206,8 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield the arguments of a call as one JSON text, and each text with line breaks by itself."""
+    """Yield the arguments of a call as one JSON text. Yield each argument with line breaks
+    separately."""
     given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:

@@ -28,8 +28,8 @@ def home_db() -> str:
 
 
 def existing_db(db: str) -> str:
-    """Return the store to open. If the working folder has no default store, return the store of the
-    coding agents, if it exists.
+    """Return the store to open. The default is ``foldlog.db``, or else the store of the coding
+    agents.
     """
     is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
     return home_db() if is_missing and os.path.exists(home_db()) else db

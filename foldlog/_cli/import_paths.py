@@ -17,9 +17,7 @@ def formats_with_places() -> list[str]:
 
 
 def places_of(name: str) -> list[Path]:
-    """Return the folders and files in which the program of a format stores its histories on this
-    machine.
-    """
+    """Return the existing folders and files of the program that writes this format."""
     if name not in formats() or not formats()[name].kept_in:
         known = ", ".join(formats_with_places())
         raise Refused(

@@ -90,7 +90,7 @@ class Aside:
     unpriced  the models without a price, for each conversation of unknown cost
     own       the number of conversations left out because runtimes use them internally
     left      the number of conversations that are not shown, if SQL counted them
-    unsorted  the number of conversations that do not have the figure of the order
+    unsorted  the number of conversations without the figure that sorts the list
     """
 
     def __init__(self) -> None:
@@ -193,8 +193,8 @@ def _active_since(
 ) -> Iterator[ConversationRow]:
     """Yield the conversations whose last event is not older than ``since``.
 
-    An import whose source has no times is left out. For any other conversation without a last
-    event, the time when it was stored decides.
+    An import whose source has no times is left out. For any other conversation without a time, use
+    the time when it was stored.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -231,7 +231,7 @@ class ListResult(NamedTuple):
 
     documents  the first conversations, up to the limit of the list
     rows       the conversations beyond the limit, to be read after the documents
-    is_long    whether lines show figures that need a read of events
+    is_long    whether a line shows figures for which events must be read
     """
 
     documents: Iterator[ConversationDocument]
@@ -252,9 +252,7 @@ def read_list(
 def _choose_rows(
     store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return the rows, and whether their lines are long. A list that is not sorted may get more
-    rows than it shows.
-    """
+    """Return the rows, and whether their lines are long."""
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)
         is_long = not options.as_json if options.long is None else options.long
@@ -268,7 +266,7 @@ def _choose_rows(
 def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return all rows, and whether the list is short enough to read events for every line."""
+    """Return all rows, and whether their events are few enough to be read for the list."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS

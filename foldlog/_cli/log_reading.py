@@ -48,11 +48,11 @@ class LogReading:
         self.documents = 0
         """The number of changes of documents that were left out of the log."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
-        """The newest version, and ``counted_in`` for this version."""
+        """The version for which ``counted_in`` was called, and the result."""
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether figures leave out an event. Return False if damage makes the answer
-        unknown.
+        """Return whether the figures of the conversation do not count the event. In a damaged
+        conversation, return False.
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports the damage
@@ -92,8 +92,8 @@ class LogReading:
         return found[-number:] if number else []
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
-        """Return the selected events that took a model or a tool longest, the slowest event first.
-        Each event comes with the seconds since the previous event. Cost: the events between
+        """Return the ``number`` selected events with the longest waits for a model or a tool, the
+        longest wait first. Each event comes with its wait in seconds. Cost: the events between
         ``start`` and ``stop`` are read.
         """
         waits: list[tuple[float, Logged]] = []

@@ -6,19 +6,19 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""The status after a finding. All other work was done. A command that has printed a finding ends
-with this status, whatever the command returns.
+"""The status after a finding. All other work was done. Every command that printed a finding ends
+with this status.
 """
 REFUSED: Final = 2
-"""The status after bad input or wrong usage: nothing was done, and an error message tells why."""
+"""The status after bad input or wrong usage: nothing was done, and an error message says why."""
 
 INTERRUPTED: Final = 130  # the status that a shell reports for a program that SIGINT ended
 INTERRUPTED_WORDS: Final = "interrupted: completed work was kept, no partial data was written"
 
 
 class Refused(Exception):
-    """The command cannot do what the user asked. The message of this error tells what is wrong,
-    where, and what to do.
+    """The command cannot do what the user asked. The message says what is wrong, where, and what to
+    do.
     """
 
 

@@ -34,7 +34,7 @@ _TITLE = 60
 
 def show_overview(commands: Mapping[str, str]) -> None:
     """Print what is in the store that commands use without ``--db``. Without a store, print
-    ``commands`` and the first words of their helps.
+    ``commands`` and the beginnings of their helps.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
     db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)

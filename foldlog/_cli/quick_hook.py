@@ -78,8 +78,8 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Return the URL of a store with a short wait for other writers, because a program stops a slow
-    hook. If the URL already sets a wait, the URL is returned unchanged.
+    """Return the URL with a short wait for other writers, because a program stops a slow hook. If
+    the URL sets a wait, return the URL unchanged.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url

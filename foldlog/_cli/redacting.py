@@ -23,8 +23,9 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
-    """Return a function that finds the searched text or secrets in a text. Return None if nothing
-    is searched. Raises ``InvalidOption`` if the extra for secrets is not installed.
+    """Return a function that checks whether a text contains ``matching``, or a secret. Return None
+    if the user searches for neither. Raises ``InvalidOption`` if the extra for secrets is not
+    installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
@@ -57,8 +58,8 @@ def check_asked(
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` if the receipt would contain the text to redact. Raise ``Refused`` also
-    unless the user either names events or searches for events.
+    """Raise ``Refused`` if the receipt would contain the text to redact, or unless the user either
+    names events or searches for events.
     """
     check_reason(reason, "receipt")
     matches = search.holds
@@ -77,7 +78,7 @@ def check_asked(
 
 
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
-    """Return the ``Redacting`` for the conversations of a search."""
+    """Return the redaction of a search, or of named events."""
     rows = []
     if search.is_asked_for:
         rows = _conversations_of(store, conversation, search.where)
@@ -88,9 +89,7 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
 def choose_events(
     redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
 ) -> tuple[Chosen, dict[str, Sequence[int]]]:
-    """Return the events to redact: the named events of a conversation, or the events that a search
-    finds. The second value maps a conversation to the ids of its named events.
-    """
+    """Return the events to redact. Also return the ids that the user named, by conversation."""
     with terminal.working("searching"):
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
@@ -104,7 +103,7 @@ class RedactionResult(NamedTuple):
 
     taken    the redacted events with their first receipts
     stay     places that still hold the content
-    done     a sentence about how much was redacted; empty for a dry run
+    done     a sentence with the number of redacted events; empty for a dry run
     pending  a sentence about where erased bytes are left, and how to remove them; empty if no
              bytes are left
     """
@@ -174,7 +173,7 @@ def what_words(events: int, sources: int) -> str:
 def _taken_by(
     receipts: Sequence[RedactionReceipt], *, with_summaries: bool
 ) -> dict[tuple[str, int], RedactionReceipt]:
-    """Map redacted events, and redacted summaries of forks, to their first receipts."""
+    """Return the first receipt of each redacted event and of each redacted summary."""
     taken: dict[tuple[str, int], RedactionReceipt] = {}
     for receipt in receipts:
         events = [(receipt.conversation, event_id) for event_id in receipt.event_ids]

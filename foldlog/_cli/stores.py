@@ -41,8 +41,8 @@ _FEW = 5
 
 
 def path_of(db: str) -> str | None:
-    """If ``db`` names a SQLite file, return the path of the file. Return None for another kind of
-    store. Raises ``Refused`` for a folder.
+    """Return the path of a SQLite file, or None for another kind of store. Raises ``Refused`` for a
+    folder.
     """
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
     path = location.path if location.scheme == "sqlite" else None
@@ -60,8 +60,8 @@ def path_of(db: str) -> str | None:
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. For commands that add conversations.
 
-    At the end, a new file without a conversation is removed. If ``may_be_empty``, a new file
-    without a conversation is removed only after an error.
+    At the end, remove a new file without a conversation. If ``may_be_empty``, remove it only after
+    an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -82,8 +82,8 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
 
 
 def _open(url: str) -> Store:
-    """Open a store. Raise ``Refused`` if the store cannot be used, or if the file is a history that
-    ``foldlog import`` can import.
+    """Open a store. Raise ``Refused`` if this is not possible. If the file is a history, the error
+    suggests ``foldlog import``.
     """
     try:
         return makes_events(open_store(url))
@@ -131,9 +131,8 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the id that the user means, ``given`` itself or the only id that begins with
-    ``given``. Commands that change the store must not use this function, because the user may mean
-    another id.
+    """Return the id that is ``given`` or begins with ``given``. Commands that change the store must
+    not use this function, because the user may mean another id.
 
     If a session and its sub-agents (``session/agent-1``) begin with ``given``, return the session.
     Raises ``Refused`` if no id, or more than one id, begins with ``given``.
@@ -152,8 +151,8 @@ def resolved(store: Store, given: str) -> str:
 class ShortIds:
     """Shortens long ids for a terminal, such as ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``.
 
-    A shortened id has the first 8 characters of the id. It has more characters if another id begins
-    with the same 8.
+    A short id has the first 8 characters of the id, or more, if another id begins with these
+    characters.
     """
 
     def __init__(self, store: Store) -> None:
@@ -248,8 +247,8 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
 def events_total(
     store: Store, conversations: Sequence[str] | None = None, start: str = ""
 ) -> int | None:
-    """Return the number of events to read, for a progress bar. Return None if no bar is shown.
-    ``start`` is the conversation with which the work begins, as in ``foldlog store verify``.
+    """Return the number of events to read, for a progress bar. Return None if no bar is shown. The
+    work begins at the conversation ``start``.
     """
     if not sys.stderr.isatty():
         return None

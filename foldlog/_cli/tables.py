@@ -15,9 +15,7 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together. The widest cell in them sets the width of a
-column.
-"""
+"""The number of rows whose cells set the widths of the columns."""
 
 
 class Column(NamedTuple):
@@ -25,8 +23,8 @@ class Column(NamedTuple):
 
     least   the width to which cells may be cut on a narrow terminal; None if they are never cut
     marks   the meanings of marks in cells; a line below the table explains the marks that occur
-    may_go  whether the column is left out if the terminal is too narrow even for cut columns; a
-            line below the table then names the column
+    may_go  whether the column may be left out on a narrow terminal; a line below the table then
+            names the column
     """
 
     heading: str
@@ -102,8 +100,8 @@ def print_rows(
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the indexes of the columns that fit on the terminal at their least widths. Columns
-    with ``may_go`` are left out from the right until all other columns fit.
+    """Return the indexes of the columns to show. Leave out columns with ``may_go`` from the right,
+    until the least widths of the remaining columns fit.
     """
     least = [
         width if column.least is None else min(column.least, width)

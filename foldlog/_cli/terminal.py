@@ -44,7 +44,7 @@ Span = str | tuple[str, str]
 cannot control a terminal or begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
-"""A valid value of ``COLUMNS``. With an invalid value, such as 0, rich would print nothing."""
+"""A valid value of ``COLUMNS``. With ``COLUMNS=0``, rich would print nothing."""
 
 _as_json = False
 _found = False
@@ -150,9 +150,8 @@ def say(*spans: Span, wraps: bool = False) -> None:
 
 
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
-    """Print the outcome of a command: its document with ``--json``, or ``text`` for people.
-    ``text`` is a line or several lines. If ``text`` is a function, it is called and prints in the
-    pager.
+    """Print the document with ``--json``, and otherwise ``text``. If ``text`` is a function, call
+    it in the pager.
     """
     if _as_json:
         emit(document)
@@ -351,9 +350,7 @@ def warn(message: str) -> None:
 
 
 def matched_nothing() -> None:
-    """Remember that a filter or a search matches nothing. The command ends with status 1, like
-    grep.
-    """
+    """End the command with status 1, like grep, because a filter or a search matches nothing."""
     global _found
     _found = True
 

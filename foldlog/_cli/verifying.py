@@ -23,7 +23,7 @@ from foldlog.projections import Views, audit
 class Checks:
     """The counts and the findings of the checks so far.
 
-    records    the number of sources' records whose events are not made yet
+    records    the number of imported records without events
     unchecked  conversations whose keys are missing
     damaged    whether there is damage; a missing key and unfinished work are not damage
     newest     the conversation that was checked last
@@ -45,9 +45,7 @@ class Checks:
     def count(
         self, verdicts: Iterator[Verdict], update: Callable[..., object]
     ) -> Iterator[Verdict]:
-        """Count the verdicts, and yield the verdicts about conversations. A verdict without a
-        conversation is about the database.
-        """
+        """Count the verdicts, and yield the verdicts about conversations."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
             self.damaged |= not all(

@@ -102,7 +102,7 @@ def run(
 
 
 def _condense(histories: Histories, conversation: str) -> Made | None:
-    """Request a condensation and run one step. Return None if the condenser did not condense."""
+    """Return None if the condenser did not condense."""
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None

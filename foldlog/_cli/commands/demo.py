@@ -1,4 +1,4 @@
-"""``foldlog demo``: condense the shipped history while it grows, and show what that saves."""
+"""``foldlog demo``: condense the shipped history while it grows, and show the saved tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(
         ),
     ] = DEMO_DB,
 ) -> None:
-    """Show what foldlog does: condense the history of an agent, of 286 events, while it grows.
+    """Show what foldlog does: replay 286 events of an agent, and condense the growing View.
 
     Example: foldlog demo --db try.db
     """

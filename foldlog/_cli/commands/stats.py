@@ -49,10 +49,10 @@ def run(
     condensations by strategy.
 
     For one conversation, draw the size of its View. Days are in UTC, or have no time zone. A total
-    is the sum of the known figures, and beside it is the number of conversations without this
+    is the sum of the known figures. Beside a total is the number of conversations without the
     figure. A reply that is stored twice with the same ids counts once. A fork's figures count only
-    the fork's own events. For an unused import, records are counted as events, and the savings of
-    its condensations are unknown. If a model call reported no cost, foldlog shows the price of its
+    the fork's own events. For an unused import, records count as events, and the savings of
+    condensations are unknown. If a model call reported no cost, foldlog shows the price of its
     tokens, marked with ≈.
 
     Example: foldlog stats --by model --since 7d

@@ -77,7 +77,7 @@ def run(
 def _document(
     conversation: str, found: Sent, start: int, problems: Mapping[int, str]
 ) -> ViewDocument:
-    """Return the View as a document, with the events of the View from ``start`` on."""
+    """Return the View as a document, without the View's first ``start`` events."""
     view = found.view
     roles = {
         found.sent[place].id: message["role"]

@@ -60,9 +60,9 @@ def run(
     """Explain why an event is shown to the model or not: what forgot the event, when, and which
     summary replaces the event.
 
-    With words instead of an event, show whether the agent still knows the words: name the event or
-    summary that the model is sent, or the condensation that forgot them. S260 is the summary of
-    condensation 260. Its id in JSON is -(260 + 2) = -262.
+    With words instead of an event, show whether the agent still knows the words. The answer names
+    the event or summary in the prompt, or the condensation that forgot the words. S260 is the
+    summary of condensation 260. Its id in JSON is -(260 + 2) = -262.
 
     Example: foldlog why tidewatch 17
     """
@@ -115,8 +115,8 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
 
 
 def _telling(found: Fact) -> int:
-    """Return the event that explains a fact best. This is the first event that still tells the
-    model the fact, or else the last event with the fact.
+    """Return the first event that is in the View and has the words, or else the last event that has
+    the words.
     """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 

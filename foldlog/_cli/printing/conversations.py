@@ -46,7 +46,7 @@ def print_conversations(
     in_full: bool,
 ) -> bool:
     """Print the conversations while they are read. Return whether a conversation was printed. On a
-    terminal, a short list in the order of ids is a tree.
+    terminal, a short list that is not sorted shows forks under their parents.
     """
     sort = options.sort
     lines = ((conversation, 0) for conversation in conversations)
@@ -71,9 +71,7 @@ def print_conversations(
 
 
 def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
-    """Return the lines of the list. If the list has the parent of a fork, the fork is under its
-    parent.
-    """
+    """Return the lines of the list, with each fork under its parent, if the list has the parent."""
     created = {conversation.conversation: conversation.created_at for conversation in conversations}
     forks: dict[str | None, list[ConversationDocument]] = {}
     # Forks are collected and taken from the end of lists, so they are read in reverse.

@@ -29,12 +29,12 @@ _EVENT_LENGTH = 200
 _BEFORE = 30
 """The number of characters shown before the searched words."""
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
-"""Matches a line of a digest, with the id of its event."""
+"""Matches a line of a digest and the id at its end."""
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
-    """Yield lines of a digest with their events. For a summary, yield all its lines. For any other
-    event, yield the lines about the event in the summary that replaces the event.
+    """Yield all lines of a digest, or the lines about a forgotten event. Each line comes with its
+    event.
     """
     event = answer.event
     if isinstance(event, CondensationSummary):
@@ -47,7 +47,7 @@ def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
-    """Return the reason of the answer, with the cause of the condensation that forgot the event."""
+    """Return why the event is shown or not, and why the condensation was due."""
     if not isinstance(answer.by, CondensationAction):
         return answer.reason
     why = because(answer.by, requests)

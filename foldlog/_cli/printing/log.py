@@ -25,8 +25,7 @@ def show_log(
     *,
     full: bool,
 ) -> None:
-    """Print the events, and a line where a fork begins. The line of a fork comes before the fork's
-    first event, or at the end if the fork has no event. With ``waits``, also print how long a model
+    """Print the events, and a line where a fork begins. With ``waits``, also print how long a model
     or a tool took for the events.
     """
     lines = terminal.PrintedLines()

@@ -137,9 +137,9 @@ def show_receipts(
     receipts: Sequence[RedactionReceipt],
     taken: Mapping[tuple[str, int], RedactionReceipt],
 ) -> None:
-    """Print who redacted the events, when, and which documents lost their values. An event that was
-    redacted before keeps its first receipt. After the events, print the summaries that may quote an
-    event, and the forks.
+    """Print who redacted the events, when, and which documents lost their values. If an event was
+    redacted twice, print its first receipt. Then print the summaries that may quote an event, and
+    the forks.
     """
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)

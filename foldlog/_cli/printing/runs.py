@@ -203,8 +203,7 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 def _beginning_words(runs: RunsDocument) -> str:
     """Return a text about the beginning of two runs: whether their system prompts differ, and how
-    many first requests and calls are equal. The text also tells how many of the equal steps are
-    redacted.
+    many first requests and calls are equal. The text also says how many equal steps are redacted.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first

@@ -204,7 +204,7 @@ def bar(value: float, largest: float, columns: int) -> str:
 
 
 def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
-    """Return lines that draw a series of values from left to right. A column draws the largest of
+    """Return lines that draw a series of values from left to right. A column shows the largest of
     its values.
     """
     if not values or columns < 1:

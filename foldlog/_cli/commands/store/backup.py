@@ -27,9 +27,9 @@ def run(
 ) -> None:
     """Copy a store to a new file while the store is in use, and verify every event of the copy.
 
-    The copy is a complete store. 'foldlog store restore' replaces a store by such a copy. Exit
-    status 1 if the copy is damaged. A damaged copy means that the store has the same damage. If the
-    key of a conversation is missing, the conversation is copied unchecked, with a note.
+    The copy is a complete store. 'foldlog store restore' replaces a store by the copy. Exit status
+    1 if the copy is damaged. A damaged copy means that the store has the same damage. If the key of
+    a conversation is missing, the conversation is copied unchecked, with a note.
 
     Example: foldlog store backup monday.db
     """

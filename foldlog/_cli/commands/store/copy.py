@@ -1,6 +1,4 @@
-"""``foldlog store copy``: copy conversations from one store to another store, also from SQLite to
-PostgreSQL.
-"""
+"""``foldlog store copy``: copy conversations from one store to another store."""
 
 from __future__ import annotations
 

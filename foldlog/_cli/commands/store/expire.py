@@ -26,7 +26,7 @@ def run(
     """Erase the conversations that got no event since a time, like 'foldlog store erase'.
 
     A conversation stays if it gets a new event before its erasure, if it has a younger fork, or if
-    a worker has its lease. The command prints a note about a conversation that stays.
+    a worker has its lease. The command prints a note about each conversation that stays.
 
     Example: foldlog store expire --older-than 90d --dry-run
     """

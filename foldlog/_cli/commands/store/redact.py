@@ -103,7 +103,7 @@ def run(
 
     In a terminal the command shows the events and asks first. The id, kind, place, times and size
     of the event stay. A reply also keeps its model, tokens and cost. Published heads still match.
-    The model sees the word "redacted". A new event is the receipt, with the person, the time, the
+    The model sees the word "redacted". The command appends a receipt: the person, the time, the
     reason and a hash of the erased content. At the end the store is vacuumed: a SQLite file is
     rewritten as a whole, and other writers wait. Earlier copies still contain the content.
 

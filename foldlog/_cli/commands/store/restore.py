@@ -112,10 +112,9 @@ def run(
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """Return the events that are redacted in the former file, but not in the restored store, by
-    conversation.
+    """Return the events that were redacted only after the backup, by conversation.
 
-    The events themselves are compared, because the receipt of a redaction may have been erased.
+    Compare the events, because the receipt of a redaction may have been erased.
     """
     found: dict[str, set[int]] = {}
     unread: list[str] = []
