@@ -812,7 +812,7 @@ class MissingDocument(Document, frozen=True):
     """A term that the agent wrote in event ``used``, although its prompt did not show the term.
 
     ``occurred`` are up to three earlier events with the term, the newest first. ``named`` is true
-    if a digest in the prompt names one of these events, so that the agent could recall it.
+    if a digest in the prompt names one of these events. The agent could then recall the event.
     """
 
     term: str
@@ -864,8 +864,8 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
     """A point of ``foldlog compare --curve``: a strategy with a size. ``tokens`` is the average
-    number of tokens of its prompts. ``terms`` and ``facts`` are the shown percentages of the needed
-    terms and facts. The recorded condensations have no size.
+    number of tokens of its prompts. ``terms`` is the percentage of needed terms that were shown,
+    and ``facts`` is the percentage of needed facts. The recorded condensations have no size.
     """
 
     strategy: str
@@ -1230,8 +1230,8 @@ class ArchivedDocument(Document, frozen=True, kw_only=True):
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):
-    """The events of a conversation that ``foldlog store redact`` found. If requested, the events
-    include the summaries that are redacted too.
+    """The events of a conversation that ``foldlog store redact`` found. With ``--with-summaries``,
+    the events include the condensations that are redacted too.
     """
 
     event_ids: tuple[int, ...]

@@ -273,10 +273,10 @@ class Maintenance:
         their attributes. ``older_than`` selects events by their age. With ``dry_run``, nothing is
         redacted, and the events that would be redacted are returned.
 
-        The result lists the places where the store still contains the text. It also says which
-        places were searched, and which places were not searched, such as other files and encoded
-        text. ``History.redact`` describes ``with_summaries``, and everything that is redacted
-        together with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises
+        The result lists the places where the store still contains the text. The result also says
+        which places were searched, and which places were not searched, such as other files and
+        encoded text. ``History.redact`` describes ``with_summaries``, and everything that is
+        redacted together with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises
         ``InvalidArgument`` for an empty text. Also raises ``InvalidArgument`` if the reason or
         ``by`` contains the text, because the receipt stores both.
 
@@ -494,9 +494,7 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase all conversations that can be erased. If conversations stay, then raise the error of
-    the last of them.
-    """
+    """Erase all conversations that can be erased. If conversations stay, raise the last error."""
     work = iter_erased(
         store,
         rows,

@@ -107,7 +107,9 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     ),
     "foldlog.import.finding": (_WARNING, "%(of)s: %(finding)s"),
 }
-"""The messages by the names of their loggers. ``docs/OBSERVING.md`` lists the messages."""
+"""Maps the name of a logger to the level and the text of its message. ``docs/OBSERVING.md`` lists
+the messages.
+"""
 
 _LONG_S: Final = 1.0
 """The number of seconds above which a wait is reported."""

@@ -31,7 +31,7 @@ ended.
 """
 
 _PAUSE_S: Final = 0.005
-"""The longest wait for woken tasks to continue, in seconds."""
+"""The maximum number of seconds to wait until the woken tasks continue."""
 _TURNS: Final = 2
 """After two turns of a loop, every woken task has continued. Trio runs the tasks of one turn in any
 order.

@@ -21,7 +21,7 @@ a map with the same name.
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys for the usage of model calls, in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys of two texts with the usage that are not content: the model, and the id of the reply."""
+"""The keys of the model and of the reply's id beside the usage. These two texts are not content."""
 USAGE_NAMES: Final = ("condenser", "failure")
 """A single word under one of these keys is not content."""
 COST: Final = "cost"
@@ -76,8 +76,8 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""Maps the count of the prompt or the reply to counts that some sources do not include in it. The
-total shows whether a source includes them.
+"""Counts that some sources leave out of the count of the prompt or the reply. The total of a source
+shows whether the source leaves them out.
 """
 _COUNT_MAX: Final = 2**40
 """The largest number of tokens of a call. A sum of millions of such counts fits in 64 bits."""

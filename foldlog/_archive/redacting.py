@@ -57,7 +57,7 @@ def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
     """Return a function for the transaction that redacts events. The returned function blanks the
-    records of the redacted events in all sources of their families.
+    records of the redacted events in every source of the family.
 
     The returned function also updates the sums of these sources. Later imports of any history
     refuse the blanked records. The records of ``common_events`` may occur in unrelated histories.

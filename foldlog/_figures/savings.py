@@ -1,5 +1,5 @@
-"""The savings of condensations, measured by the Views before and after them, and the recorded costs
-of condensations.
+"""The savings and the recorded costs of condensations. Savings are measured by the Views before and
+after a condensation.
 
 A condensation may also record tokens, but the recorded tokens are not added to sums. Recorded
 tokens count a whole prompt, and figures count single events.

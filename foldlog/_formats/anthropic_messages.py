@@ -128,7 +128,7 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks of deletions, by the number of the message before the mark. Raises
+    """Return the marks of deletions. Each mark is under the number of the message before it. Raises
     ``NotAHistory`` if the file is damaged: without its marks, the history would show deleted
     messages.
     """

@@ -243,8 +243,8 @@ class Encoder:
         return [_with_parts(record, self._parts, shown_parts)] if shown_parts else []
 
     def _write_remains(self, events: Sequence[Event]) -> list[Any]:
-        """Return the records for the events that a redaction left of a record. If the format has
-        ``parts``, return a single record.
+        """Return new records for the events that remain of a record after a redaction. If the
+        format has ``parts``, return a single record.
         """
         earlier_records = self._end_open_record()
         records = list[Any]()

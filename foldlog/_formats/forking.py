@@ -56,8 +56,8 @@ def incomplete(unread: Sequence[Sequence[int]]) -> str:
 
 
 def lacking(number: int, what: str, before: int) -> str:
-    """Return a text with the number of unreadable records, and the event or record before the first
-    unreadable record.
+    """Return a text that says how many records are unreadable, and where the first unreadable
+    record is.
     """
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
     where = f"after {what} {before - 1}" if before else f"before {what} 0"

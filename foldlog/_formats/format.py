@@ -208,9 +208,8 @@ class Format:
     ``skeleton``      the fields of a record for lists and figures. A redaction does not delete
                       these fields. If ``skeleton`` is None, the events of ``decoder`` are counted.
     ``conversation``  the name of the conversation in the first records, or None.
-    ``where``         the fields of a record that say where the record was written: ``cwd``,
-                      ``branch``, ``model``. If the format has a skeleton, the skeleton reads these
-                      fields instead.
+    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` in a record. If the
+                      format has a skeleton, the skeleton reads these fields.
     ``marks_errors``  whether records of the format's program mark failed calls.
 
     These attributes read records:

@@ -188,7 +188,7 @@ def _matches(record: Any) -> bool:
 
 class _Decoder(FollowingDecoder):
     """The tag of a shown event says whether the event stays in the View after a summary. The events
-    of the input stay. If there is no input, all events up to the first user's message stay.
+    of the input stay. If there is no input, all events up to the first message of the user stay.
     """
 
     has_own_ids = True

@@ -33,7 +33,9 @@ class Members(Generic[T]):
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """The id of each event that changed the View, and the newest member before the event."""
+        """Pairs of the id of an event that changed the View, and the newest member before the
+        event.
+        """
         self.condensed_at = -1
         """The id of the newest condensation, or -1 if there is no condensation."""
 

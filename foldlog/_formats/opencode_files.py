@@ -66,7 +66,7 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""The number of first characters of a message's id that stay when OpenCode copies the message."""
+"""When OpenCode copies a message, this number of first characters of its id stays."""
 
 
 class Sessions(FileReader):

@@ -84,11 +84,13 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._ends: dict[str, int] = {}
-        """Maps the id of a line to the version after the last event that a View shows."""
+        """Maps the id of a line to the version whose View ends with the line."""
         self._tip = 0
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """If the last line is a user's message, the version before the line, and its text."""
+        """The version before the last line, and the text of the line, if the line is a message of
+        the user.
+        """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         is_sidechain = record.get("isSidechain") is True

@@ -70,7 +70,7 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return None if the record has an id."""
+    """Return the time of the record, or None if the record has an id."""
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
 

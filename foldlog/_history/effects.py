@@ -1,7 +1,8 @@
 """Run the tool of a call at most once, or repeat it with the same key.
 
-The state of a call is a fold of the log: see ``foldlog.projections.effects``. A tool begins only
-under the lease. The outcome is always recorded, even if the lease is lost before the tool ends.
+The state of a call is a fold of the log: see ``foldlog.projections.effects``. A worker must have
+the lease to begin a tool. The outcome is always recorded, even if the lease is lost before the tool
+ends.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Repeat = Literal["never", "same key", "safe"]
 Check = Callable[[str, Action], Any]
 _REPEATS = ("never", "same key", "safe")
 RULE = "__foldlog_effect__"
-"""The attribute of a tool that ``foldlog.effect`` marks."""
+"""The attribute in which ``foldlog.effect`` marks a tool."""
 _QUOTED_MAX = 200
 _RECORDED = "the outcome was still recorded; begin again with history.lease()"
 

@@ -985,8 +985,8 @@ class History:
         attributes. Redacting an event that set a document removes the newest value of the document,
         so set the documents in ``documents_lost`` again.
 
-        Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the history
-        has no such event of its own, and ``ConversationNotFound``. On PostgreSQL, raises
+        Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
+        does not belong to this history, and ``ConversationNotFound``. On PostgreSQL, raises
         ``StoreUnavailable`` if an earlier transaction does not end. Events that other programs
         append during the call are included. Source records that repeat the content of an imported
         event are redacted too. ``unconfirmed`` lists the records that cannot be read. Cost: the

@@ -190,8 +190,8 @@ class RecallTool:
         return self._fit([*hits.values()], note) if hits else note
 
     def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return the events with the most words of the query first, forgotten events before shown
-        events, and newer events before older events.
+        """Return events with more words of the query first. With equally many words, forgotten
+        events come before shown events, and then newer events come first.
         """
         words = SearchTerms(query, every=False)
         shown_ids = {event.id for event in self._views.current(self._id)}

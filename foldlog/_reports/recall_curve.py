@@ -2,7 +2,7 @@
 at several sizes.
 
 The plot has a curve for each strategy. A strategy with a higher curve shows more needed terms for
-equally many tokens. The recorded condensations are one point of the plot. ``docs/RECALL.md``
+the same number of tokens. The recorded condensations are one point of the plot. ``docs/RECALL.md``
 defines recall and retained tokens.
 """
 

@@ -107,14 +107,11 @@ class Needs:
         self.used: list[str] = []
         """A term counts once for each reply."""
         self.facts = 0
-        """The number of terms in ``used`` with other words in the last line that contains the term.
-        """
+        """The number of terms in ``used`` that stood beside other words."""
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """Maps a term to its events. Maps an event to the words beside the term, in the last line
-        that contains the term.
-        """
+        """Maps a term to its events, and an event to the words beside the term."""
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:

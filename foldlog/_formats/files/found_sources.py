@@ -1,4 +1,4 @@
-"""One history that was found at a path, or the reason for finding no history."""
+"""A history that was found at a path, or the reason why no history was found."""
 
 from __future__ import annotations
 
