@@ -370,8 +370,8 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """``for_content`` is False if events are redacted because of their age. Then other histories
-    may still import equal records without an id and a time.
+    """Without ``for_content``, events are redacted because of their age, and other histories may
+    still import equal records without an id and a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")

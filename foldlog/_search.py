@@ -171,8 +171,8 @@ def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
     """Return the conversations to search, each with the version at which the search stops. None
-    stands for the newest version. For one conversation, also return the conversations whose events
-    it shares.
+    stands for the newest version. To search a single conversation, also return the conversations
+    whose events it shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]

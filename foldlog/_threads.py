@@ -191,8 +191,8 @@ def _run_together(
 ) -> None:
     """Make several calls, and wake the tasks of one event loop together.
 
-    Then wait until the woken tasks have made their next calls, so that these calls are made
-    together again. Without this wait, the tasks would split into two groups.
+    Wait until the woken tasks have made their next calls, so that these calls are made together.
+    Without this wait, the tasks would split into two groups.
     """
     try:
         outcomes = together([call.work for call in calls])

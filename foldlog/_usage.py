@@ -80,13 +80,13 @@ _MAY_BE_BESIDE = {
 shows whether the source leaves them out.
 """
 _COUNT_MAX: Final = 2**40
-"""The largest number of tokens of a call. A sum of millions of such counts fits in 64 bits."""
+"""The largest number of tokens of a call. A sum of millions of counts fits in 64 bits."""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number from 0 to 2^40. Floats and texts are read too, because some
-    languages write all numbers as floats or texts. Return None for any other value.
+    """Return a count: a whole number from 0 to 2^40. The number may be a float or a text, because
+    some languages write all numbers as floats or texts. Return None for any other value.
     """
     try:
         number = float(value) if type(value) is str else value

@@ -65,7 +65,7 @@ def parsed(value: Any) -> Any:
 
 def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False) -> Any:
     """Return a copy of a value with other texts: ``replacements`` maps a text to its new text. With
-    ``names``, keys of maps are replaced too. Cost: a step for every value.
+    ``names``, also replace keys of maps. Cost: a step for every value.
     """
     # The box lets the outermost value be replaced like any other value. Level by level, a container
     # is copied, and its parts are replaced in the copy.

@@ -79,7 +79,7 @@ def is_database(path: Path) -> bool:
 
 
 def _is_device(path: Path) -> bool:
-    """Return whether ``path`` is a device, a pipe or a socket, also through links. Raises
+    """Return whether ``path`` is, or links to, a device, a pipe or a socket. Raises
     ``InvalidOption`` for a link to an open file, such as ``/dev/stdout``.
     """
     if not path.exists():

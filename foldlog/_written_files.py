@@ -106,7 +106,7 @@ def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str
 
 
 def erased_sources(store: Store) -> dict[str, list[str]]:
-    """Map conversations to their files from ``note_sources`` that still exist."""
+    """Map conversations to the existing files from ``note_sources``."""
     paths: dict[str, list[str]] = {}
     for name in read_models(store):
         matched = _FILE.fullmatch(name)

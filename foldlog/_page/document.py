@@ -263,8 +263,8 @@ def _columns(
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
     still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
     the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
-    events that do not fit into the columns, such as an event that was shown twice. They also
-    describe older events that have changed.
+    events that do not fit into the columns, such as an event that was shown twice, and older events
+    that have changed.
     """
     left = []
     by = []

@@ -92,8 +92,8 @@ class _WellFormed(io.RawIOBase):
 
 
 def _tool(method: Callable[..., str]) -> Tool:
-    """Return a method as a tool. Its parameters have no descriptions, because every prompt would
-    contain them.
+    """Return a method as a tool. The parameters have no descriptions, because every prompt would
+    contain the descriptions.
     """
     tool = Tool.from_function(
         method,

@@ -56,9 +56,8 @@ def _equal(one: Event, other: Event) -> bool:
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events. Return 0 if the
-    conversations share no stored event, but begin with equal events at equal times. Two imports of
-    a source, for example, begin with equal events at equal times.
+    """Return the version up to which two conversations share stored events. Return 0 if they only
+    begin with equal events at equal times, as two imports of a source do. Otherwise return None.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)

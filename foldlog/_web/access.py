@@ -146,8 +146,8 @@ class Access:
 def _is_of_another_page(headers: Headers) -> bool:
     """Return whether a browser sent this request from a page of another origin.
 
-    A page at another port has another origin. The cookie does not show this, because a browser
-    sends it to all ports.
+    A page at another port has another origin, although a browser sends the same cookie to all
+    ports.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True

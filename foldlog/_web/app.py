@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.3
 _BEAT_S = 15.0
 _SEARCH_S = 5.0
-"""The number of seconds after which a search ends. The search then reports how much it read."""
+"""The number of seconds after which a search ends. The result says how much was read."""
 _SEARCHED_MAX = 1_000
 _NOTE_MAX = 200_000
 """The maximum number of bytes of a request with a note. The longest note needs fewer bytes."""
@@ -90,7 +90,7 @@ def application(
     model                 counts tokens
     prices                the prices of calls that record no cost
     completed             adds the store's name to a command in a message
-    is_ending             returns true when the server ends; open streams end then
+    is_ending             returns true to end the open streams
     tools                 the tools of ``foldlog mcp``, at ``/mcp``
     """
     pages = Pages(store, limit, model, prices)
@@ -208,7 +208,7 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 def _standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced.
-    Otherwise the server would still read the former file after a restore.
+    Without this check, the server would still read the former file after a restore.
     """
     first = store.path and identity(store.path)
 

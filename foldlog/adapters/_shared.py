@@ -164,7 +164,7 @@ class WithHistories(_Given):
 def in_thread(
     method: Callable[Concatenate[S, P], T], *, finish: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of an adapter's method. It runs the method in a worker thread.
+    """Return the async form of an adapter's method, which runs in a worker thread.
 
     With ``finish``, a cancelled call still waits until the method has ended.
     """
@@ -316,7 +316,7 @@ def kept(
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
-    """Return a history's version and one of its documents, both read at one moment. Return 0 and
+    """Return a history's version and one of its documents, read at the same moment. Return 0 and
     None before the first event.
 
     Raises ``ConversationErased``. A later append also raises this error if the id then belongs to

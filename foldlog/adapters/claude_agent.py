@@ -104,9 +104,9 @@ class FoldlogSessionStore(OpenHistories):
         """Import the transcripts that Claude Code wrote. The folder is ``~/.claude/projects``, or
         the folder of a single project.
 
-        A session has the key that Claude Code uses. Its sub-agents are imported too. Every import
-        reads all lines, and adds only new entries. A line that is not an entry is left out and
-        reported as a finding.
+        A session has the key that Claude Code uses. Sub-agents are imported with their sessions.
+        Every import reads all lines, and adds only new entries. A line that is not an entry is left
+        out and reported as a finding.
         """
         findings: list[str] = []
         sessions = items = 0
@@ -166,7 +166,7 @@ class FoldlogSessionStore(OpenHistories):
 
     @to_its_end
     def delete(self, key: SessionKey) -> None:
-        """Erase a session with its sub-agents, or a single sub-agent. ``maintenance.vacuum`` then
+        """Erase a session with its sub-agents, or a single sub-agent. ``maintenance.vacuum``
         removes the erased bytes from a SQLite file.
         """
         conversation = self.conversation(key)

@@ -92,8 +92,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     """Stores sessions of the Agent Development Kit.
 
         uri         the URL of a store, or open histories, sync or async
-        condense    whether to make a due condensation before a model call; it becomes a
-                    compaction of the SDK
+        condense    whether a model call first makes a compaction that is due
         attributes  attributes of each new conversation besides ``runtime``, ``app`` and ``user``,
                     such as ``{"tenant": "acme"}``
 
@@ -372,8 +371,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        If no compaction is due, return the masks. They map the id of a record to its masked form,
-        or to None if the record is hidden.
+        If no compaction is due, return a map from the id of a masked record to its masked form, or
+        to None if the record is hidden.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]

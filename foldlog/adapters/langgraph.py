@@ -230,8 +230,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Return the messages after the writes that are stored with the parent. Return None if the
-        writes cannot be applied.
+        """Apply the writes that are stored with the parent, and return the messages. Return None if
+        the writes cannot be applied.
         """
         kept = self._values
         notes = (
@@ -401,8 +401,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return history
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return the writes before ``target``. ``known`` has the writes before an earlier
-        checkpoint, which are not read again.
+        """Return the writes before ``target``. The writes in ``known``, before an earlier
+        checkpoint, are not read again.
         """
         if target.id == known.id:
             return known
@@ -614,8 +614,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     ) -> Iterator[_Listed]:
         """Yield the checkpoints that a config names, the newest checkpoint first.
 
-        Only checkpoints with this ``metadata`` and with ids below ``before`` are yielded. They are
-        read while the caller iterates.
+        Only checkpoints with this ``metadata`` and with ids below ``before`` are yielded.
+        Checkpoints are read while the caller iterates.
         """
         wanted = conf.get("checkpoint_id")
         namespace = conf.get("checkpoint_ns")

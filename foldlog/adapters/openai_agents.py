@@ -130,7 +130,7 @@ class FoldlogSession(OpenHistories):
         """Append all of ``items``, or none if an error is raised. The items are on disk when the
         method returns.
 
-        The SDK's compaction calls ``clear_session`` and then adds fewer items. Foldlog stores this
+        The SDK's compaction calls ``clear_session``, and adds fewer items. Foldlog stores this
         compaction as a condensation that forgets the items that were not added again.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If

@@ -381,7 +381,7 @@ class _Model:
 
 
 def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation with the SDK's ids. Its offset is the index of the summary in the SDK's
+    """Return a condensation with the SDK's ids. The offset is the index of the summary in the SDK's
     new view.
     """
     action = result.action

@@ -6,7 +6,7 @@ every message of a run.
     conversation = await store.load("c7") or Conversation(conversation_id="c7")
     await agent.run("hello", conversation=conversation)
 
-A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. Its document
+A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. The document
 ``record`` is the SDK's record, without the messages. One transaction writes the record and the
 messages. A fork shares the events of its parent. A branch is a retraction: the View returns to an
 earlier version, and all events stay in the log.
@@ -163,7 +163,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @to_its_end
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation. Its forks get copies of shared messages."""
+        """Erase a conversation. Forks get copies of shared messages."""
         erase = partial(
             self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
         )
@@ -449,8 +449,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     replaces forgotten messages. The run and the stored conversation still have all messages.
 
     If two runs save to the same conversation at the same time, one run fails with
-    ``ConversationConflict``. A run without the newest stored message fails too. After a conflict,
-    load the conversation again, or ``branch`` it to leave messages out.
+    ``ConversationConflict``. A run without the newest stored message fails in the same way. After a
+    conflict, load the conversation again, or ``branch`` it to leave messages out.
     """
 
     def __init__(
@@ -638,7 +638,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
         """Return ``given`` if the first ``given`` messages of the run are the last stored messages.
-        Otherwise return None, and the caller compares all messages.
+        Return None if the caller must compare all messages.
         """
         if given is None:
             return None

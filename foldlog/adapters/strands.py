@@ -337,8 +337,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _read_document(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document, None if it does not exist, or ``redacted`` if all its values were
-    redacted.
+    """Return a document. Return None if the document does not exist, and ``redacted`` if all its
+    values were redacted.
     """
     try:
         value = history.document(name)

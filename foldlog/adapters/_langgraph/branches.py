@@ -87,8 +87,8 @@ class Checkpoint(NamedTuple):
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether a branch can continue from this checkpoint with ``checkpoint_id``. This
-        checkpoint must be ``parent``, with an id below ``checkpoint_id``.
+        """Return whether ``checkpoint_id`` can follow this checkpoint in a branch. The checkpoint
+        must be ``parent``, with an id below ``checkpoint_id``.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -233,7 +233,7 @@ class ThreadBranches:
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """Begin an empty conversation with the attributes, if there are any."""
+        """If there are attributes, begin an empty conversation with them."""
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)

@@ -249,8 +249,8 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Yield the ancestors of a checkpoint, the nearest ancestor first. Hidden ancestors are
-        yielded too.
+        """Yield the ancestors of a checkpoint, including hidden ancestors, the nearest ancestor
+        first.
         """
         each: Checkpoint | None = checkpoint
         count = 1

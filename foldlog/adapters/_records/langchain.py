@@ -72,7 +72,7 @@ _names_tool = has(name=str, args=dict)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` can only be a message of LangChain."""
+    """Return whether ``record`` is certainly a message of LangChain."""
     if not _accepts(record):
         return False
     data = record["data"]

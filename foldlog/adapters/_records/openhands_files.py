@@ -67,8 +67,8 @@ class EventFiles:
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. At a later version, both are
-        read again, because events may have been redacted.
+        """The version at which ``_read`` and ``_stored`` were read. They are read again at a later
+        version, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
         """Maps a usage id of the SDK to the number of calls in the last state. None before the
