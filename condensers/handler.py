@@ -55,8 +55,8 @@ from foldlog.projections.effects import begun_among
 
 _WAIT = 10
 _WAIT_MAX = 160
-"""The most events between two calls to a failing model. The first wait is ``_WAIT`` events long,
-and each failure doubles the wait.
+"""The largest number of events between two calls of a failing model. The first wait is ``_WAIT``
+events long, and each failure doubles the wait.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]

@@ -160,12 +160,12 @@ def _shorten(
         others_total = over.counter.token_sums(smallest.with_events(without_prompt))[-1]
         raise NoCondensationAvailable(
             f"the prompt may have {over.limit} tokens. If all texts of results and messages were"
-            f" cut to {_LENGTHS[0]} characters, it would have {total}:"
-            f" {total - without_tools_total} of tools, {without_tools_total - others_total} of the"
-            f" system prompt, {others_total} of the rest. Shorten the tools or the system prompt,"
-            " or raise the limit. To make a tool loop smaller, begin a pipeline with"
-            " clear_tool_uses and a trigger below the limit. Nothing else can be forgotten:"
-            f" {error}",
+            f" cut to {_LENGTHS[0]} characters, the prompt would have {total}:"
+            f" {total - without_tools_total} for tools, {without_tools_total - others_total} for"
+            f" the system prompt, {others_total} for other events. Shorten the tools"
+            " or the system prompt, or raise the limit. To make a tool loop smaller, begin a"
+            " pipeline with clear_tool_uses and a trigger below the limit. Nothing else can be"
+            f" forgotten: {error}",
             error.reports,
         ) from error
     length = _LENGTHS[fitting - 1]

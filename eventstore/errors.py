@@ -240,7 +240,7 @@ class ConversationHasForks(EventStoreError):
 class EventsNotMade(EventStoreError):
     """Some events of the conversation are archived, or not made from its source yet. Open the store
     with ``foldlog.open``, which restores or makes the events. ``pending`` is the number of records
-    without events, or minus the number of archived events.
+    without events. If events are archived, ``pending`` is minus their number.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:

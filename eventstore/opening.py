@@ -131,7 +131,7 @@ def restore_store(
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` names the read models that may contain events of the
-    store. The restored store registers each read model, as ``confirm`` with position 0 does.
+    store. The restored store registers each read model, like ``confirm`` with position 0.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file

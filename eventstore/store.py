@@ -413,7 +413,7 @@ class Store:
         size = len(body) if type(body) is bytes else size_of(body)
         if size > self._event_bytes_max:
             raise InvalidEvent(
-                f"this {encoded.kind} takes {size:,} bytes; the most for one event is"
+                f"this {encoded.kind} takes {size:,} bytes; the maximum for one event is"
                 f" {self._event_bytes_max:,}; divide the event, or raise event_bytes_max of"
                 " open_store"
             )

@@ -18,7 +18,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def event_time(time: datetime) -> EventTime:
-    """Return a time of a source as it is stored. If the offset of the time has seconds, the time is
+    """Return the stored form of a source's time. If the offset of the time has seconds, the time is
     converted to UTC, because ISO 8601 cannot write seconds in an offset.
 
     Raises ``ValueError`` if the year of the time in UTC is not from 1 to 9999.

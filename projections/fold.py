@@ -1,8 +1,8 @@
 """The View as a fold: every event changes what the View shows.
 
-Every View is made by one fold, for any number of events. The result of a fold does not depend on
-the number of its steps. The fold accepts every event of a log and repairs nothing. ``well_formed``
-makes the events of a View acceptable for a model.
+The same fold makes every View. The result of a fold does not depend on the number of its steps. The
+fold accepts every event of a log and repairs nothing. ``well_formed`` makes the events of a View
+acceptable for a model.
 
     a shown event          is added to the end
     CondensationRequest    sets the flag

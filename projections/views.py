@@ -200,7 +200,7 @@ class Views:
         return self._store.project(conversation, replace_all)
 
     def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
-        """Store the revisions of appended events in the transaction of the events. After
+        """Store the revisions of new events in the transaction that appends the events. After
         ``register``, the store calls ``project``.
         """
         try:

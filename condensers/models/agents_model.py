@@ -35,8 +35,8 @@ class AskingCondenser(RollingCondenser):
         if self.needs and self.llm is not None and not getattr(self.llm, f"supports_{self.needs}"):
             raise InvalidCondenser(
                 f"the condenser {self.type!r} needs a model that has {self.needs}, but"
-                f" {self.llm.model!r} has no such ability; use the condenser 'llm', or, if the"
-                f" model can do it, set {self.needs} = true for the model"
+                f" {self.llm.model!r} does not have it; use the condenser 'llm', or set"
+                f" {self.needs} = true for a model that has it"
             )
 
     @property

@@ -252,7 +252,7 @@ class LLM(TokenCounter):
 
     @property
     def dialect(self) -> Dialect:
-        """The message format that the servers of this model and of its fallbacks accept: see
+        """The message format of the servers of this model and its fallbacks: see
         ``View.to_messages``.
         """
         own = self.config.dialect or dialect_of_model(self.model)

@@ -1,4 +1,4 @@
-"""This module counts the tokens of the prompts of Views exactly.
+"""This module counts the exact tokens of prompts.
 
 Litellm's count of a prompt is a sum: a constant, the counts of the single messages, and a constant
 for the tools. A counter counts each rendered message once and caches the count. In most steps, the

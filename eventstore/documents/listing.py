@@ -140,7 +140,7 @@ def recent_conversations(
 
 class _Newest(NamedTuple):
     """``attributes`` is None if the attributes are unreadable or already in the list
-    (``are_listed``). The attributes of an archived conversation are a stored record.
+    (``are_listed``). For an archived conversation, ``attributes`` is the stored record.
     """
 
     conversation: Conversation

@@ -201,8 +201,8 @@ class Database:
                 raise CorruptEvent(
                     conversation.id,
                     conversation.version - 1,
-                    f"{error}: without the key, events after this one were removed, or the"
-                    " conversation's row was changed",
+                    f"{error}: events after this one were removed, or the conversation's row was"
+                    " changed, without the key",
                 ) from error
         return RowCodec(conversation.id, data_key, mark)
 

@@ -64,7 +64,7 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """One conversation among several that used the same id, one after another. A writer always
+    """One of several conversations that used the same id, one after another. A writer always
     appends to the conversation that its first append found. Before the writer's first append,
     ``key`` is None.
 

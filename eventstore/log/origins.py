@@ -115,7 +115,7 @@ def select_new(
     if all_or_none and 0 < len(new_events.batch) < len(batch):
         raise PartlyKnown(
             f"only {len(new_events.batch)} of {len(batch)} events are new, and the store already"
-            " has the rest; append only the new events"
+            " has the other events; append only the new events"
         )
     return new_events
 

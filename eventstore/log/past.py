@@ -38,7 +38,7 @@ def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Seg
         return ()
     lineage = fork.lineage
     if not lineage or lineage[0].stop != fork.begins or lineage[-1].parent is not None:
-        raise CorruptEvent(fork.id, 0, "the conversation from which this one was forked is missing")
+        raise CorruptEvent(fork.id, 0, "the parent conversation of this fork is missing")
     parts: list[Segment] = []
     start = 0
     for border in reversed(lineage):

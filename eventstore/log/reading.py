@@ -189,13 +189,13 @@ class ReadTransaction:
         return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Return the shown events whose id is in one of the intervals (see ``flagged_events``)."""
+        """Return the shown events with ids in the intervals: see ``flagged_events``."""
         return [event for event in self.flagged_events(intervals) if event.shown]
 
     def flagged_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Return the events that are shown or structural, and whose id is in one of the intervals.
-        The intervals are inclusive, ascending and disjoint. A View depends only on events that are
-        shown or structural.
+        """Return the shown or structural events with ids in the intervals. The intervals are
+        inclusive, ascending and disjoint. A View depends only on events that are shown or
+        structural.
 
         Raises ``CorruptEvent`` if a shown or structural event is missing or unreadable. Cost: one
         read of the returned events.

@@ -152,8 +152,8 @@ def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
-    """Return the indices of the rows whose checksum is wrong, or whose id differs from the id in
-    ``meta``.
+    """Return the indices of the rows with a wrong checksum, or with an id that differs from the id
+    in ``meta``.
     """
     if not rows:
         return []

@@ -60,8 +60,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     conversation is not archived if its source has records without events, or if it changes during
     the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL.
     Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreUnusable`` if the
-    object store refuses. Cost: reading and writing the events once. The memory holds three copies
-    of the events.
+    object store refuses. Cost: reading and writing the events once. Three copies of the events are
+    in memory.
     """
     database = store.database
     recorder = database.recorder

@@ -477,7 +477,7 @@ class CopyWriter(StagedWriter):
         """The redacted events that were copied before their receipts."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the decoded rows, with corrected counts of earlier shown and structural rows.
+        """Yield the decoded rows. Their counts of earlier shown and structural rows are corrected.
         Raises ``CorruptEvent`` at a row whose head does not follow from the previous row.
         """
         end = self.end
@@ -678,8 +678,8 @@ def _redact_too(
                 raise CorruptEvent(
                     existing.id,
                     row.id,
-                    "the event that the source redacted is different: one of the two events was"
-                    " changed",
+                    "the target has a different event in place of the redacted event: one of the"
+                    " two events was changed",
                 )
             if row.id < existing.begins:
                 raise CannotRedact(

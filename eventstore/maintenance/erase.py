@@ -69,12 +69,12 @@ def erase(
     began before the erasure may still read the rows, ``erase`` waits for a minute, then raises
     ``StoreUnavailable``. After ``StoreUnavailable``, run the erasure again.
 
-    A fork reads the shared events in the conversation from which it was forked. ``with_forks``
-    first erases the forks, and the forks of the forks. A fork that another process has detached is
-    not erased. ``detach_forks`` first gives each fork a copy of the shared events, and the
-    tombstone names the events that the forks keep. To redact a shared event in all forks, redact
-    the event before the erasure. ``expected`` is the conversation's row as the caller read it. If
-    the last event has changed since, nothing is erased.
+    A fork reads the shared events in its parent. ``with_forks`` first erases the forks, and the
+    forks of the forks. A fork that another process has detached is not erased. ``detach_forks``
+    first gives each fork a copy of the shared events, and the tombstone names the events that the
+    forks keep. To redact a shared event in all forks, redact the event before the erasure.
+    ``expected`` is the conversation's row as the caller read it. If the last event has changed
+    since, nothing is erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last

@@ -73,7 +73,7 @@ def rekey(
     files. ``vacuum`` removes the bytes of the old form. Raises ``ConversationNotFound``. Raises
     ``KeyUnavailable``, before anything is changed, if the key of an encrypted conversation is
     missing. Raises ``StoreUnusable`` if the file cannot be read. Cost: reading all rows that may
-    change, and writing the changed rows. The memory holds one transaction.
+    change, and writing the changed rows. Only the rows of one transaction are in memory.
     """
     database = store.database
     for conversation in named_or_all(database, conversations):

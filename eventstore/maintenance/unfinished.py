@@ -1,9 +1,9 @@
 """Finish interrupted operations that need several transactions.
 
 Each operation keeps its progress in a row of the store. Each transaction of the operation updates
-the row of its progress, and each step reads the row. So another process can continue an operation,
-even if the operation still runs. Before an operation begins, any unfinished operation on its
-conversation is finished:
+this row, and each step reads the row. So another process can continue an operation, even if the
+operation still runs. Before an operation begins, any unfinished operation on its conversation is
+finished:
 
     erase     delete the remaining rows of the erased conversation
     import    discard the invisible rows of an import or a copy: run the import again

@@ -169,9 +169,9 @@ class Reader(ABC):
 
     @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
-        """Return the rows that are shown or structural and whose id is in one of the intervals,
-        sorted by id. The intervals are inclusive and ascending. An interval in another conversation
-        has the key of that conversation as a third number.
+        """Return the shown or structural rows with ids in the intervals, sorted by id. The
+        intervals are inclusive and ascending. An interval in another conversation has the key of
+        that conversation as a third number.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
@@ -292,9 +292,9 @@ class Reader(ABC):
         """Return the last position, and the keys of the conversations whose list entries may be
         outdated. An entry may be outdated if the conversation has an event after
         ``after_position``. An entry with a negative version of at least ``min_version`` may be
-        outdated too. With ``after_position`` 0, every conversation with an event counts. Return
-        each key with the version in the list. The version is -1 if the list lacks the conversation,
-        and -2 if only a process with the encryption key can list it.
+        outdated too. With ``after_position`` 0, every conversation with an event counts. Each key
+        is returned with its version in the list. The version is -1 if the list lacks the
+        conversation, and -2 if only a process with the encryption key can list it.
 
         Call ``touched`` before any other method of a read transaction.
         """

@@ -53,7 +53,7 @@ def outside(database: str, name: str) -> Writer:
     if writer in INSIDE:
         raise StoreUnusable(
             f"{name}: this thread is already inside a write to this store and cannot begin a"
-            " second one; nothing of the second was written. Begin the second write after the"
+            " second one; the second write wrote nothing. Begin the second write after the"
             " first has returned. (The second may come from a signal handler, a guard, a"
             " projection, the clock or a finalizer.)",
             kind="nested",

@@ -101,8 +101,8 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return a copy of the row with a new id and new counts of events. The checksums of the
-        returned row are wrong.
+        """Return a copy of the row with a new id and new counts of events. The returned row has
+        wrong checksums.
         """
         numbers = _numbers(event_id, shown_before, structural_before)
         return _new(
@@ -110,8 +110,8 @@ class Row(NamedTuple):
         )
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
-        """Return a copy of the row with a new encoding, body and proof. The checksums of the
-        returned row are wrong. The row ``self`` may be damaged.
+        """Return a copy of the row with a new encoding, body and proof. The returned row has wrong
+        checksums. The row ``self`` may be damaged.
         """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]

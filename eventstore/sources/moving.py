@@ -117,8 +117,7 @@ def copy_source(
     events yet. If the conversation has no events, ``copy_source`` begins the conversation in the
     target. Raises ``HistoryDiverged`` if the target has other records, and ``ConversationErased``
     if the target erased the conversation. Cost: reading the index of each block, and copying the
-    blocks from the first new or newly redacted record on. If the sources are equal, two small reads
-    are enough.
+    blocks from the first changed record on. If the sources are equal, two small reads are enough.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, list[str], list[tuple[bytes, Place]]]:

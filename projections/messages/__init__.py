@@ -69,11 +69,11 @@ def rendered(
     """Return the messages of the events at ``positions``, in ascending order. A model's server must
     accept the events at ``positions``.
 
-    Every tool call has one later tool message. If two calls have the same id, the later one gets a
-    new id. Equal events make equal messages. ``opening`` is true if the messages are the first
-    messages of a conversation. If the first message is the assistant's, the dialects of litellm and
-    Anthropic put a user's message before it. Most providers refuse messages that begin with the
-    assistant. Cost: rendering the events at the positions.
+    Every tool call is followed by one tool message. If two calls have the same id, the later one
+    gets a new id. Equal events make equal messages. ``opening`` is true if the messages are the
+    first messages of a conversation. If the first message is the assistant's, the dialects of
+    litellm and Anthropic put a user's message before it. Most providers refuse messages that begin
+    with the assistant. Cost: rendering the events at the positions.
     """
     made = rendering(dialect, opening=opening)
     made.follow(events, positions)

@@ -209,9 +209,7 @@ def named_condensations(revision: Revision) -> tuple[int, ...]:
 def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
-    """Return the fold at the version of a revision. ``shown`` are the shown events in the
-    revision's intervals.
-    """
+    """Return the fold at the version of a revision, from the shown events in its intervals."""
     summaries = {
         action.id: summary_event(action)
         for action in condensations

@@ -198,8 +198,8 @@ def test_a_decline_names_the_tokens_of_texts_that_were_cut_to_the_least(agent):
     agent = agent({"type": "digest", "max_tokens": 200})
     agent.add(call(), answer((*parts_with("y " * 50_000).values(),)))
     said = (
-        r"may have 200 tokens\. If all texts of results and messages were cut to 400 characters, it"
-        r" would have (\d+)"
+        r"may have 200 tokens\. If all texts of results and messages were cut to 400 characters, the"
+        r" prompt would have (\d+)"
     )
     with pytest.raises(NoCondensationAvailable, match=said) as declined:
         agent.prepare()
@@ -222,7 +222,7 @@ def test_a_decline_says_what_takes_the_room(large):
     with pytest.raises(NoCondensationAvailable) as declined:
         step(condenser_from_config({"type": "digest", "max_tokens": 2_000}), view, ESTIMATE)
     said = (
-        r"would have (\d+): (\d+) of tools, (\d+) of the system prompt, (\d+) of the rest\."
+        r"would have (\d+): (\d+) for tools, (\d+) for the system prompt, (\d+) for other events\."
         r" Shorten the tools"
     )
     (counts,) = re.findall(said, str(declined.value))

@@ -180,7 +180,9 @@ def test_an_import_of_many_keeps_them_once_and_is_compared(store, monkeypatch):
 
 def test_the_limit_of_an_event_counts_its_bytes(open_recorder):
     store = Store(open_recorder(), event_bytes_max=10_000)
-    with pytest.raises(InvalidEvent, match=r"takes 20,\d+ bytes; the most for one event is 10,000"):
+    with pytest.raises(
+        InvalidEvent, match=r"takes 20,\d+ bytes; the maximum for one event is 10,000"
+    ):
         say(store, "c", picture(IMAGE))
     say(store, "c", picture(IMAGE[:9_000]))
 

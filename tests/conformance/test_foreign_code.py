@@ -105,7 +105,7 @@ def test_an_append_inside_an_append_is_refused_at_once_and_the_outer_one_goes_on
     assert store.version("c") == 2
     assert isinstance(inner.error, StoreUnusable)
     assert REFUSED in str(inner.error)
-    assert "nothing of the second was written" in str(inner.error)
+    assert "the second write wrote nothing" in str(inner.error)
     assert store.version("inner") == 0
     inner.write()
     assert store.version("inner") == 1

@@ -138,7 +138,7 @@ def test_what_is_no_event_is_refused(store):
 
 def test_an_event_over_the_limit_is_refused_with_both_sizes(recorder):
     store = Store(recorder, event_bytes_max=100)
-    with pytest.raises(InvalidEvent, match=r"takes 1\d\d bytes; the most for one event is 100"):
+    with pytest.raises(InvalidEvent, match=r"takes 1\d\d bytes; the maximum for one event is 100"):
         store.append("c1", said("x" * 90), expected_version=0)
 
 

@@ -395,7 +395,7 @@ def test_a_store_is_opened_with_keys_a_compression_and_a_limit_of_an_event(tmp_p
     keys = foldlog.KeyRing([SecretStr("00" * 32)])
     with foldlog.open(path, keys=keys, compression="zlib", event_bytes_max=500) as histories:
         histories["c1"].append(said("a secret"))
-        with pytest.raises(InvalidEvent, match="the most for one event is 500"):
+        with pytest.raises(InvalidEvent, match="the maximum for one event is 500"):
             histories["c1"].append(said("x" * 600))
     assert b"a secret" not in path.read_bytes()
     with foldlog.open(path) as histories, pytest.raises(foldlog.errors.KeyUnavailable):

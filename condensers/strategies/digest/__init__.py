@@ -175,8 +175,8 @@ class _Folded:
 
 
 def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
-    """Return the digest of all events of the log up to the last event in ``forgotten``, except the
-    events that ``view`` still shows.
+    """Digest all events of the log up to the last event in ``forgotten``, except the events that
+    ``view`` still shows.
 
     Cost: if the last digest is in memory, the function reads only the events since the last
     condensation, and otherwise all events. Raises the errors of ``PastLog.events``.

@@ -99,9 +99,9 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        A commit without writes makes the rows durable that the transaction has read. An earlier
-        attempt may have written these rows. After a crash, a primary may show rows that its standby
-        does not have. So a commit without writes waits for the standby too.
+        After a commit without writes, the rows that the transaction has read are durable. An
+        earlier attempt may have written these rows. After a crash, a primary may show rows that its
+        standby does not have. So a commit without writes waits for the standby too.
         """
         self.check_unused()
         if not self._begun:

@@ -71,10 +71,10 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back into the file and truncate the log. A rewritten file then has its new
-    size, and the log contains no copies of deleted rows. ``pending`` marks the bytes that the call
-    removes. If rows were deleted after the mark was read, the mark stays. Return False if a reader
-    still needs the log.
+    """Write the log back into the file and truncate the log. After this, a rewritten file has its
+    new size, and the log contains no copies of deleted rows. ``pending`` marks the bytes that the
+    call removes. If rows were deleted after the mark was read, the mark stays. Return False if a
+    reader still needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False

@@ -292,7 +292,7 @@ class SQLiteRecorder(Recorder):
                 if time.monotonic() >= until:
                     raise StoreUnavailable(
                         f"{self._path} is rewritten, but the deleted bytes are still in the files,"
-                        " because a reader that was opened before is still open",
+                        " because a reader that began earlier is still open",
                         kind="read",
                     )
                 time.sleep(_RETRY_S)
