@@ -98,7 +98,7 @@ def write(written: Written, folder: Path) -> None:
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()
     if written.text is not None and written.ours is not None:
-        # The record is written first: after a crash it may name too much, but never too little.
+        # The record is written first, so that it is complete after a crash.
         _write(folder / _RECORD, record)
         _write(path, written.text)
         return

@@ -218,8 +218,8 @@ class AuditTables(Derived[AuditRow]):
             if self.touched or not self._to_confirm:
                 return
             position = followed_up_to(self._database.conn)
-            # The mark is cleared before the confirmation is written, because another thread may
-            # remove more until then.
+            # The mark is cleared before the confirmation, because another thread may then set it
+            # again.
             self._to_confirm = False
         try:
             confirm(self.store, self._name, position)

@@ -321,8 +321,8 @@ def _only_there(step: _Step) -> StepDocument:
 
 
 def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
-    # The key of a step is the hash of its content. For a request that the other run lacks, it is
-    # the number of the request.
+    # The key of a step is the hash of its content. The key of a request that the other run lacks
+    # is the number of the request.
     other_keys = {step.key for step in others}
     numbers = accumulate(step.line.kind == "user" for step in steps)
     return [

@@ -91,8 +91,8 @@ class _Given:
 
     def __init__(self, given: HistoriesGiven, attributes: Attributes = None) -> None:
         self._attributes = dict(check_map("attributes", attributes or {}))
-        # The version of the View that a model was last sent, by conversation. The answer may be
-        # appended through another ``History``.
+        # Maps a conversation to the version of the View that was last sent to a model. The answer
+        # may be appended through another ``History``.
         self._asked = dict[str, int]()
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):

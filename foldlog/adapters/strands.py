@@ -373,7 +373,7 @@ def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
     for events, records in shown_records(ours, _FORMAT, history):
         other = instead.get(events[0].id)
         if other is None and records:
-            # A record that is not the stored record has no message id: count on, as the SDK does.
+            # A new record has no message id, so count on, as the SDK does.
             if stored.record(events) is not None:
                 before = records[0]["message_id"]
             else:

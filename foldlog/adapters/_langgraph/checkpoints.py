@@ -389,7 +389,7 @@ class Checkpoints:
                 number = 0
                 known = None
             else:
-                # The same note again adds nothing.
+                # A repeated append records no event.
                 version = recorded[-1].id + 1 if recorded else before.version
                 checkpoint = Checkpoint(before.branch, version, value)
                 is_alone = recorder is not None or (not events and newest.alone == before.version)
