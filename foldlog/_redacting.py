@@ -99,7 +99,7 @@ class Chosen(NamedTuple):
     ``goes``     the events in ``named`` that still have content
     ``quotes``   the conversations and ids of the events that may quote other events
     ``shown``    the events that a conversation shows, by conversation
-    ``beside``   the conversations whose sources contain the text outside their records
+    ``beside``   the conversations with the text in a source, outside the records
     ``unread``   names of companions and events that could not be read
     """
 
@@ -112,11 +112,10 @@ class Chosen(NamedTuple):
 
 
 class RedactionReport(NamedTuple):
-    """The result of ``redact_matching``. With ``dry_run``, this is the result that the call would
-    have.
+    """The result of ``redact_matching``. With ``dry_run``, nothing is redacted.
 
     ``events``        the ids of the redacted events, by conversation
-    ``beside``        the conversations whose sources had the text outside their records; everything
+    ``beside``        the conversations with the text in a source, outside the records; everything
                       outside the records was removed
     ``receipts``      the receipts
     ``stay``          places where the store still contains the text, and conversations that could
@@ -198,8 +197,8 @@ class Redacting:
         ``CannotRedact`` if the only event in ``chosen`` cannot be redacted.
 
         Events are redacted from the last to the first, because a document may be stored as a
-        difference to an earlier event. Events of companions come first, because they are found by
-        the content of the conversation's own events.
+        difference to an earlier event. Events of companions come first, because the content of the
+        conversation's own events is needed to find them.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
@@ -464,7 +463,7 @@ def all_that_goes(
 ) -> dict[str, list[Event]]:
     """Return the events and all events that are redacted together with them: the other events of
     their source records, and copies. With ``with_summaries``, also return the condensations that
-    may quote them.
+    may quote these events.
     """
     goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:

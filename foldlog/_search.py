@@ -99,7 +99,7 @@ def search(
     ``among``    only conversations with these ids
     ``tool``     only calls and results of this tool
     ``program``  only conversations that this program wrote: see ``written_by``
-    ``seconds``  end after this time; the result says how many conversations were read
+    ``seconds``  the search ends after this time; ``read`` counts the searched conversations
     """
     # This import loads condensers, which no help needs.
     from foldlog._figures.activity import written_by
@@ -228,7 +228,7 @@ class SearchTerms:
     """A word matches the beginning of words. Words in double quotes must follow one another in the
     text.
 
-    With ``every``, a text must contain all words, and without it one word is enough. Raises
+    With ``every``, a text must contain all words. Without ``every``, one word is enough. Raises
     ``InvalidArgument`` if the search has no word, unless ``may_be_none`` is set. With
     ``may_be_none``, a search without words matches every text.
     """

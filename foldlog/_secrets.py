@@ -55,8 +55,8 @@ _RULES = (
 )
 _LINE_MAX = 100_000
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
-"""An escape of JSON. Escapes are removed, because the letter of an escape would seem to belong to
-the next word.
+"""An escape of JSON. Escapes are removed before the search, because the letter of an escape would
+seem to belong to the next word.
 """
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 

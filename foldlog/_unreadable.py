@@ -35,7 +35,7 @@ def sound(
     problem become one finding in ``findings``.
     """
     first: CorruptEvent | None = None
-    """The first unreadable event of the newest series of such events."""
+    """The first event of the newest series of unreadable events."""
     next_id = start
     """The id after the last event of this series."""
     for item in logged(store, conversation, start, stop):

@@ -21,7 +21,7 @@ a map with the same name.
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys for the usage of model calls, in ``meta`` and in the metadata of a condensation."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys of the model and of the reply's id beside the usage. These two texts are not content."""
+"""The keys of the model's name and of the reply's id, which are not content."""
 USAGE_NAMES: Final = ("condenser", "failure")
 """A single word under one of these keys is not content."""
 COST: Final = "cost"
@@ -62,7 +62,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""The endings of the keys of objects with more counts."""
+"""A key with one of these endings holds more counts."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
@@ -121,7 +121,7 @@ def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
 
 
 def usage_of(source: Any) -> dict[str, int]:
-    """Return the tokens of a call in foldlog's form, from the form of a server, an SDK or a log.
+    """Convert the usage of a server, an SDK or a log into foldlog's form.
 
         prompt_tokens          all tokens of the prompt
         cached_tokens          the tokens of the prompt that came from the provider's cache

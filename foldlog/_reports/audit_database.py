@@ -125,7 +125,7 @@ class AuditTables(Derived[AuditRow]):
         self._writing = threading.RLock()
         self._to_confirm = True
         """Whether the store still waits for the confirmation that erased content was removed. An
-        earlier run may have ended before it confirmed.
+        earlier run may have ended before its confirmation.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(

@@ -117,7 +117,7 @@ def verdict_of(
 ) -> list[str]:
     """Return sentences about the cheapest strategy that loses no user message. The recorded
     condensations cannot be chosen. If a cost is unknown, strategies are compared by the tokens that
-    they send. If these tokens are unknown too, strategies are compared by the sizes of their Views.
+    they send. If the tokens are unknown, strategies are compared by the sizes of their Views.
     ``priced`` is the model of ``price``. ``about`` is the text before an estimated cost.
     """
     offered = [row for row in rows if row.condenser is not None]

@@ -56,8 +56,9 @@ def _equal(one: Event, other: Event) -> bool:
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events. Return 0 if they only
-    begin with equal events at equal times, as two imports of a source do. Otherwise return None.
+    """Return the version up to which two conversations share stored events. Return 0 if the
+    conversations only begin with equal events at equal times, as two imports of a source do.
+    Otherwise return None.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)

@@ -27,7 +27,7 @@ from foldlog.projections import View, Views, begins_reply, contains, intervals_k
 NEWEST = 50
 """Only this number of the newest condensations is read, because a history may have thousands."""
 EVENTS_AFTER = 10_000
-"""The number of events after a condensation in which its dropped terms are searched."""
+"""The number of events after a condensation that are searched for its dropped terms."""
 
 
 class DroppedTerm(NamedTuple):

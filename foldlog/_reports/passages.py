@@ -14,7 +14,7 @@ SHOWN = 3
 _WORDS_COMPARED = 2_000
 """A comparison of more words would take too long."""
 _WORDS_BETWEEN = 2
-"""Two differences form a single passage if at most this number of equal words are between them."""
+"""Two differences are one passage if at most this number of equal words is between them."""
 _WORDS_MAX = 16
 _CHARACTERS_MAX = 160
 _CHARACTERS_AROUND = 40

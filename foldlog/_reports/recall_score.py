@@ -25,7 +25,7 @@ _OCCURRENCES_NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 _NEAR = 120
-"""The maximum number of characters between a term and a word of its fact in a prompt."""
+"""The maximum distance in characters between a term and a word of its fact."""
 
 
 def terms_of(text: str) -> set[str]:
@@ -163,8 +163,8 @@ class Needs:
 
 class _Shown(NamedTuple):
     """``whole`` are the ids of the events that the prompt shows in full. ``changed_text`` and
-    ``changed_terms`` come from its summaries and masked events, and ``named`` are the event ids in
-    this text.
+    ``changed_terms`` come from summaries and masked events. ``named`` are the event ids in
+    ``changed_text``.
     """
 
     whole: frozenset[int]

@@ -180,8 +180,9 @@ def _sum(counts: Iterable[_Number | None]) -> _Number | None:
 def replay(
     events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None
 ) -> Replay:
-    """Replay ``events``, a history from its first event on, with ``condenser``. If ``condenser`` is
-    None, the recorded condensations are replayed. Retracted events are left out.
+    """Replay a history with ``condenser``. ``events`` must begin with the first event of the
+    history. If ``condenser`` is None, the recorded condensations are replayed. Retracted events are
+    left out.
 
     ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls this
     model. Raises the errors of the condenser except ``NoCondensationAvailable``. Raises
@@ -249,7 +250,7 @@ class Replaying:
         """Maps the id of an event in the history to its id in the replay."""
         self._old_ids: dict[int, int] = {}
         self._summarized: dict[int, Collection[int]] = {}
-        """Maps a summary to the ids, in the history, of the events that it describes."""
+        """Maps a summary to the events that it describes, by their ids in the history."""
         self._lost: set[int] = set()
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []

@@ -1,8 +1,8 @@
 """This module compares two runs: conversations that share no events, aligned by their requests and
 calls.
 
-A *step* is a request of the user, or a call. If a run has no calls, the messages of both agents are
-steps too. Two steps are equal if they have equal content: the text of a request, or the tool and
+A *step* is a request of the user, or a call. If a run has no calls, the messages of the agents are
+also steps. Two steps are equal if they have equal content: the text of a request, or the tool and
 its arguments. Retracted events are left out.
 """
 
