@@ -46,7 +46,6 @@ class BoundDatabase(Database):
 
 
 def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
-    """Return a bound database, and a store with this database."""
     own = copy(store)
     own.database = database = BoundDatabase(store.database, conversation)
     return database, own

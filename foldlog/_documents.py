@@ -53,7 +53,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     ``events``              the number of events that figures count, without events that an import
                             took back
-    ``archived``            how many events of the conversation are in an object of an archive
+    ``archived``            the number of events that are in an archive
     ``last_recorded_at``    the time when the last event was recorded
     ``first_event_at``, ``last_event_at``  the times when the first and the last event happened;
                             null if an imported event has no time
@@ -162,8 +162,7 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
     """The savings and the cost of condensations. A declined condensation is not counted, but its
     cost is.
 
-    ``condensations``   how many condensations were made, including condensations that were taken
-                        back later
+    ``condensations``   the number of condensations, including condensations that were taken back
     ``tokens_saved``    the tokens of the Views before the condensations minus the tokens of the
                         Views after them; null if no condensation has known tokens
     ``cost``            the sum of the recorded costs; null if no condensation recorded a cost
@@ -1212,8 +1211,8 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
-    """A conversation that was archived: how many of its events are in an object, and the size of
-    this object in bytes.
+    """A conversation that was archived. ``events`` is the number of events in its object, and
+    ``bytes`` is the size of the object.
     """
 
     events: int
@@ -1274,8 +1273,8 @@ class RedactedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
-    """A conversation that was rekeyed: whether its data key changed, how many rows changed, and how
-    many damaged rows were left unchanged.
+    """A conversation that was rekeyed. ``key`` is true if its data key changed. ``rows`` is the
+    number of changed rows, and ``damaged`` are the damaged rows, which did not change.
     """
 
     key: bool
@@ -1293,8 +1292,8 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """The number of calls of a tool, and how many of their observations are errors. ``errors`` is
-    null if no source marks errors.
+    """The number of calls of a tool, and the number of their observations that are errors.
+    ``errors`` is null if no source marks errors.
     """
 
     calls: int = 0

@@ -46,7 +46,7 @@ def label(event: Event) -> str:
     if type(event) is events.Observation and event.is_error:
         return "error"
     if type(event) is events.CondensationAction and event.metadata.get("outcome") == "replaced":
-        return "system"  # a newer prompt takes the place of an older: no View was condensed
+        return "system"  # a newer prompt replaced an older prompt, so no View was condensed
     return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")
 
 

@@ -420,7 +420,7 @@ def conversations_with(
     and_shared: bool = False,
 ) -> list[ConversationRow]:
     """With ``before``, leave out conversations with a later event or imported record. The events of
-    companions count too.
+    companions are included.
 
     A companion may belong to all conversations below a path, such as ``app/user``. Such a companion
     is left out if any conversation below its path is left out. Without ``and_shared``, the

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # for a type checker, any name would be there
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name == "FORMATS":

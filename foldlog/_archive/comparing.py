@@ -116,8 +116,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Return None if earlier lines of the log have changed, or if the conversation was
-        continued elsewhere.
+        """Return None if earlier lines of the log have changed, or if its conversation was
+        continued in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:

@@ -1,5 +1,5 @@
 """This module imports the sources in files and folders. The new records of a source are appended.
-If a source differs from its stored records, its first different record begins a fork.
+If a source differs from its stored records, the first different record begins a fork.
 
 A *place* is the path of a file, the number of a source in this file, and the options of the import.
 An import is a copy, and never removes or repairs stored records. The table ``places`` names the
@@ -43,7 +43,7 @@ _NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """``added`` is how many records of the source were stored before the error."""
+    """``added`` is the number of records that were stored before the error."""
 
     conversation: str
     format: str

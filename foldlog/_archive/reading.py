@@ -42,7 +42,7 @@ def check_json(record: bytes, hashed: bytes) -> None:
 class Reading(Protocol):
     """A pass over a source. ``records`` is the number of records that were read, and ``taken`` is
     the number of bytes. ``digest`` is the hash of the bytes that were read. ``findings`` are the
-    problems with records that could not be read. ``unread`` has, for each unreadable record, the
+    problems with records that could not be read. For each unreadable record, ``unread`` has the
     number of records before it. ``place`` is the position of the current record in the source.
     ``is_done`` is true at the end of the source. ``waits`` is true if the last line is incomplete.
     ``frame`` is the text between the records of a document, and is set at the end.

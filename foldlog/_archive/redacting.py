@@ -128,7 +128,7 @@ def _hashes_of_events(
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
     if not hashes:
         return
-    # A source has the fingerprint of every source with equal records up to the first redacted one.
+    # Sources with equal records up to the first redacted record have the same fingerprint.
     for source in sources.family(root):
         head = GENESIS
         for record_hash in each_hash(sources.hashes(source)):

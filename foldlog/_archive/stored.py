@@ -227,8 +227,8 @@ class HistoryRecords:
 
     ``spans``    the records of the events from ``start`` on, in order
     ``version``  the number of events
-    ``shown``    how many events are messages, calls or results that a View may show
-    ``changes``  how many events changed the View or were redacted
+    ``shown``    the number of messages, calls and results that a View may show
+    ``changes``  the number of events that changed the View or were redacted
 
     Raises ``ConversationErased`` if the conversation was erased. Memory: a few bytes for each
     record.

@@ -56,7 +56,7 @@ class Imported(NamedTuple):
     """The outcome of the import of a source.
 
     ``conversation``  the conversation of the source
-    ``added``         how many of the source's ``records`` are new
+    ``added``         the number of new records
     ``forked_at``     the first record that differs from the stored records, if the import made a
                       fork
     ``is_older``      whether more records are stored than the source has

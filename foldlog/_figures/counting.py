@@ -39,7 +39,7 @@ class Figures(Struct):
     """The figures of a conversation, with the state that is needed to count later events.
 
     ``version``   the version of the conversation that ``overview`` describes
-    ``counted``   how many of its events or records the other fields count
+    ``counted``   the number of its events or records that the other fields count
     ``start``     the id of the first counted event; in a fork, the id of its first own event
     ``reasons``   savings and cost of condensations, by reason
     ``spending``  the calls of models, reply by reply; empty if the calls are counted from records

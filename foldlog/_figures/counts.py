@@ -35,7 +35,7 @@ class Counts(Struct):
     ``last_at``             the times of the first and the last event, in UTC or local like the days
     ``longest_wait_s``      the longest time, in seconds, before an event that a model or a tool
                             made
-    ``unmarked``            how many conversations come from sources that mark no errors
+    ``unmarked``            the number of conversations from sources that mark no errors
     ``waiting``             maps the ids of calls without a result to the tools of the calls
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``

@@ -36,8 +36,8 @@ class Stats(Counts):
     """The figures of some conversations.
 
     ``models``         the calls by day and model
-    ``without_usage``  how many conversations record no tokens
-    ``without_cost``   how many conversations have calls of models without a known price
+    ``without_usage``  the number of conversations without recorded tokens
+    ``without_cost``   the number of conversations with calls of models without a known price
     ``unpriced``       the models without a known price
     ``in_views``       the tokens of all current Views
 

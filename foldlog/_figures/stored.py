@@ -46,8 +46,8 @@ _EVERYTHING = Where()
 class Page(NamedTuple):
     """A page of the chosen conversations, sorted by a figure.
 
-    ``unknown``  how many chosen conversations lack the figure by which the page is sorted
-    ``total``    how many conversations are chosen
+    ``unknown``  the number of chosen conversations without the figure by which the page is sorted
+    ``total``    the number of chosen conversations
     """
 
     rows: Sequence[Row]
@@ -102,7 +102,7 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Return how many conversations with outdated figures are left."""
+        """Return the number of conversations whose figures are still outdated."""
         return self._counter.refresh(most)
 
     @property

@@ -40,7 +40,7 @@ _TOGETHER = 200
 class FigureCounter:
     """Many threads may use a single object of this class.
 
-    ``missing``  how many conversations have no figures at all
+    ``missing``  the number of conversations without figures
     ``aside``    the conversations with figures that are not written yet, by id
     """
 
@@ -62,9 +62,9 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Return how many conversations with outdated figures are left. Until a conversation is
-        counted again, sums contain its former figures. ``missing`` is the number of conversations
-        without figures.
+        """Return the number of conversations whose figures are still outdated. Until a conversation
+        is counted again, sums contain its former figures. ``missing`` is the number of
+        conversations without figures.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -190,7 +190,7 @@ class FigureCounter:
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
         """Return the ids of the conversations whose figures were written. Nothing is written while
-        another process writes, into a read-only store, or on a full disk. The figures of a
+        another process writes, if the store is read-only, or if the disk is full. The figures of a
         conversation are not written if the conversation has changed or is not encrypted yet.
         """
         database = self._store.database

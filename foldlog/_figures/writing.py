@@ -36,9 +36,7 @@ DIGEST: Final = "\x1f"
 _DIGEST_BYTES: Final = 16
 _NAME_MAX: Final = 300
 _COUNT_MAX: Final = 10**15
-"""A higher number of tokens is stored as this number, because SQL could not add up higher
-numbers.
-"""
+"""The maximum number of tokens that is stored, because SQL could not add up higher numbers."""
 _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 

@@ -263,7 +263,7 @@ def _part(block: Any) -> dict[str, Any] | None:
 
 def _is_summary(block: dict[str, Any]) -> bool:
     """Return whether a block is a compaction, after which the server ignores all earlier messages.
-    A block without content does not count, because its compaction failed.
+    Return False for a block without content, because its compaction failed.
     """
     return kind_of(block) == "compaction" and bool(
         block.get("content") or block.get("encrypted_content")

@@ -115,8 +115,8 @@ class OpenCalls:
 
         If the result names its tool, return the first open call of this tool in the newest reply.
         If the result names no tool, return the first open call whose id is the name of its tool.
-        Return None if no call fits. A result whose id is the name of its tool counts as a result
-        without an id. If the history has no reply yet, return the name of the tool.
+        Return None if no call fits. A result whose id is the name of its tool is treated as a
+        result without an id. If the history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
             return call_id

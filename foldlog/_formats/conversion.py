@@ -316,7 +316,7 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
 
 def format_of_history(store: Store, conversation: str) -> str:
     """Return the default format for an export of a history. It is the format of the first event
-    that is imported or shown. Earlier events do not count, because an adapter may write documents
+    that is imported or shown. Earlier events are ignored, because an adapter may write documents
     before its first record.
     """
     events = store.events(conversation)

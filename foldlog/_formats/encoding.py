@@ -37,7 +37,7 @@ class StoredRecords(Protocol):
     """The stored records of one history."""
 
     def count(self, event: Event) -> int:
-        """Return how many events were made of the record that begins with ``event``. Return 0 if no
+        """Return the number of events from the record that begins with ``event``. Return 0 if no
         stored record begins with ``event``.
         """
 

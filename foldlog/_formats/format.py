@@ -193,9 +193,9 @@ class Format:
                       several fields: see ``detection.py``.
     ``refuses``       whether a JSON value comes from another program with similar records. A
                       history with such a record is imported only if the user names its format.
-    ``looks_like``    the name of another format whose records can also be in this format. These
-                      records count for this format, unless the history has an ``own`` record of the
-                      other format.
+    ``looks_like``    the name of another format whose records can also be in this format. A
+                      history with such records has this format, unless it has an ``own`` record
+                      of the other format.
     ``own``           whether a record proves this format, even if another format ``looks_like``
                       this format.
     ``files``         the reader of the format's files, if these files are not a sequence of JSON

@@ -147,7 +147,8 @@ def compaction_in(item: Any) -> Message | None:
 
 def compacts(event: Event) -> bool:
     """Return whether an event contains a provider's compaction. A compaction replaces all earlier
-    events of the prompt. An Anthropic compaction without content has failed, and does not count.
+    events of the prompt. Return False for an Anthropic compaction without content, because it has
+    failed.
     """
     if not isinstance(event, Message | Action):
         return False

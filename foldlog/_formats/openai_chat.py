@@ -72,8 +72,8 @@ _SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a role and a content or calls. A message with a field ``agent``
-    is not OpenAI's, but SWE-agent's.
+    """Return whether ``record`` has a role, and has a content or calls. A message with a field
+    ``agent`` is not OpenAI's, but SWE-agent's.
     """
     return (
         accepts(record)

@@ -66,7 +66,8 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""When OpenCode copies a message, this number of first characters of its id stays."""
+"""A copy of a message in OpenCode has an id with the same first characters. This is their number.
+"""
 
 
 class Sessions(FileReader):

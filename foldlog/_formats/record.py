@@ -1,4 +1,4 @@
-"""Read texts, counts and times in a record. All formats use this module, and its types for places
+"""Read texts, counts and times in a record. All formats use this module and its types for places
 and errors.
 """
 
@@ -172,8 +172,8 @@ are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the ye
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
 """Times that programs write for a missing time, with or without a zone."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record in the form of an event. The first value is the time, if the source names
-its zone. The second value is the text for ``origin.time``, if the source names no zone.
+"""The time of a record, as an event stores it. The first value is the time, if the source names its
+zone. The second value is the text for ``origin.time``, if the source names no zone.
 """
 
 

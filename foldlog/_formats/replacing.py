@@ -13,7 +13,7 @@ from foldlog.eventstore import Event, Retraction
 from foldlog.projections import contains, intervals_kept
 
 WRITTEN_AGAIN = "the source has this again"
-"""The reason of a retraction before records that come for the second time."""
+"""The reason of a retraction that comes before repeated records."""
 
 
 def is_replacing(event: Event) -> bool:

@@ -58,7 +58,7 @@ class SourceState(Struct):
     ``replies``       the usage of the replies of models.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program.
     ``extra``         fields that only the format uses.
-    ``records``       how many records are counted.
+    ``records``       the number of counted records.
 
     Fields for ``Seen``, the class that recognizes repeated records:
 
@@ -203,7 +203,7 @@ class Skeleton(ABC):
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
     ) -> None:
         """Continue from a stored state. ``hashes`` are the hashes of the records that ``state`` has
-        counted. ``left_out`` are the hashes of replies that do not count.
+        counted. ``left_out`` are the hashes of replies that are not counted.
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)
@@ -236,8 +236,8 @@ class Skeleton(ABC):
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation that the source continues, and how many records of that conversation
-        come before the source. None if the source continues no conversation.
+        """The conversation that the source continues, and the number of its records before the
+        source. None if the source continues no conversation.
         """
         return None
 

@@ -164,8 +164,8 @@ class CountedReplies(Struct):
 
 
 class ReplyCounter:
-    """Counts the replies of models in one source. A later copy of a reply does not count again. A
-    reply takes about nine bytes of memory.
+    """Counts the replies of models in one source. A later copy of a reply is not counted. A reply
+    takes about nine bytes of memory.
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:

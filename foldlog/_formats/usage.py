@@ -27,7 +27,7 @@ OF_CONDENSER = "condenser"
 class ModelCall(NamedTuple):
     """One or more calls of a model.
 
-    ``at``            the time of the calls; a time without a zone counts as UTC.
+    ``at``            the time of the calls; a time without a zone is read as UTC.
     ``usage``         the recorded tokens: see ``usage_of``.
     ``cost``          the recorded cost in US dollars, or None if no cost is recorded.
     ``calls``         the number of calls, or 0 if the source records only the sum of an unknown
@@ -83,8 +83,8 @@ def is_copy(event: Event) -> bool:
 
 
 def is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether the agent called a tool in ``event``. Copies, and calls of the user or of the
-    program, do not count.
+    """Return whether the agent called a tool in ``event``. Return False for a copy, and for a call
+    of the user or of the program.
     """
     return type(event) is Action and event.source == "agent" and not is_copy(event)
 

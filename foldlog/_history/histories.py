@@ -228,8 +228,8 @@ class Histories:
         conversation with the latest event comes first. Within a conversation, the latest event
         comes first. Imports whose source has no times come last.
 
-        A searched word matches the beginning of words. ``"Several words"`` in quotes must follow
-        each other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
+        A searched word matches the beginning of words. Words in double quotes must follow each
+        other in the text. ``kinds`` are words of ``foldlog._labels.KINDS``, such as ``user``,
         ``agent``, ``action`` and ``observation``. The search has no index: it reads the stored
         records and events. Raises ``InvalidArgument`` if ``words`` has no word to search for, and
         ``ConversationNotFound`` if ``conversation`` does not exist. A conversation whose key is

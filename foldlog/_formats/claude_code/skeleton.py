@@ -183,7 +183,7 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _store_title(self, line: _Line) -> None:
         """Store the title of a line, unless an earlier title has a higher rank. The title of a
-        summary counts only after the line that the summary names.
+        summary is used only after the line that the summary names.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

@@ -80,7 +80,7 @@ class OpenHandsV1Encoder(RecordEncoder):
         return True
 
     def _id_of(self, event_id: int) -> Any:
-        """Return the id of the record of an event; None if the event has no record."""
+        """Return the id of an event's record, or None if the event has no record."""
         if contains(self._new_ids, event_id):
             return _new_id(event_id)
         return self._source_ids.get(event_id)
