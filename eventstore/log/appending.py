@@ -238,10 +238,9 @@ def open_to_append(
     ):
         return WriteTransaction(transaction, last.state, database, last.codec)
     state, replaces = find_named(database, transaction, conversation, generation)
-    if state is not None:
-        return WriteTransaction(transaction, state, database)
-    new = Conversation(0, conversation, 0, new_salt(), replaces=replaces)
-    return WriteTransaction.of_new(transaction, database, new)
+    if state is None:
+        state = Conversation(0, conversation, 0, new_salt(), replaces=replaces)
+    return WriteTransaction(transaction, state, database)
 
 
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:

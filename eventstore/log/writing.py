@@ -65,15 +65,11 @@ class WriteTransaction(ReadTransaction):
     _newest_rows: _NewestRows | None = None
     """The appended rows that stay in memory, or None before the first append."""
     _before: Conversation | None = None
-    is_begun = True
 
-    @classmethod
-    def of_new(
-        cls, transaction: Transaction, database: Database, new: Conversation
-    ) -> WriteTransaction:
-        writing = cls(transaction, new, database)
-        writing.is_begun = False
-        return writing
+    @property
+    def is_begun(self) -> bool:
+        # The first append gives a new conversation its key.
+        return self.state.key != 0
 
     @property
     def appended_at(self) -> int:
@@ -134,9 +130,8 @@ class WriteTransaction(ReadTransaction):
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
-        if not self.is_begun:
+        if self.state.key == 0:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
-            self.is_begun = True
         settings = self.database.settings
         codec = self._known_codec
         # If the settings contain a key, a plain conversation may need a data key first.

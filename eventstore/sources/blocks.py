@@ -154,15 +154,15 @@ def joined(blocks: Sequence[Block]) -> Block:
     return Block(blocks[0].first, places, hashes, b"".join(block.raw for block in blocks))
 
 
-def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Block:
+def of_records(first: int, records: Iterable[bytes]) -> Block:
     places = array("I")
     length = 0
     raw = list[bytes]()
     hashes = list[bytes]()
     for record in records:
         places.extend((length, length + len(record)))
-        length += len(record) + len(end)
-        raw += (record, end)
+        length += len(record) + 1
+        raw += (record, b"\n")
         hashes.append(hash_of(record))
     return Block(first, places, b"".join(hashes), b"".join(raw))
 

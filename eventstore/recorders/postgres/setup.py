@@ -253,19 +253,17 @@ def _begin_epoch(wire: Wire) -> None:
     wire.ask()
 
 
-def command_of_owner(
-    connection: psycopg.Connection[Any], schema: str, command: str = "list"
-) -> str:
+def command_of_owner(connection: psycopg.Connection[Any], schema: str) -> str:
     row = connection.execute(
         "SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)
     ).fetchone()
-    return _as_owner("OWNER" if row is None else str(row[0]), connection.info, schema, command)
+    return _as_owner("OWNER" if row is None else str(row[0]), connection.info, schema)
 
 
-def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: str = "list") -> str:
+def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
     option = "" if schema == "foldlog" else f"&schema={schema}"
     return (
-        f"as {owner!r}, the owner of its tables, run: foldlog {command} --db"
+        f"as {owner!r}, the owner of its tables, run: foldlog list --db"
         f" 'postgresql://{owner}@{info.host}:{info.port}/{info.dbname}?mode=rwc{option}'"
     )
 
