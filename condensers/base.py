@@ -165,10 +165,10 @@ class Summarizer(Protocol):
         """Return the model's answer to ``messages`` in OpenAI's chat format. The model's
         configuration sets how often a failed call is retried.
 
-        ``tool_choice`` is the name of the tool that the model must call. ``response_schema`` is the
-        JSON schema of the answer. If the model does not answer, raises ``ModelCallFailed`` and no
-        other error. Some models also raise ``ModelCallFailed`` if the answer is truncated, filtered
-        or empty.
+        The model must call the tool ``tool_choice``. The answer must follow the JSON schema
+        ``response_schema``. If the model does not answer, raises ``ModelCallFailed`` and no other
+        error. Some models also raise ``ModelCallFailed`` if the answer is truncated, filtered or
+        empty.
         """
         ...
 

@@ -228,8 +228,7 @@ class LastValues(NamedTuple):
     """The newest values of some documents after the last append of this store. The next append does
     not read the newest values again, because its guard detects a change by another writer.
 
-    ``key`` is the key of the conversation, and ``redactions`` is its number of redactions. ``ids``
-    maps each document to the event with its newest value.
+    ``ids`` maps each document to the event with its newest value.
     """
 
     key: int

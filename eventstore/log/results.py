@@ -66,7 +66,7 @@ class ConversationRow(NamedTuple):
                        removes them
     ``parent``         the conversation with which a fork shares events, or None
     ``parent_version``  the version up to which a fork shares events with its parent, or None
-    ``generation``     the number of erased conversations that had an equal id before
+    ``generation``     the number of erased conversations that had this id before
     ``redactions``     the number of redacted events; for a fork, shared events count if they were
                        redacted after the fork began
     ``pending``        the number of records of the source without events: foldlog makes the events

@@ -54,14 +54,13 @@ class RedactionReceipt(NamedTuple):
     """The receipt of a redaction: the redacted events, the time, the person and the reason.
 
     ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
-    content, as in ``Redacted``. ``position`` is the position of the receipt for followers.
-    ``position`` is None if all events were redacted before. ``quotes`` are the condensations whose
-    summaries may quote the redacted events. ``History.redact`` adds quoting events of companion
-    conversations. ``forks`` are the forks that share the redacted events. ``unconfirmed`` are the
-    read models that have not reached ``position``, so they may still contain the content.
-    ``bytes_pending`` is true if only ``vacuum`` can complete the redaction. ``documents_lost`` are
-    the documents that lost their newest value, such as ``attributes``. ``documents_lost`` is set
-    only by ``History.redact``.
+    content, as in ``Redacted``. Followers find the receipt at ``position``. ``position`` is None if
+    all events were redacted before. ``quotes`` are the condensations whose summaries may quote the
+    redacted events. ``History.redact`` adds quoting events of companion conversations. ``forks``
+    share the redacted events. ``unconfirmed`` are the read models that have not reached
+    ``position``, so they may still contain the content. ``bytes_pending`` is true if only
+    ``vacuum`` can complete the redaction. The documents in ``documents_lost``, such as
+    ``attributes``, lost their newest value. ``documents_lost`` is set only by ``History.redact``.
     """
 
     conversation: str

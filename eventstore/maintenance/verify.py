@@ -68,10 +68,10 @@ class Verdict(NamedTuple):
     """The findings in one conversation. If ``conversation`` is None, the findings are problems of
     the database itself.
 
-    ``head`` is the head of the conversation's last event, and ``erasure`` is the tombstone of an
-    erased conversation. If the conversation's id was used again, each ``generation`` has its own
-    verdict. ``pending`` is the number of source records without events. ``archived`` is the number
-    of archived events, which were not checked.
+    ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
+    If the conversation's id was used again, each ``generation`` has its own verdict. ``pending`` is
+    the number of source records without events. ``archived`` is the number of archived events,
+    which were not checked.
     """
 
     conversation: str | None

@@ -65,9 +65,9 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event or one summary. The id of a summary is
     negative. ``spans`` is empty if the View never shows the event. There are several spans if
-    retractions removed the event and brought it back. ``tokens`` is the number of tokens by the
-    caller's count. Without a count, and for an event that was never shown, ``tokens`` is 0. If a
-    retraction changed why the event is hidden, ``returns`` contains its version and the new reason.
+    retractions removed the event and brought it back. ``tokens`` comes from the caller's count.
+    Without a count, and for an event that was never shown, ``tokens`` is 0. If a retraction changed
+    why the event is hidden, ``returns`` contains its version and the new reason.
     """
 
     id: int

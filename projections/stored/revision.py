@@ -27,7 +27,7 @@ from foldlog.projections.v0_dialect import Register
 class ViewFold(NamedTuple):
     """The state of a View, and the basis of its next revision.
 
-    ``revision`` is the revision after the last structural event, and ``revised`` is its version.
+    ``revision`` was made after the last structural event, at version ``revised``.
     """
 
     state: ViewState = EMPTY

@@ -13,7 +13,7 @@ integers, without empty lists:
     after        for each summary, the event before it (-1 at the beginning)
     register     c, offset: the newest summary, in the V0 dialect
     tomb         forgotten ids of the source, in the form of ``kept``, in the V0 dialect
-    left_behind  ids of events whose unit lost another member
+    left_behind  ids of events whose unit was partly forgotten
     requested    true if a condensation was requested and none followed
     condensations    the number of condensations so far
 
