@@ -28,7 +28,7 @@ reads the fields for lists and figures. ``usage.py`` finds the calls of models i
 
 Records do not say which calls belong to one response. Codex writes the results of a response after
 all of its calls. foldlog therefore ends a response at the first result, or at the first message
-that is not from the model. An observation answers the newest open call with its id.
+that is not from the model. An observation answers the newest open call with the same id.
 """
 
 from __future__ import annotations

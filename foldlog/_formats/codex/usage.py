@@ -26,7 +26,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls of models. ``token_count`` has the usage of the last call. ``turn_context``
     names the model.
 
-    An edited log repeats calls with their totals. A forked log begins with its own
+    An edited log repeats calls together with their totals. A forked log begins with its own
     ``session_meta``, followed by copies of all lines of the parent log with new times. The copies
     include the ``session_meta`` of the parent. Copied calls therefore have equal totals in both
     logs.

@@ -38,7 +38,7 @@ PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the earlier system prompt."""
 
 SUMMARY = "-summary"
-"""The id of a summary ends with this text, after the id of its condensation."""
+"""The id of a summary is the id of its condensation, followed by this text."""
 
 
 class OpenHandsV1Encoder(RecordEncoder):
