@@ -405,9 +405,10 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
     invalid.
 
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
-    see ``selection.without_kept``. The summary still stands before the same event, at a cut point.
-    A retraction makes every plan invalid. A new condensation makes a plan invalid, unless the new
-    View shows all events that the plan forgets. Cost: the check copies the View and its units.
+    see ``selection.without_kept``. In the new View, the summary must stand before the same event,
+    at a cut point. A retraction makes every plan invalid. A new condensation makes a plan invalid,
+    unless the new View shows all events that the plan forgets. Cost: the check copies the View and
+    its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset

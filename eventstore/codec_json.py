@@ -86,8 +86,8 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 
 class Attachment(NamedTuple):
-    """Bytes that are stored beside a body. A conversation stores attachments only once if their
-    name and encoding are the same.
+    """Bytes that are stored beside a body. A conversation stores attachments with equal names and
+    encodings only once.
 
     Beside a plain body, the name is the SHA-256 of the bytes, and the encoding is 0. The row codec
     may store another name and encoding, and other bytes.

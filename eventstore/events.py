@@ -543,9 +543,9 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is no longer a fork. Directly before a ``Detached`` entry, followers read
-    copies of the shared events, as the fork's own events. The fork gets one ``Detached`` entry for
-    each conversation with which it shared events.
+    """The conversation is no longer a fork. Before a ``Detached`` entry, followers read copies of
+    the shared events, as the fork's own events. The fork gets one ``Detached`` entry for each
+    conversation with which it shared events.
 
     ``parent``   the conversation with which the fork shared events
     ``version``  the version up to which the events were shared

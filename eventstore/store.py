@@ -237,7 +237,8 @@ class Store:
         self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
     ) -> Iterator[Event]:
         """Yield the events with ``start <= id < stop`` in the order of their ids. If ``stop`` is
-        None, yield all later events. If ``reverse`` is true, the newest event comes first.
+        None, yield all events from ``start`` on. If ``reverse`` is true, the newest event comes
+        first.
 
         Raises ``ConversationNotFound`` or ``ConversationErased`` when ``events`` is called, before
         the first event is read. Raises ``ConversationErased`` if the conversation is erased while

@@ -336,10 +336,10 @@ def fit_positions(view_units: Units) -> list[int]:
     """Return the ascending positions of the events that can be sent to a model. Parallel calls are
     sent only if they are complete and answered, and loops only if they are complete.
 
-    Events left behind, orphans, and parallel calls with an unanswered call are dropped. Parallel
-    calls and bonds that lost a member are dropped too, again and again, until nothing changes. Then
-    a loop is dropped if it lost an event before its last remaining member. A loop is not dropped
-    for an unsent call at its end.
+    Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then
+    parallel calls and bonds that lost a member are dropped, again and again, until nothing changes.
+    Last, a loop is dropped if it lost an event before its last remaining member. A loop is not
+    dropped for an unsent call at its end.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])

@@ -185,7 +185,7 @@ class DataKey:
         ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Encrypt ``body``. The decryption needs the same ``place``."""
+        """Encrypt ``body``. ``decrypt`` needs the same ``place``."""
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:

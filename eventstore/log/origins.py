@@ -145,7 +145,7 @@ def find_known(
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
     """Return the events with the source id ``source_id`` in all indexed conversations. Cost: one
-    query, and one further query for each returned event.
+    query for the list, and one for each returned event.
     """
     key = source_key(check_text("format", format), source_id)
 

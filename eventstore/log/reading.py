@@ -180,8 +180,8 @@ class ReadTransaction:
         """Return the events ``start <= id < stop`` if the event before ``start`` has the head
         ``head``. Otherwise return None.
 
-        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: one read of the
-        returned events and one further event.
+        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: reading the
+        returned events and the event before them.
         """
         stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:

@@ -98,7 +98,7 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
-    """Return the head after a further event. The length of the kind comes before the kind, so two
+    """Return the head after the next event. The length of the kind comes before the kind, so two
     different events never give the same bytes to hash.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns

@@ -85,7 +85,7 @@ class WriteTransaction(ReadTransaction):
     def put_records(
         self, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Write records of a projection. A new record replaces the stored record with an equal
+        """Write records of a projection. A new record replaces the stored record of the same
         version. If ``replace_all`` is true, the new records replace all records of the projection.
         The records of a plain conversation stay plain: ``put_records`` gives a plain conversation
         no key.
@@ -325,9 +325,8 @@ class InlineProjection(Protocol):
         """Update the records of the projection for ``events``, which ``writing`` has just appended.
         ``events`` is a whole batch, and at least one of them is structural.
 
-        If ``project`` raises an error, the append fails and appends nothing. If the transaction
-        runs again, ``project`` is called again with equal events, so ``project`` may only write
-        records.
+        If ``project`` raises an error, nothing is appended. If the transaction runs again,
+        ``project`` is called again with equal events, so ``project`` may only write records.
         """
 
 

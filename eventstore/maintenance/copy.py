@@ -2,9 +2,9 @@
 the new events.
 
 A copied event keeps its id, its time and its place in the hash chain. A copied conversation keeps
-its salt, its idempotency keys and its tombstone. The heads of a conversation are equal in both
-stores. The copy computes the heads of copied events, and compares them with the heads in the
-source. Events that the source has redacted become redacted in the copy. If the target has other
+its salt, its idempotency keys and its tombstone. A conversation has the same heads in the source
+and in the target. The copy computes the heads of copied events, and compares them with the heads in
+the source. Events that the source has redacted become redacted in the copy. If the target has other
 events of a conversation, the copy leaves the conversation unchanged and reports the problem.
 
 Copied events get new positions, so followers of the target begin at position 0. The records of
@@ -504,7 +504,7 @@ class CopyWriter(StagedWriter):
     ) -> None:
         """Add the next rows, a few thousand at most, in one transaction. ``made`` contains the
         records from which the events were made. ``keys`` maps a version to the idempotency keys
-        whose events all exist at that version.
+        whose events are complete at this version.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)

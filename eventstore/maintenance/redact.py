@@ -93,8 +93,8 @@ def redact(
     ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
     again. The id of a summary (below -1) stands for its condensation.
 
-    ``others`` maps conversations to further events to redact: copies of the event, and summaries
-    that may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
+    ``others`` maps other conversations to events to redact: copies of the event, and summaries that
+    may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
     ``also`` erases the content of the redacted events elsewhere, such as in the source records from
     which the events were made.
 

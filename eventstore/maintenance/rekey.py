@@ -2,7 +2,7 @@
 
 A conversation first gets its new key, so that its new events are encrypted with it. After the
 change of the key, the conversation's rows change in several transactions (``rekey_steps``). The
-records of projections are encrypted again too, and the records of attributes are made again.
+records of projections are encrypted again, and the records of attributes are made again.
 """
 
 from __future__ import annotations

@@ -881,10 +881,10 @@ class Recorder(ABC):
         """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during
         ``compact`` may stay in the files, and are still pending afterwards. A store in a file is
         rewritten completely. Return False if only the owner of the tables on the server can remove
-        the bytes. Raises ``busy`` if a reader that began earlier needs the bytes for ``patience_s``
-        seconds. After ``busy``, the bytes stay pending, and a file does not shrink. ``on_progress``
-        gets the number of finished tables and the number of all tables. For a file, ``on_progress``
-        is not called, because the file is rewritten in one step.
+        the bytes. Raises ``busy`` if a reader that began before ``compact`` needs the bytes for
+        ``patience_s`` seconds. After ``busy``, the bytes stay pending, and a file does not shrink.
+        ``on_progress`` gets the number of finished tables and the number of all tables. For a file,
+        ``on_progress`` is not called, because the file is rewritten in one step.
 
         Events keep their positions in a rewritten file. Readers continue during ``compact``, but
         the writers of a file wait. Rewriting a file needs as much free disk space as the file.

@@ -377,8 +377,8 @@ def _keep_redactions(
 
 def _about_both(own: Source, original: Source) -> bytes:
     """Return the ``about`` of a source that has redacted records. If the original has redacted
-    further records, return only the fields with equal values. Any other field may contain redacted
-    text.
+    further records, return only the fields that are equal in the original. Any other field may
+    contain redacted text.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about

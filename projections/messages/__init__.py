@@ -69,7 +69,7 @@ def rendered(
     """Return the messages of the events at ``positions``, in ascending order. A model's server must
     accept the events at ``positions``.
 
-    Every tool call is followed by one tool message. If two calls have the same id, the later one
+    Every tool call is followed by one tool message. If two calls have the same id, the later call
     gets a new id. Equal events make equal messages. ``opening`` is true if the messages are the
     first messages of a conversation. If the first message is the assistant's, the dialects of
     litellm and Anthropic put a user's message before it. Most providers refuse messages that begin

@@ -61,8 +61,8 @@ class Positions:
 
     The first place is a random number below 2^16. Another writer may append an equal event at the
     same time. A transaction recognizes its own event by the random place and the head, even if it
-    never learned its own number. The first key is random too, because another transaction may have
-    the same number after the promotion of a standby.
+    never learned its own number. The first key is random too, because after the promotion of a
+    standby another transaction may have the same number.
     """
 
     def __init__(self, part: Part = ONLY) -> None:
@@ -92,9 +92,9 @@ class Positions:
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield ``count`` ascending positions as ranges: the first position, and the length. If its
-        own positions do not suffice, the transaction takes positions of further transactions, whose
-        numbers ``reserve`` returns.
+        """Yield ``count`` ascending positions as ranges: the first position, and the length. If a
+        transaction needs more positions than its own, it takes the positions of further
+        transactions, whose numbers ``reserve`` returns.
 
         Until this transaction ends, the horizon does not pass its number, so no follower passes the
         reserved positions.

@@ -68,7 +68,7 @@ entry in ``_KEYS_AT``, the index is 0.
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
-"""The snapshots of the servers, which change with every commit. If the snapshots are still equal,
+"""The snapshots of the servers, which change with every commit. While the snapshots do not change,
 nothing was committed.
 """
 
