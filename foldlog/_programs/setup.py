@@ -24,7 +24,7 @@ _RECORD = "setup.json"
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """Setup writes only these sections of a plugin's file into settings."""
 _WHOLE_FILE = ""
-"""This name in ``made`` says that setup created the settings file."""
+"""The name in ``made`` for a settings file that setup created."""
 
 
 class Written(NamedTuple):

@@ -113,6 +113,6 @@ def _change_in(body: bytes) -> tuple[int | None, str | None]:
         )
     if not (text is None or (isinstance(text, str) and len(text) <= TEXT_MAX)):
         raise InvalidArgument(
-            f"the text of a note must be a text of at most {TEXT_MAX:,} characters, or null"
+            f"the text of a note must be null, or a string of at most {TEXT_MAX:,} characters"
         )
     return event, text

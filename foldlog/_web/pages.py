@@ -185,7 +185,7 @@ class Pages:
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, at most 1,000 events, with the text around the
-        words. A text in double quotes is searched as it is.
+        words. A text in double quotes is searched with its spaces.
         """
         wanted = [
             word

@@ -119,7 +119,7 @@ class _Given:
     def _append_or_begin(
         self, history: History, append: Callable[[History], T]
     ) -> tuple[History, T]:
-        """Append to a history. If it has no events, begin the conversation first.
+        """Append to a history. If the history has no events, begin the conversation first.
 
         If the conversation was erased before ``history`` used it, a new conversation begins under
         the same id. Return the history that has the appended events, and the result of ``append``.
@@ -319,8 +319,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, read at the same moment. Return 0 and
     None before the first event.
 
-    Raises ``ConversationErased``. A later append also raises this error if the id then belongs to
-    another conversation.
+    Raises ``ConversationErased``. A later append raises the same error if the id belongs to another
+    conversation.
     """
     try:
         return history._store.query(

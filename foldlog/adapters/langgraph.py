@@ -175,8 +175,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Yield checkpoints, the newest first. The order follows the clocks of the writers.
         Checkpoints are read while the caller iterates.
 
-        With ``limit``, only the last active threads are read. Otherwise all threads of the config
-        are read.
+        With ``limit``, only the last active threads are read. Without ``limit``, all threads of the
+        config are read.
         """
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")

@@ -139,7 +139,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         return _Executor(self, executor, observation)
 
     def copy_from(self, files: FileStore) -> int:
-        """Copy the conversation of another store of the SDK. Return the number of new events.
+        """Copy a conversation from another store of the SDK. Return the number of new events.
 
         A second copy adds only new events. Raises ``InvalidEvent`` if ``files`` do not begin with
         the events of this conversation.

@@ -1,6 +1,6 @@
 """Store the checkpoints of a runtime as versions of conversations.
 
-The records of a checkpoint are events of its branch. All other values are documents. Consecutive
+The records of a checkpoint are events of its branch. Other values are documents. Consecutive
 checkpoints are in the same branch. A second child of a checkpoint begins a fork. A note on a
 checkpoint may be written before the checkpoint or after its children. So notes have a conversation
 of their own, ``THREAD/+writes``.
