@@ -53,7 +53,7 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""The functions that convert an argument, by the type of the parameter."""
+"""How to convert an argument, by the type of its parameter."""
 
 
 class _ReaderLeft(Exception):
@@ -186,8 +186,8 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
 
 
 def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
-    """Add the command of an installed package: a function like ``run`` of foldlog's commands. If
-    ``described``, only list the command, without loading the package.
+    """Add the command of an installed package. If ``described``, only list the command, without
+    loading the package.
     """
     from_package = "" if brought.dist is None else brought.dist.name
 

@@ -1,5 +1,5 @@
-"""Commands that a message asks the user to run. Other packages do not know the store, so their
-messages say only ``'foldlog store verify'``. ``completed`` adds the store to such commands.
+"""Commands that a message asks the user to run. Messages of other packages do not know the store,
+and say only ``'foldlog store verify'``. ``completed`` adds the store to these commands.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def command(name: str, *arguments: object) -> str:
 
 
 def completed(message: str) -> str:
-    """Return a message with the store added to all commands in single quotes."""
+    """Return a message with the store in each command that has single quotes."""
     return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
 
 

@@ -1,4 +1,4 @@
-"""The paths of an import: the folders in which programs store their histories, and stdin."""
+"""The paths of an import: the folders of programs, and stdin."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def places_of(name: str) -> list[Path]:
 
 
 def with_stdin(paths: list[Path], folder: Path) -> list[Path]:
-    """Return ``paths`` with ``-`` replaced by a temporary copy of stdin, because an import reads a
-    history more than once.
+    """Replace ``-`` in ``paths`` by a temporary copy of stdin, because an import reads a history
+    more than once.
     """
     if Path("-") not in paths:
         return paths

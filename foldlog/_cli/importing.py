@@ -28,8 +28,8 @@ _LOOK_EVERY_S = 1.0
 """The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
 ten milliseconds.
 
-The files are polled, because notifications of the operating system do not work on network disks and
-in containers.
+foldlog polls the files, because change notifications do not work on network disks and in
+containers.
 """
 
 

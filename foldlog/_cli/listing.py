@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""A list is long by default if all its conversations together have at most this number of
-events.
-"""
+"""A list is long by default if its conversations have at most this number of events in total."""
 _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
 
@@ -227,7 +225,7 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
 
 
 class ListResult(NamedTuple):
-    """The conversations of a list. The conversations are read while they are printed.
+    """The conversations of a list, which are read while they are printed.
 
     documents  the first conversations, up to the limit of the list
     rows       the conversations beyond the limit, to be read after the documents
@@ -252,7 +250,7 @@ def read_list(
 def _choose_rows(
     store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return the rows, and whether their lines are long."""
+    """Return the rows, and whether the list shows more figures (``--long``)."""
     if options.is_sorted:
         rows = _sorted_by_figure(store, aside, figures, filters, options)
         is_long = not options.as_json if options.long is None else options.long
@@ -266,7 +264,7 @@ def _choose_rows(
 def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return all rows, and whether their events are few enough to be read for the list."""
+    """Return all rows, and whether the list is short enough for ``--long``."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
@@ -303,8 +301,8 @@ def _describe_rows(
 def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
-    """Yield conversations sorted by a figure. In both directions of sorting, conversations without
-    the figure come last, followed by erased conversations.
+    """Yield conversations sorted by a figure. In each direction, conversations without the figure
+    come last, before erased conversations.
 
     If the list has a limit and no filter, SQL selects the first rows.
     """

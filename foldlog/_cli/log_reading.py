@@ -31,8 +31,8 @@ its end.
 
 
 class LogReading:
-    """The selected events of one conversation. An event that cannot be read is a finding, and the
-    later events are still read.
+    """The selected events of one conversation. An unreadable event becomes a finding, and the
+    reading continues.
 
     The constructor raises ``ConversationNotFound``, before any line is printed.
     """
@@ -48,7 +48,7 @@ class LogReading:
         self.documents = 0
         """The number of changes of documents that were left out of the log."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
-        """The version for which ``counted_in`` was called, and the result."""
+        """A version, and the result of ``counted_in`` for this version."""
 
     def is_uncounted(self, event: Event) -> bool:
         """Return whether the figures of the conversation do not count the event. In a damaged

@@ -51,7 +51,7 @@ ConversationId = Annotated[
     ),
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
-"""Accepts an argument that begins with a minus, for the id of a summary."""
+"""Accepts an argument that begins with a minus, such as the id of a summary."""
 NoVacuum = Annotated[
     bool,
     typer.Option(

@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 def is_of_damage(error: Exception) -> bool:
-    """Return whether an error means that stored bytes cannot be read. The rest of the store may
+    """Return whether an error means that stored bytes cannot be read. Other parts of the store may
     still be readable.
     """
     from foldlog.eventstore import CorruptEvent, StoreDamaged

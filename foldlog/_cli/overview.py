@@ -25,16 +25,14 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
 _NEW = 20
-"""The maximum number of conversations whose figures are counted for the overview. ``foldlog list``
-counts further conversations.
-"""
+"""If a store has more new conversations, the overview does not count their figures."""
 _RECENT = 5
 _TITLE = 60
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
-    """Print what is in the store that commands use without ``--db``. Without a store, print
-    ``commands`` and the beginnings of their helps.
+    """Print what is in the default store. Without a store, print ``commands`` with the first words
+    of each help.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
     db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)

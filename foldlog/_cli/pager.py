@@ -25,8 +25,8 @@ def paged() -> Iterator[None]:
     """Send the output on stdout to a pager, if stdout is a terminal.
 
     The pager is ``$PAGER``, or ``less`` by default. ``less`` ends at once if the output fits on the
-    screen. ``PAGER=`` or ``PAGER=cat`` turns the pager off. If the reader quits the pager, the
-    output ends.
+    screen. ``PAGER=`` or ``PAGER=cat`` turns the pager off. If the user quits the pager, the output
+    ends.
     """
     command = _pager_command() if sys.stdout.isatty() else []
     if not command:

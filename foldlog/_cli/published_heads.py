@@ -1,4 +1,4 @@
-"""Print the heads of conversations for a file outside the store, and read such a file."""
+"""Print the heads of conversations, and read a file of printed heads."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
 
 def answer(options: Sequence[str]) -> None:
     """Read the JSON of a program from stdin, and print the answer. Errors are printed on stderr.
-    The exit status is always 0, because another status would stop the program.
+    The exit status is always 0, because any other status would stop the program.
     """
     answer = {}
     try:

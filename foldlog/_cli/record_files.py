@@ -69,7 +69,7 @@ def _write_source(source: SourceBytes, file: BinaryIO) -> int:
 
 
 def _left_out(source: SourceBytes) -> Iterator[str]:
-    """Yield notes about what the bytes of a source do not contain."""
+    """Yield notes about events that the bytes of a source do not contain."""
     counted = ExportNotes(format_named(source.format))
     for event in source.appended:
         counted.leave_out(event)
@@ -95,7 +95,7 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
 
 def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
     """Write a line for every record, or the document of the format. Return the number of records.
-    If a record cannot be read, the lines before this record are written.
+    If a record cannot be read, write the records before it.
     """
     document = format_named(format).document
     if document is not None:

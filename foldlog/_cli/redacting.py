@@ -58,8 +58,8 @@ def check_asked(
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` if the receipt would contain the text to redact, or unless the user either
-    names events or searches for events.
+    """Raise ``Refused`` if the receipt would contain the text to redact. The user must either name
+    events or search for events.
     """
     check_reason(reason, "receipt")
     matches = search.holds
@@ -125,9 +125,7 @@ def redact_chosen(
     with_summaries: bool,
     no_vacuum: bool,
 ) -> RedactionResult:
-    """Redact the chosen events, and vacuum the store. If a search for a text chose the events,
-    search for the text again.
-    """
+    """Redact the chosen events, and vacuum the store. After a search for a text, search again."""
     total = sum(map(len, chosen.named.values()))
     try:
         with terminal.working("redacting", "events", total) as update:

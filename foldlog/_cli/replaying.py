@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _PAGE = 500
 """The number of events between two updates of the progress bar."""
 _FEW_EVENTS = 80
-"""The number of events of a View above which ``foldlog demo`` condenses the View."""
+"""``foldlog demo`` condenses a View that has more events."""
 
 
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by the names of their files, or by the paths if several files have the
-    same name. ``limit`` is the limit of the model that the log names.
+    """Return the condensers by the names of their files, or by their paths, if several files have
+    the same name. ``limit`` is the token limit of the model in the log.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 
@@ -133,7 +133,7 @@ def _standing_events(
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Add the name of the condenser to an error of its model. The error stops the comparison."""
+    """Stop the comparison if the model of a condenser fails. The error names the condenser."""
     from foldlog.condensers import ModelCallFailed
 
     try:

@@ -70,9 +70,7 @@ class Selection(NamedTuple):
         return not self.kinds and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
-        """Return whether the event is selected. If times are selected, an event without a time is
-        not selected.
-        """
+        """Return whether the event is selected. An event without a time is in no period."""
         if (
             self.kinds
             and (kind := label(event)) not in self.kinds
@@ -101,8 +99,8 @@ def selection(
 
 
 def given_moment(option: str, text: str | None) -> datetime | None:
-    """Return the moment that an option names: a date, a time, or how long ago. A time is in UTC
-    unless it has a zone.
+    """Parse the time of an option: a date, a time, or how long ago. A time is in UTC unless it has
+    a zone.
 
     Raises ``Refused`` for any other text.
     """

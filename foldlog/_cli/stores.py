@@ -33,7 +33,7 @@ from foldlog.eventstore.recorders.urls import absolute_hint
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
-"""The maximum number of conversations that are compared with a mistyped id."""
+"""A mistyped id is compared with at most this number of ids."""
 _MADE_ID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _SHORT = (8, 13, 18, 23)
 _FEW = 5
@@ -104,8 +104,8 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``. The store must exist, because a mistyped name must not create an
     empty store. ``remedy`` is the advice in the error.
 
-    A file without write permission is opened only for reading. If this folder has no default store,
-    the store of the coding agents is opened.
+    A file without write permission is opened only for reading. Without ``foldlog.db`` in this
+    folder, the default is the store of the coding agents.
     """
     if (found := existing_db(db)) != db:
         db = found
@@ -134,8 +134,8 @@ def resolved(store: Store, given: str) -> str:
     """Return the id that is ``given`` or begins with ``given``. Commands that change the store must
     not use this function, because the user may mean another id.
 
-    If a session and its sub-agents (``session/agent-1``) begin with ``given``, return the session.
-    Raises ``Refused`` if no id, or more than one id, begins with ``given``.
+    If only a session and its sub-agents (``session/agent-1``) begin with ``given``, return the
+    session. Raises ``Refused`` unless exactly one conversation matches.
     """
     found = list(islice(ids_meant(store, given), _FEW + 1))
     if len(found) == 1:
@@ -202,8 +202,8 @@ def _mark_of(store: Store, conversation: str) -> Any:
 
 def whole(store: Store, given: str) -> str:
     """Return ``given`` if a conversation has exactly this id, and otherwise raise ``Refused``.
-    Commands that change the store use this function, because a prefix of an id may match the wrong
-    conversation.
+    Commands that change the store use this function, because the beginning of an id may match the
+    wrong conversation.
     """
     try:
         return store.conversation(given, pending=True).id
@@ -231,8 +231,7 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     """Yield the ids of the named conversations without repetitions. Without names, yield all
     conversations that are not erased. The beginning of an id is enough as a name.
 
-    First of all, raise ``Refused`` for an unknown name and ``ConversationErased`` for an erased
-    conversation.
+    Raises ``Refused`` for an unknown name, and ``ConversationErased``, before the first id.
     """
     if conversations:
         named = [resolved(store, name) for name in conversations]
@@ -258,7 +257,7 @@ def events_total(
 
 
 def listed(store: Store) -> Iterator[ConversationRow]:
-    """Yield all conversations of the store. A conversation that cannot be read is a finding of the
+    """Yield all conversations of the store. An unreadable conversation becomes a finding of the
     command.
     """
     after = None

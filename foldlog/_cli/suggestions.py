@@ -1,4 +1,4 @@
-"""Suggest the most similar command for a wrong command line, and name the help."""
+"""Suggest a similar command for a mistyped command, and name the help."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ def print_rows(
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the indexes of the columns to show. Leave out columns with ``may_go`` from the right,
-    until the least widths of the remaining columns fit.
+    """Return the indexes of the columns to show. Leave out columns with ``may_go``, from the right,
+    until the other columns fit.
     """
     least = [
         width if column.least is None else min(column.least, width)

@@ -300,7 +300,7 @@ def _show_nothing(**progress: object) -> None:
 
 @contextmanager
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on a terminal while work takes time, such as a call of a model.
+    """Show a progress bar on a terminal.
 
     The yielded function updates the bar: it takes ``advance``, ``completed``, ``total``, ``unit``
     and ``description``. Lines on stdout appear above the bar.
@@ -361,9 +361,7 @@ def note(message: str) -> None:
 
 
 class _Notes(logging.Handler):
-    """Prints the log messages of foldlog's packages, for example the message that a server does not
-    answer.
-    """
+    """Prints the log messages of foldlog's packages as notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())
@@ -409,8 +407,8 @@ def emit_list(
     written while they are read.
 
     After the last item, ``tail`` returns the other fields. If the first item cannot be read,
-    nothing is written. With ``exact``, lone surrogates are printed unchanged, so that foldlog can
-    read the document again.
+    nothing is written. With ``exact``, print lone surrogates unchanged, so that foldlog can read
+    the document.
     """
     from msgspec import UNSET
     from msgspec.structs import asdict, replace

@@ -72,7 +72,7 @@ def run(
     """Replay a conversation with several condensers. Show the condenser that costs least, and what
     every condenser drops.
 
-    The replay leaves out the recorded condensations, except in the column "as recorded". If a
+    The replay ignores the recorded condensations. The column "as recorded" shows their effect. If a
     condenser needs a model, the command calls that model. No history is changed. The cost includes
     all prompts to the agent's model and to the condenser's model. If a prompt repeats the beginning
     of the previous prompt, the repeated tokens cost as much as cached tokens. The command looks up

@@ -58,7 +58,7 @@ def run(
     digest. To forget without a summary, name a file with the two lines [condenser] and type =
     "conversation_window".
 
-    Exit status 1 if nothing was forgotten: the model returned no summary, or no event can be
+    The exit status is 1 if nothing was forgotten: the model returned no summary, or no event can be
     forgotten.
 
     Example: foldlog condense tidewatch --dry-run

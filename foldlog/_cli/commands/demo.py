@@ -49,8 +49,8 @@ def run(
 
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:
-    """Append the events of the imported agent and its user, as a runtime does: run a step before
-    every call of the model.
+    """Append the imported events again, as a runtime does: run a step before every call of the
+    model.
 
     Yields the events. Events that an interrupted demo appended are not appended again.
     """

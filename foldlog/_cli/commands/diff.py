@@ -50,10 +50,9 @@ def run(
     Without versions, show what the newest condensation dropped.
 
     With two conversations, show both runs side by side: tool calls, tokens, cost and last answers.
-    Below the figures, show the events of both runs after their shared events, and the first event
-    that differs. If the runs share no events, show the first difference, and what each model was
-    shown at the difference. Also show the later requests and calls that only one of the two runs
-    has.
+    Below the figures, show the first event that differs, and the later events of each run. If the
+    runs share no events, show the first difference, and what each model saw there. Then show the
+    requests and calls that only one of the runs has.
 
     Example: foldlog diff tidewatch 90 100
     """

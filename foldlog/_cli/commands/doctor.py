@@ -24,7 +24,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Show which transcripts of coding agents are not in the store. Also show which transcripts an
     agent will delete and when, and whether the agent's hooks fire.
 
-    Exit status 1 if a transcript is not in the store.
+    The exit status is 1 if a transcript is not in the store.
 
     Example: foldlog doctor
     """

@@ -45,8 +45,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Fork a conversation: begin a new conversation that shares the old conversation's events up to
-    a version.
+    """Fork a conversation: begin a new conversation that shares its events up to a version.
 
     No event is copied. Example: foldlog fork tidewatch tidewatch-other --at 120
     """

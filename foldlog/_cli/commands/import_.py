@@ -89,11 +89,11 @@ def run(
 ) -> None:
     """Import histories from files and folders. A second import of a source adds only new records.
 
-    The source is stored unchanged, and its events are made at the first use of the conversation. If
-    a source was rewritten, the import makes a fork at the first changed record. A record that
-    cannot be read is reported, and all other records are imported. A history without a name gets
-    the name of its file, such as kite. If you import a folder, or if a file has a common name, the
-    folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
+    foldlog stores the source unchanged, and makes its events at the first use of the conversation.
+    If a source was rewritten, the import makes a fork at the first changed record. The import
+    reports records that it cannot read, and imports all other records. A history without a name
+    gets the name of its file, such as kite. If you import a folder, or if a file has a common name,
+    the folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
 
     Example: foldlog import --from claude-code
     """

@@ -109,11 +109,12 @@ def run(
     title. For an unused import, the list shows the number of records, and the size of the next
     prompt is unknown.
 
-    Times are in UTC, or have no zone. The column sent+sum. counts the events and summaries of the
-    next prompt. The column ≈ tokens counts its tokens. Errors are results that a source marks as
-    errors. The tokens and the cost are sums over all model calls. If a call reported no cost, its
-    cost is the price of its tokens. A fork's figures count only its own events. A terminal shows
-    forks below their parents. In a pipe, rows are sorted by id, and cells are separated by tabs.
+    Times are in UTC, unless the source has no time zone. The column sent+sum. counts the events and
+    summaries of the next prompt. The column ≈ tokens counts the tokens of this prompt. Errors are
+    results that a source marks as errors. The tokens and the cost are sums over all model calls. If
+    a call reported no cost, its cost is the price of its tokens. A fork's figures count only its
+    own events. A terminal shows forks below their parents. In a pipe, rows are sorted by id, and
+    cells are separated by tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

@@ -71,7 +71,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show all events of a conversation in order, also forgotten events.
+    """Show all events of a conversation in order, including forgotten events.
 
     Example: foldlog log tidewatch --tail 20 --kind action
     """
@@ -139,6 +139,6 @@ def run(
 
 
 def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
-    """Return the fields that the document of an event adds to the event."""
+    """Return the fields of the document that the event does not have."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

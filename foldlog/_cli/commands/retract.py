@@ -29,8 +29,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Take back the events of a conversation after a version. After the retraction, the View is the
-    View of that version.
+    """Take back the events of a conversation after a version. After the retraction, the View is as
+    it was at that version.
 
     The events stay in the log, and attributes do not change. To reverse a retraction, pass its id
     as --to.

@@ -92,7 +92,7 @@ def run(
 
 def _start_command() -> list[str]:
     """Return the full command that starts foldlog in this Python environment, because the program
-    may run in another environment. ``-P`` keeps Python from importing files of its working
+    may run in a different environment. ``-P`` keeps Python from importing files of its working
     directory.
     """
     script = os.path.join(sysconfig.get_path("scripts"), "foldlog")

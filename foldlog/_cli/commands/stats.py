@@ -45,13 +45,13 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Count events by kind and by tool, errors, tokens and cost by model and by day, and
-    condensations by strategy.
+    """Count errors, events by kind and tool, tokens and cost by model and day, and condensations by
+    strategy.
 
-    For one conversation, draw the size of its View. Days are in UTC, or have no time zone. A total
-    is the sum of the known figures. Beside a total is the number of conversations without the
-    figure. A reply that is stored twice with the same ids counts once. A fork's figures count only
-    the fork's own events. For an unused import, records count as events, and the savings of
+    For one conversation, draw the size of its View. Days are in UTC, unless the source has no time
+    zone. A total adds the known figures, and names the number of conversations without this figure.
+    A reply that is stored twice with the same ids counts once. A fork's figures count only the
+    fork's own events. For an unused import, records count as events, and the savings of
     condensations are unknown. If a model call reported no cost, foldlog shows the price of its
     tokens, marked with ≈.
 

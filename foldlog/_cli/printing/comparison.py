@@ -81,7 +81,7 @@ _ALWAYS = {
     "events_summarized",
     "events_lost",
 }
-"""Rows that are shown even if no strategy has a value."""
+"""Rows that the table always shows."""
 
 
 def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LLM | None) -> None:
@@ -144,9 +144,7 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often. Each term comes with the last event that used
-    it, and the earlier event that contained it.
-    """
+    """Return the terms that were missing most often, with their last use and their source event."""
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}
     return "; ".join(

@@ -29,8 +29,8 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, normalize
 
 Sizes = tuple[int | None, int | None]
-"""The tokens of the Views before and after a condensation. If no model can count tokens, both
-numbers of tokens are None.
+"""The tokens of the Views before and after a condensation. If no model can count tokens, the
+numbers are None.
 """
 
 

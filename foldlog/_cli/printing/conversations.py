@@ -32,7 +32,7 @@ _PAGE = 1_000
 the conversations are being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
-"""The attributes of imports that are left out of a list for people."""
+"""The attributes of imports that a list for people does not show."""
 _Line = tuple["ConversationDocument", int]
 """A conversation, and its depth in the tree of forks."""
 _Figure = tuple[Column, Callable[["ConversationDocument"], str]]
@@ -165,7 +165,7 @@ def _number(number: int | UnsetType | None) -> str:
 
 
 def _known_number(conversation: ConversationDocument, number: int | UnsetType | None) -> str:
-    """Return a number as text. Return ``unknown`` if the source does not have the number, and an
+    """Return a number as text. Return ``unknown`` if the source does not have the number. Return an
     empty text if no event could be read.
     """
     if not conversation.spent:

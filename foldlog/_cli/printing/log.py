@@ -25,8 +25,8 @@ def show_log(
     *,
     full: bool,
 ) -> None:
-    """Print the events, and a line where a fork begins. With ``waits``, also print how long a model
-    or a tool took for the events.
+    """Print the events, and a line where a fork begins. With ``waits``, also print the wait for a
+    model or a tool before each event.
     """
     lines = terminal.PrintedLines()
     write = lines.write

@@ -174,8 +174,8 @@ def show_receipts(
 def tell_result(
     redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
 ) -> None:
-    """Print the names of everything that contains the content or may contain it. After a search,
-    also print what was searched.
+    """Print the places that may still contain the content. After a search, also print what was
+    searched.
     """
     for problem in (*redacted.stay, *_unsearched(redacting)):
         terminal.warn(problem.problem)

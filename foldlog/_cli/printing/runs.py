@@ -63,7 +63,7 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 def show_runs(runs: RunsDocument) -> None:
     """Print the first difference between two runs, and the figures of both runs side by side. Then
-    print the events that the models were shown at the difference, and the later steps.
+    print the events that each model saw there, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))
@@ -86,7 +86,7 @@ def show_runs(runs: RunsDocument) -> None:
 
 
 def _reply_word(runs: RunsDocument) -> str:
-    """Return ``call``, or ``reply`` if a run has no calls, as the word for its steps."""
+    """Return the word for a step: ``call``, or ``reply`` if a run has no calls."""
     return "call" if all(run.calls for run in runs.runs) else "reply"
 
 
@@ -202,8 +202,8 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 
 def _beginning_words(runs: RunsDocument) -> str:
-    """Return a text about the beginning of two runs: whether their system prompts differ, and how
-    many first requests and calls are equal. The text also says how many equal steps are redacted.
+    """Return a text that says whether the system prompts of two runs differ, and how many of the
+    first steps are equal. The text also says how many equal steps are redacted.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first

@@ -59,8 +59,9 @@ def run(
 
     Events keep their ids, times and heads. Every head is computed again during the copy. Programs
     can use the source during the copy. Run the command again to resume after an interruption, or to
-    copy newer events. At the end the heads of both stores are compared. Exit status 1 if a head
-    differs, or if a conversation is damaged. A damaged conversation is copied only with --damaged.
+    copy newer events. At the end the command compares the heads of the two stores. The exit status
+    is 1 if a head differs, or if a conversation is damaged. A damaged conversation is copied only
+    with --damaged.
 
     Example: foldlog store copy history.db postgresql://agent@db/foldlog
     """

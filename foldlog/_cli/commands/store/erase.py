@@ -47,10 +47,9 @@ def run(
     """Erase conversations for good: their events and all derived data, from tables, free pages and
     logs.
 
-    In a terminal the command shows the conversations and asks first. The conversations cannot be
-    read any more once the command begins. At the end the store is vacuumed: a SQLite file is
-    rewritten as a whole, and other writers wait. Exit status 1 if no conversation has the
-    attributes.
+    In a terminal the command shows the conversations and asks first. As soon as the command begins,
+    nobody can read the conversations. At the end the store is vacuumed: a SQLite file is rewritten
+    as a whole, and other writers wait. The exit status is 1 if no conversation has the attributes.
 
     A tombstone stays, with the id, the time, the reason, the number of events and the last head.
     Appends under the erased id fail. Earlier copies and backups still contain the conversations.

@@ -23,10 +23,10 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Erase the conversations that got no event since a time, like 'foldlog store erase'.
+    """Erase conversations that got no event since a time, as 'foldlog store erase' does.
 
-    A conversation stays if it gets a new event before its erasure, if it has a younger fork, or if
-    a worker has its lease. The command prints a note about each conversation that stays.
+    A conversation stays if it gets a new event, has a younger fork, or is leased by a worker. The
+    command prints a note about each conversation that stays.
 
     Example: foldlog store expire --older-than 90d --dry-run
     """

@@ -110,8 +110,8 @@ def run(
     --older-than alone redacts no system prompts and no documents. --matching finds a text in
     events, summaries, documents, attributes and records of imports. If an imported file contains
     the text outside its records, everything outside the records is erased. Encoded text, compressed
-    text and other files are not searched. The command names files that may contain the text. Exit
-    status 1 if nothing is found, or if the store still contains the text.
+    text and other files are not searched. The command names files that may contain the text. The
+    exit status is 1 if nothing is found, or if the store still contains the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """

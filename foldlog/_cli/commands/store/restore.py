@@ -41,10 +41,10 @@ def run(
     damaged, or missing.
 
     If the store exists, the command asks first in a terminal. The command prints the new name of
-    the old file. If a program has the store open, its next append fails with an error. A program
-    that has the store open must open it again. Conversations and events that were erased or
-    redacted after the backup exist again. The command names every conversation that exists again,
-    with exit status 1. A damaged backup is refused, and nothing is replaced.
+    the old file. If a program has the store open, its next append fails, and the program must open
+    the store again. Conversations and events that were erased or redacted after the backup exist
+    again. The command then names these conversations, and the exit status is 1. A damaged backup is
+    refused, and nothing is replaced.
 
     Example: foldlog store restore monday.db --yes
     """

@@ -64,11 +64,10 @@ def run(
     """Check every event's checksum and its place in the hash chain, and check that no event is
     missing.
 
-    The command reports the conversation and the id of changed, missing, inserted, swapped and moved
-    events, with exit status 1. A head is a hash of all events up to a version. With heads that you
-    published before (--heads), the command also detects a missing end and a conversation that was
-    rewritten as a whole. Erased conversations are listed and are not findings. An interrupted check
-    prints where to continue (--from).
+    The command reports changed, missing, inserted, swapped and moved events, and the exit status is
+    1. A head is a hash of all events up to a version. With published heads (--heads), the command
+    also detects a missing end and a rewritten conversation. Erased conversations are listed and are
+    not findings. An interrupted check prints where to continue (--from).
 
     Example: foldlog store verify --heads heads.json
     """
@@ -127,9 +126,7 @@ def run(
 
 
 def _command_for_rest(newest: str, *, views: bool, repair: bool) -> str:
-    """Return the command that continues an interrupted check, from the conversation that was
-    checked last.
-    """
+    """Return the command that continues an interrupted check."""
     flags = []
     if views:
         flags.append("--views")
