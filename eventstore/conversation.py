@@ -52,9 +52,9 @@ _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChan
 class State(Struct, frozen=True):
     """The part of a conversation's state that ``decide`` needs.
 
-    ``summaries`` contains the ids of existing summaries that the command names. ``documents`` maps
-    each document to the id of the event with its newest value. ``documents`` is None if the command
-    changes no documents.
+    ``summaries`` contains the ids in the command that belong to existing summaries. ``documents``
+    maps each document to the id of the event with its newest value. ``documents`` is None if the
+    command changes no documents.
     """
 
     conversation: str

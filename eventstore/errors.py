@@ -281,7 +281,7 @@ class InvalidOption(InvalidArgument):
 
 
 class UnknownEventType(EventStoreError):
-    """This version of foldlog does not know the type of an event that the caller needs. Upgrade
+    """The caller needs an event of a type that this version of foldlog does not know. Upgrade
     foldlog, or correct the program that appended an object that is not an event.
     """
 

@@ -494,8 +494,8 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
 
 
 class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
-    """The receipt of a redaction, with the ids of the events whose content was erased. Only a
-    redaction appends a receipt, and followers read the receipt.
+    """The receipt of a redaction, with the ids of the redacted events. Only a redaction appends a
+    receipt, and followers read the receipt.
 
     ``event_ids``  the ids of the redacted events
     ``hashes``     the commitments to the former contents, in the order of ``event_ids``

@@ -343,9 +343,9 @@ class Store:
         return self.query(conversation, read)
 
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
-        """Yield all events of all conversations that were recorded after a position, in the order
-        of positions, up to now. On PostgreSQL, the events end before the oldest transaction that is
-        still writing. A later call yields the events of this transaction.
+        """Yield the events of all conversations after a position, in the order of positions, up to
+        now. On PostgreSQL, the events end before the oldest transaction that is still writing. A
+        later call yields the events of this transaction.
 
         Remember the last position, and pass it to the next call of ``follow``. No event is missed
         or repeated, because no later commit gets an earlier position. If the store has several

@@ -277,8 +277,8 @@ class LLM(TokenCounter):
 
     @property
     def tokenizer(self) -> str:
-        """The name of the model whose tokenizer is used, or the name of litellm's general tokenizer
-        for an unknown model.
+        """The model whose tokenizer is used. For an unknown model, the name of litellm's general
+        tokenizer.
         """
         return self.config.tokenizer or (
             self.model if self.is_known else "litellm's general tokenizer"

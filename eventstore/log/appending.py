@@ -293,8 +293,8 @@ class DocumentsUnchanged(Struct):
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key of the conversation that the caller read, and its number of redactions. ``state`` is
-    None if the conversation did not exist.
+    """The key and the redactions of the conversation, as the caller read them. ``state`` is None if
+    the conversation did not exist.
     """
     ids: Mapping[str, int]
 

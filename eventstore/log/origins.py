@@ -1,5 +1,5 @@
-"""The index of events by the ids that their source gave them. Writers ask for the index of source
-ids with ``dedupe="origin"``.
+"""The index of imported events, by source id. Writers ask for the index of source ids with
+``dedupe="origin"``.
 
 Each source id is stored as an idempotency key of the conversation, for one event. Copies, erasures
 and encryption therefore need no extra code for the ids of a source. The key contains a digest of

@@ -1,9 +1,9 @@
 """The past of a fork: the events that it shares with its ancestors, or has copied from them.
 
-A part of a fork's past is stored under the key of the ancestor that recorded it. A fork that was
-detached from its parent, or copied to another store, has all its events under its own key. A fork
-has the salt of its parent and continues the parent's chain of heads. A shared event therefore has
-the same head in the fork and in its parent.
+A part of a fork's past is stored under the key of the ancestor that recorded the part. A fork that
+was detached from its parent, or copied to another store, has all its events under its own key. A
+fork has the salt of its parent and continues the parent's chain of heads. A shared event therefore
+has the same head in the fork and in its parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """The events ``start <= id < stop`` of a fork, which are stored under one key."""
+    """Consecutive events of a fork that are stored under one key: ``start <= id < stop``."""
 
     key: int
     id: str

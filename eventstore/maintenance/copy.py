@@ -503,8 +503,8 @@ class CopyWriter(StagedWriter):
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
         """Add the next rows, a few thousand at most, in one transaction. ``made`` contains the
-        records from which the events were made. ``keys`` maps a version to the idempotency keys
-        whose events are complete at this version.
+        records from which the events were made. ``keys`` lists idempotency keys by the version at
+        which their events are complete.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -660,8 +660,8 @@ def _redact_too(
     redacted_rows: Sequence[Row],
     records: RedactedRecords | None,
 ) -> None:
-    """Redact the events of the target that the source redacted after the last copy. Redact the
-    records of these events too.
+    """Redact events in the target that the source redacted after the last copy. Redact the records
+    of these events too.
     """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, existing).state, database

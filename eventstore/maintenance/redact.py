@@ -95,8 +95,7 @@ def redact(
 
     ``others`` maps other conversations to events to redact: copies of the event, and summaries that
     may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
-    ``also`` erases the content of the redacted events elsewhere, such as in the source records from
-    which the events were made.
+    ``also`` erases the content of the redacted events elsewhere, such as in their source records.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
     event does not exist or was recorded before the fork began. Raises ``CannotRedact`` if the event

@@ -48,7 +48,7 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""The maximal number of checks of a conversation that changes during the checks."""
+"""How often a conversation is checked if it changes during the check."""
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
 

@@ -111,8 +111,8 @@ class Lifetimes:
     """The lifetimes of all events of a conversation up to ``version``, by id. ``summaries``
     contains the lifetimes of summaries, by synthetic id.
 
-    ``order`` contains the places of the summaries in the order in which Views show them. A summary
-    usually has one place.
+    ``order`` contains the places of summaries, in the order of the Views. A summary usually has one
+    place.
     """
 
     conversation: str

@@ -62,9 +62,9 @@ class LifetimesFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Fold the next events. Raises ``UnknownEventType``. Raises ``LookupError`` at a retraction
-        to a version that ``targets`` lacks: fold all events again, with this version in
-        ``targets``. Cost: one pass over the events. Each structural event also costs one pass over
-        the View at its version.
+        if ``targets`` lacks its version: fold all events again, with this version in ``targets``.
+        Cost: one pass over the events. Each structural event also costs one pass over the View at
+        its version.
         """
         plain: list[Event] = []
         version = self.version

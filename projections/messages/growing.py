@@ -31,8 +31,8 @@ class Rendered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A message of the model from which rendering can continue: the index of the message, and the
-    index of its first event.
+    """A message of the model, from which rendering can continue: its index, and the index of its
+    first event.
     """
 
     message: int

@@ -165,7 +165,7 @@ class Wire:
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
-        """The names of the statements of each batch whose results were not read yet."""
+        """For each batch with unread results, the names of its statements."""
         self._broken = False
         self.warned = False
         self._pg.nonblocking = 1

@@ -1,4 +1,4 @@
-"""Translate SQLite's errors to errors of the store that name the problem and the remedy."""
+"""Translate SQLite's errors. The errors of the store name the problem and the remedy."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from foldlog.eventstore.errors import StoreUnusable
 
 _PATIENCE_S: Final = 5.0
-"""The number of seconds for which a fork waits until other threads have stopped using a store."""
+"""A fork waits at most ``_PATIENCE_S`` seconds until other threads have stopped using a store."""
 
 
 class Forkable(Protocol):
