@@ -43,7 +43,7 @@ def noted(
     """Note the file that the ``with`` block writes.
 
     The file is noted before it is written, so a crash leaves no unknown file. A read-only store
-    cannot note the file. The notes of a replaced file, and of missing files of the same kind, are
+    cannot note the file. Notes of replaced files, and of missing files of the same kind, are
     deleted.
     """
     position = store.database.last_position

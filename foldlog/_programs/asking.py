@@ -106,7 +106,7 @@ class Asking:
         return names[0]
 
     def _of_session(self) -> str:
-        """Import the session of Claude Code that started this server, and return its conversation.
+        """Import the session that started this server, and return its conversation.
 
         ``/clear`` and ``/resume`` begin another session in another file of the same folder, without
         notice. So the session is certain only if its transcript is the newest file in the folder.

@@ -48,7 +48,7 @@ _Number = TypeVar("_Number", int, float)
 _CONDENSATIONS_MAX_A_TURN = 10
 _WHOLE = 10_000_000
 CACHED_LEAST = 1_024
-"""The minimum number of tokens of a prompt that providers cache."""
+"""Providers cache prompts with at least this number of tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,8 +297,8 @@ def kept(
     beside the conversation under ``name`` until the conversation changes. A conversation is left
     out if it is erased, if ``is_wanted`` rejects its id, or if its result is None.
 
-    Cost: one statement reads all stored results, and ``make`` is called for each conversation that
-    has changed.
+    Cost: one statement reads all stored results, and ``make`` is called for each changed
+    conversation.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
@@ -412,7 +412,7 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 
 
 class SentRecords:
-    """The events of a history that are sent to a model.
+    """The events that are sent to a model.
 
     ``view`` is the View as it is sent, with masks. ``log`` is the View without masks. With
     ``condense``, a condensation that is due is made first.

@@ -99,7 +99,7 @@ class _Walked(NamedTuple):
 
 _PAGE = 20
 _PASTS_IN_MEMORY = 8
-"""The number of threads whose last writes stay in memory."""
+"""The number of threads with writes in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 """LangGraph's ids count time from this date."""

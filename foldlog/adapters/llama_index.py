@@ -191,8 +191,8 @@ def _change(
 ) -> None:
     """Change the messages that a View shows.
 
-    ``decide`` gets the shown messages, and returns the indices of the messages that stay and the
-    records of new messages.
+    ``decide(shown)`` returns the indices of the messages that stay, and the records of new
+    messages.
     """
     while True:
         view = history.view()

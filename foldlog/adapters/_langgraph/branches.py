@@ -207,7 +207,7 @@ class ThreadBranches:
         )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the newest checkpoint of the branch to which a new checkpoint is appended.
+        """Return the newest checkpoint of the branch for a new checkpoint.
 
         A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
         new checkpoint. If no branch fits, a fork of the parent begins. If the parent is not stored,

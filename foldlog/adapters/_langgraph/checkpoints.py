@@ -68,7 +68,7 @@ class WholeCheckpoint(NamedTuple):
     """A checkpoint with its documents, records and notes.
 
     ``spans`` are the event ids of the records, and ``values`` are the records in the runtime's
-    form. ``notes`` are in the order in which they were written.
+    form. The oldest of the ``notes`` is first.
     """
 
     checkpoint: Checkpoint
@@ -263,8 +263,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the notes on the checkpoints ``ids``, in the order in which they were written.
-        Cost: the first of these notes and all later notes are read.
+        """Return the notes on the checkpoints ``ids``, the oldest first. Cost: the oldest of these
+        notes and all later notes are read.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:

@@ -134,9 +134,7 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 
 class _Span(NamedTuple):
-    """The time of a shown event, or the first and the last time of the events that a summary
-    replaces.
-    """
+    """The time of a shown event, or the time span that a summary replaces."""
 
     first: datetime
     last: datetime

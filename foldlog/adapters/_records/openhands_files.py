@@ -62,7 +62,7 @@ class EventFiles:
         self.documents: set[str] = set()
         self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, and the head after each of these events."""
+        """The ids of the events that moved the head, and the new heads."""
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
@@ -287,9 +287,7 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 def _uncounted_usage(
     metrics: dict[str, dict[str, Any]], counted: dict[str, int]
 ) -> Iterator[Annotation]:
-    """Yield the usage of calls that were not counted yet, with its cost if the state has the cost
-    of every call.
-    """
+    """Yield the usage of calls that were not counted yet, and its cost if the state has all costs."""
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))
         costs = dicts_in(each.get("costs"))
