@@ -106,8 +106,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store: id, number of events, time of the last event, format and
-    title. For an unused import, the list shows the number of records, and the size of the next
-    prompt is unknown.
+    title. For an unused import, the list shows the number of records.
 
     Times are in UTC, unless the source has no time zone. The column sent+sum. counts the events and
     summaries of the next prompt. The column ≈ tokens counts the tokens of this prompt. Errors are

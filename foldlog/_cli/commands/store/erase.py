@@ -48,7 +48,7 @@ def run(
     logs.
 
     In a terminal the command shows the conversations and asks first. As soon as the command begins,
-    nobody can read the conversations. At the end the store is vacuumed: a SQLite file is rewritten
+    the conversations cannot be read. At the end the store is vacuumed: a SQLite file is rewritten
     as a whole, and other writers wait. The exit status is 1 if no conversation has the attributes.
 
     A tombstone stays, with the id, the time, the reason, the number of events and the last head.
