@@ -120,13 +120,20 @@ class StagedWriter:
         self._write(rows[0].id, work)
         self.added += len(rows)
 
-    def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible. ``beside`` is called in the same transaction. Discard
-        all other staged imports of the conversation. If another staged import of the conversation
-        is still running, that import fails.
+    def publish(
+        self,
+        version: int,
+        beside: Beside = lambda _: None,
+        check: Callable[[Transaction], object] = lambda _: None,
+    ) -> None:
+        """Make a staged conversation visible. ``check`` is called before this in the same
+        transaction, and ``beside`` after this. Discard all other staged imports of the
+        conversation. If another staged import of the conversation is still running, that import
+        fails.
         """
 
         def work(writing: WriteTransaction) -> None:
+            check(writing.transaction)
             writing.publish(version)
             beside(writing)
 

@@ -36,7 +36,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import VIEWS, Event, Redaction, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.finding import find_again, tombstones_before
+from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -59,8 +59,8 @@ from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversatio
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.sources.moving import (
+    CopiedRecords,
     RedactedRecords,
-    check_not_redacted,
     copy_source,
     find_redacted_records,
     is_same_source,
@@ -298,10 +298,15 @@ def copy_conversation(
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
     erased the conversation. Raises ``CannotRedact`` if a redacted event is shared in the target, or
-    if the copy would bring a redacted record back. If ``copy_conversation`` raises an error, the
-    target's conversation is unchanged. A new conversation appears completely or not at all. Cost:
-    copying the new events in small transactions. If events were redacted after the last copy, all
-    events are read.
+    if the copy would bring a redacted record or event back.
+
+    A new conversation appears completely or not at all. After an error, an existing conversation
+    has none or some of the new events, and another copy goes on from there. The events are copied
+    before their records. If the target redacts a record between the two, the copied events of the
+    record stay until the source redacts the record too, and the conversation is copied again.
+    Cost: copying the new events in small transactions. If events were redacted after the last copy,
+    all events are read. If the target redacted events in a fork or a forked conversation, its
+    events are read too.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -309,13 +314,14 @@ def copy_conversation(
     )
     if original.erasure is not None:
         return Moved(original.id, 0, original.end[0], tombstones=tombstones)
-    check_not_redacted(source, target, original)
     if not original.version:  # the source of the conversation has records without events
-        records = copy_source(source, target, original, 0)
-        return Moved(original.id, 0, 0, tombstones=tombstones, records=records)
+        pending = copy_source(source, target, original, 0)
+        return Moved(original.id, 0, 0, tombstones=tombstones, records=pending)
     source.data_key(original)  # raises ``KeyUnavailable`` before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
-    with CopyWriter(target, original, earlier) as writer:
+    records = CopiedRecords(source, target, original)
+    read_origins = partial(_read, source, original, ReadTransaction.origins)
+    with CopyWriter(target, original, earlier, records) as writer:
         existing = writer.existing
         if existing is not None:
             _check_same(source, original, target, existing)
@@ -323,29 +329,14 @@ def copy_conversation(
         # If the target has more events than the source, the target stays unchanged.
         is_ahead = writer.end.version > original.version
         if existing is not None and not is_ahead and existing.redactions != original.redactions:
-            redacted = (
-                row
-                for row in _up_to_damage(stored_rows(source, original), damage)
-                if is_redacted(row.proof)
-            )
-            for chunk in chunked(row for row in redacted if row.id < existing.version):
-                redacted_records = find_redacted_records(
-                    source, original, (row.id for row in chunk)
-                )
-                work = partial(
-                    _redact_too,
-                    database=target,
-                    existing=existing,
-                    redacted_rows=chunk,
-                    records=redacted_records,
-                )
-                on_finished(target, work)
+            _copy_redactions(source, original, target, existing, damage)
         rows = writer.linked(stored_rows(source, original, start))
+        # Damaged keys and origins are not reported here, because they are read again after the
+        # events.
+        unreported: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
+        ancestors = [*_up_to_damage(read_origins(), unreported)]
         if existing is not None and start < original.version:
-            # Damaged keys are not reported here, because the keys are read again after the events.
-            new_keys = _keys_by_version(
-                _up_to_damage(keys_of(source, original), None if damage is None else []), start
-            )
+            new_keys = _keys_by_version(_up_to_damage(keys_of(source, original), unreported), start)
         else:
             new_keys = {}
         # If events may later be made from the records, a group of rows must end with a record.
@@ -358,16 +349,22 @@ def copy_conversation(
         ):
             if stopped.is_set():
                 raise CancelledError
+            if existing is not None:
+                _check_not_redacted(
+                    source, original, target, ancestors, chunk[0].id, chunk[-1].id + 1
+                )
             writer.copy(chunk, made, new_keys)
         keys = _up_to_damage(keys_of(source, original), damage)
         views = _up_to_damage(
             _read(source, original, lambda reading: reading.records(VIEWS, start)), damage
         )
-        origins = _up_to_damage(_read(source, original, ReadTransaction.origins), damage)
+        if existing is None:
+            _check_not_redacted(source, original, target, ancestors, 0, writer.end.version)
+        origins = _up_to_damage(read_origins(), damage)
         writer.finish(keys, 0 if is_ahead else original.redactions, [*views], [*origins])
-    records = copy_source(source, target, original, writer.end.version)
+    pending = copy_source(source, target, original, writer.end.version)
     moved = Moved(
-        original.id, writer.added, writer.end.version, tombstones=tombstones, records=records
+        original.id, writer.added, writer.end.version, tombstones=tombstones, records=pending
     )
     if damage:
         return moved._replace(problem=str(damage[0]), damaged=writer.end.version)
@@ -422,6 +419,69 @@ def _check_same(
         )
 
 
+def _copy_redactions(
+    source: Database,
+    original: Conversation,
+    target: Database,
+    existing: Conversation,
+    damage: list[CorruptEvent | StoreDamaged] | None,
+) -> None:
+    redacted = (
+        row
+        for row in _up_to_damage(stored_rows(source, original), damage)
+        if is_redacted(row.proof)
+    )
+    for chunk in chunked(row for row in redacted if row.id < existing.version):
+        redacted_records = find_redacted_records(source, original, (row.id for row in chunk))
+        work = partial(
+            _redact_too,
+            database=target,
+            existing=existing,
+            redacted_rows=chunk,
+            records=redacted_records,
+        )
+        on_finished(target, work)
+
+
+def _check_not_redacted(
+    source: Database,
+    original: Conversation,
+    target: Database,
+    ancestors: Iterable[Border],
+    start: int,
+    stop: int,
+) -> None:
+    """Raise ``CannotRedact`` if a copy of the events ``start <= id < stop`` would bring back an
+    event that the target redacted in an ancestor or in a fork.
+    """
+
+    def read_forks(reader: Reader) -> list[str]:
+        sharing = forks_that_share(source, reader, original.key, [start])
+        return [fork.id for fork, _ in sharing]
+
+    def read_row(reader: Reader, event_id: int) -> Row:
+        return find_again(source, reader, original).last_row(event_id + 1)
+
+    # The check precedes the transaction, because a transaction cannot read another server. After
+    # the copy, a redaction of the ancestor would not reach the copied fork either.
+    for name in (*(ancestor.parent for ancestor in ancestors), *source.recorder.query(read_forks)):
+        relative = _find(target, name)
+        if relative is None or relative.erasure is not None or not relative.redactions:
+            continue
+        for row in stored_rows(target, relative, start):
+            if row.id >= stop:
+                break
+            if not is_redacted(row.proof):
+                continue
+            own = source.recorder.query(partial(read_row, event_id=row.id))
+            if own.head == row.head and not is_redacted(own.proof):
+                raise CannotRedact(
+                    f"conversation {original.id!r}: the target redacted event {row.id} in {name!r},"
+                    " and a copy would bring the event back; redact the event in the source too,"
+                    " then copy again"
+                )
+
+
 def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
     def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(conversation.key, start_after(after), CHUNK)
@@ -456,7 +516,11 @@ class CopyWriter(StagedWriter):
     """
 
     def __init__(
-        self, target: Database, new: Conversation, earlier: Sequence[Conversation] = ()
+        self,
+        target: Database,
+        new: Conversation,
+        earlier: Sequence[Conversation],
+        records: CopiedRecords,
     ) -> None:
         present = _find(target, new.id)
         if present is not None and earlier and _is_tombstone(present, earlier[-1]):
@@ -473,6 +537,7 @@ class CopyWriter(StagedWriter):
             0, new.id, new.created_at, new.salt, parent_version=new.parent_version, seed=new.seed
         )
         super().__init__(target, self.end, existing, replaces=replaces)
+        self._records = records
         self._without_receipt: frozenset[int] = frozenset()
         """The redacted events that were copied before their receipts."""
 
@@ -508,9 +573,16 @@ class CopyWriter(StagedWriter):
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
+        start, stop = rows[0].id, rows[-1].id + 1
 
-        def beside(writing: WriteTransaction) -> None:
-            note_made(writing, made, rows[-1].id + 1)
+        def work(writing: WriteTransaction) -> None:
+            if self._is_published:
+                self._records.check(
+                    writing.transaction,
+                    lambda _, events: events[0] < stop and start < sum(events),
+                )
+            writing.insert(rows)
+            note_made(writing, made, stop)
             for row in rows if keys else ():
                 _remember(writing, keys.get(row.id + 1, ()))
             if redacted:
@@ -518,7 +590,8 @@ class CopyWriter(StagedWriter):
             if self._is_published:
                 _enter_redactions(writing, without_receipt)
 
-        self.add(rows, beside)
+        self._write(start, work)
+        self.added += len(rows)
         self.end = self.end.grown(rows[-1])
         self._without_receipt = frozenset() if self._is_published else without_receipt
 
@@ -547,7 +620,7 @@ class CopyWriter(StagedWriter):
             writing.enter_origins(origins)
             _enter_redactions(writing, self._without_receipt)
 
-        self.publish(version, enter_all)
+        self.publish(version, enter_all, partial(self._records.check, is_new=lambda *_: True))
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:

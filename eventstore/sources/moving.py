@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -57,51 +57,74 @@ def _content_of(database: Database, key: int, reader: Reader) -> object:
     return None if stored is None else (stored.head, stored.redacted, stored.made)
 
 
-def check_not_redacted(source: Database, target: Database, conversation: Conversation) -> None:
-    """Raise ``CannotRedact`` if a copy would add a record that the target redacted in another
-    conversation of the family. An import would refuse the record, too. Cost: one small read, if the
-    target refuses no record.
+class _CopiedRecord(NamedTuple):
+    number: int
+    events: tuple[int, int]
+    hash: bytes
+    fingerprint: bytes
+
+
+class CopiedRecords:
+    """The records of a conversation that is copied. Every transaction that makes records or their
+    events visible in the target calls ``check``, because the target may redact a record at any
+    time.
     """
-    if not target.recorder.query(lambda reader: Sources(target, reader).refuse_any()):
-        return
 
-    def read(reader: Reader) -> tuple[Source, bytes, set[int], list[str]] | None:
-        sources = Sources(source, reader)
-        original = sources.find_by_key(conversation.key)
+    def __init__(self, source: Database, target: Database, conversation: Conversation) -> None:
+        self._source = source
+        self._target = target
+        self._conversation = conversation
+
+    def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
+        """Raise ``CannotRedact`` if the target redacted a new record in another conversation of the
+        family. An import would refuse the record, too. ``is_new`` gets the number of a record, and
+        the id of its first event with the number of its events. Cost: one small read, if the target
+        refuses no record.
+        """
+        sources = Sources(self._target, reader)
+        if not sources.refuse_any():
+            return
+        original, family, records = self._content
+        new = {
+            fingerprint: record
+            for record in records
+            if is_new(record.number, record.events)
+            for fingerprint in (record.hash, record.fingerprint)
+        }
+        refused = [new[fingerprint] for fingerprint in sources.refused_among(new)]
+        if original is None or not refused:
+            return
+        # The target also refuses the records of erased conversations and of other families.
+        root = _root_in_target(reader, self._target, original, family)
+        redacted = set() if root is None else sources.redacted_hashes(root)
+        numbers = [record.number for record in refused if record.hash in redacted]
+        if numbers:
+            raise CannotRedact(
+                f"conversation {self._conversation.id!r}: the target redacted record {min(numbers)}"
+                " of its source in another conversation, and a copy would bring the record back;"
+                " redact the record in the source too, then copy again"
+            )
+
+    @cached_property
+    def _content(self) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
+        """The stored source, the names of its family, and its records that are not redacted."""
+        return self._source.recorder.query(self._read)
+
+    def _read(self, reader: Reader) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
+        sources = Sources(self._source, reader)
+        original = sources.find_by_key(self._conversation.key)
         if original is None:
-            return None
-        hashes = sources.hashes(original)
-        return original, hashes, sources.all_redacted(original), _family_names(sources, original)
-
-    content = source.recorder.query(read)
-    if content is None:
-        return
-    original, hashes, redacted, family = content
-
-    def find_refused(reader: Reader) -> list[int]:
-        sources = Sources(target, reader)
-        state = target.find(reader, conversation.id, pending=True)
-        existing = None if state is None else sources.find_by_key(state.key)
-        start = 0 if existing is None else existing.records
-        root = _root_in_target(reader, target, original, [conversation.id, *family])
-        if root is None:
-            return []
-        redacted_hashes = sources.redacted_hashes(root)
-        numbers = dict[bytes, int]()
-        head = chained(GENESIS, hashes[: start * HASH_BYTES])
-        for number, record_hash in enumerate(each_hash(hashes[start * HASH_BYTES :]), start):
+            return None, [], []
+        redacted = sources.all_redacted(original)
+        made = sources.made(original)
+        records = list[_CopiedRecord]()
+        head = GENESIS
+        for number, record_hash in enumerate(each_hash(sources.hashes(original))):
             head = chained(head, record_hash)
-            if record_hash in redacted_hashes and number not in redacted:
-                numbers |= {record_hash: number, fingerprint_of(head): number}
-        return [numbers[fingerprint] for fingerprint in sources.refused_among(numbers)]
-
-    refused = target.recorder.query(find_refused)
-    if refused:
-        raise CannotRedact(
-            f"conversation {conversation.id!r}: the target redacted record {min(refused)} of its"
-            " source in another conversation, and a copy would bring the record back; redact the"
-            " record in the source too, then copy again"
-        )
+            if number not in redacted:
+                events = made.get(number, (0, 0))
+                records.append(_CopiedRecord(number, events, record_hash, fingerprint_of(head)))
+        return original, _family_names(sources, original), records
 
 
 def copy_source(
@@ -115,9 +138,10 @@ def copy_source(
     source in the target is shorter than the original. Events that the target itself made stay, and
     records that the target redacted stay redacted. Return the number of new records that have no
     events yet. If the conversation has no events, ``copy_source`` begins the conversation in the
-    target. Raises ``HistoryDiverged`` if the target has other records, and ``ConversationErased``
-    if the target erased the conversation. Cost: reading the index of each block, and copying the
-    blocks from the first changed record on. If the sources are equal, two small reads are enough.
+    target. Raises ``HistoryDiverged`` if the target has other records, ``ConversationErased`` if
+    the target erased the conversation, and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost:
+    reading the index of each block, and copying the blocks from the first changed record on. If the
+    sources are equal, two small reads are enough.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, list[str], list[tuple[bytes, Place]]]:
@@ -155,6 +179,7 @@ def copy_source(
         made=min(original.made, max(made, default=-1) + 1),
     )
     refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
+    records = CopiedRecords(source, target, conversation)
     start = max(copied.from_record, _first_to_copy(source, target, original, existing))
     head = chained(GENESIS, hashes[: HASH_BYTES * start])
     written = existing
@@ -174,6 +199,7 @@ def copy_source(
                     made=made,
                     before=written,
                     family=family,
+                    records=records,
                 )
             )
         last = blocks
@@ -181,7 +207,9 @@ def copy_source(
 
     def finish(transaction: Transaction) -> None:
         # The last records, and all data beside the records, are stored together.
-        whole = _write_part(transaction, target, conversation, copied, last, made, written, family)
+        whole = _write_part(
+            transaction, target, conversation, copied, last, made, written, family, records
+        )
         writing, sources = _open_in_target(transaction, target, conversation)
         sources.refuse(writing.key, refused)
         if whole.made == copied.made:  # the target made no further events
@@ -251,7 +279,10 @@ def _write_part(
     made: Made,
     before: Source | None,
     family: Iterable[str],
+    records: CopiedRecords,
 ) -> Source:
+    first, stop = _end_of(before)[0], part.records
+    records.check(transaction, lambda number, _: first <= number < stop)
     # The members of a family may be copied in any order and at the same time. On a server, the
     # first question for the root's name lets their transactions run one after another.
     root = None if before is not None else _root_in_target(transaction, target, part, family)

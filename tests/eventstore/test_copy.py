@@ -247,3 +247,53 @@ def test_another_conversation_with_the_same_end_is_named(source, target):
     told = problems(source, target)
     assert told.pop("fork"), "it says that they differ"
     assert set(told.values()) == {None}
+
+
+def family(source):
+    """Make a conversation, its fork, and a fork of the fork."""
+    say(source, "a", "one", "secret", "three")
+    source.fork("a", 3, "fork")
+    say(source, "fork", "four")
+    source.fork("fork", 4, "deep")
+    say(source, "deep", "five")
+
+
+@pytest.mark.parametrize("first", ["a", "fork", "deep"])
+@pytest.mark.parametrize("keys", [None, KEYS])
+def test_no_fork_or_ancestor_brings_an_event_back_that_the_target_redacted(source, keys, first):
+    family(source)
+    with open_store("memory:", keys=keys) as target:
+        problems(source, target, first)
+        redacted(target, first, 1)
+        later = [name for name in ("a", "fork", "deep") if name != first]
+        for name, problem in problems(source, target, *later).items():
+            assert f"{name!r}: the target redacted event 1 in {first!r}" in problem
+            assert name not in [row.id for row in target.conversations()]
+        redacted(source, "a", 1)
+        assert problems(source, target, *later) == dict.fromkeys(later)
+        assert all("secret" not in texts(target, name) for name in later)
+        assert differing(source, target, *later) == []
+        assert_sound(target)
+
+
+def test_a_detached_fork_brings_no_event_back_that_the_target_redacted(source, target):
+    family(source)
+    problems(source, target, "a")
+    redacted(target, "a", 1)
+    erased(source, "a", detach_forks=True)
+    assert "the target redacted event 1 in 'a'" in problems(source, target, "deep")["deep"]
+    redacted(source, "fork", 1)
+    assert problems(source, target, "fork", "deep") == {"fork": None, "deep": None}
+
+
+def test_a_fork_that_grows_brings_no_event_back_that_the_target_redacted(source, target):
+    say(source, "a", "one", "secret", "three")
+    source.fork("a", 3, "fork")
+    problems(source, target)
+    say(source, "a", "four", "secret")
+    source.fork("a", 5, "late")
+    problems(source, target, "late")
+    redacted(target, "late", 4)
+    assert "the target redacted event 4 in 'late'" in problems(source, target, "a")["a"]
+    assert target.version("a") == 3
+    assert_sound(target)

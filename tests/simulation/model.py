@@ -67,6 +67,7 @@ class Conversation:
     keys: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
     erased: str | None = None
     detached: bool = False
+    origins: tuple[str, ...] = ()
     states: list[Shown] = field(default_factory=lambda: [Shown()])
 
     version = property(lambda self: len(self.events))
@@ -557,7 +558,9 @@ class Store:
         if not 1 <= at <= found.version:
             raise Refused("InvalidArgument")
         self._free(new, replace=replace)
-        made = Conversation(new, found.events[:at], at, found.holder(at - 1))
+        holder = found.holder(at - 1)
+        origins = (*holder.origins, holder.name)
+        made = Conversation(new, found.events[:at], at, holder, origins=origins)
         self.living[new] = made
         return made
 
@@ -687,8 +690,7 @@ class Store:
         if theirs is None:
             return True
         if ours is None:
-            ours = Conversation(name, tag=theirs.tag)
-            self.living[name] = ours
+            ours = Conversation(name, tag=theirs.tag, origins=theirs.origins)
         elif ours.version > theirs.version:
             return False
         if ours.tags() != theirs.tags()[: ours.version]:
@@ -697,9 +699,30 @@ class Store:
             if other["redacted"] and not mine["redacted"]:
                 mine.clear()
                 mine.update(other)
+        if self._hides(theirs, source, ours.version):
+            return False
+        self.living[name] = ours
         ours.events += [dict(event) for event in theirs.events[ours.version : until]]
         ours.keys = dict(theirs.keys) if until is None else ours.keys
         return True
+
+    def _hides(self, theirs: Conversation, source: "Store", first: int) -> bool:
+        """Whether an ancestor or a fork is here with an event that was redacted here alone."""
+        relatives, below = [*theirs.origins], [theirs]
+        for each in below:
+            forks = [fork for fork in source.forks(each) if fork.own_from > first]
+            relatives += [fork.name for fork in forks]
+            below += forks
+        hidden = {
+            event["tag"]
+            for name in relatives
+            if name in self.living
+            for event in self.living[name].events
+            if event["redacted"]
+        }
+        return any(
+            event["tag"] in hidden for event in theirs.events[first:] if not event["redacted"]
+        )
 
 
 def says(event):
