@@ -287,7 +287,7 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 def _uncounted_usage(
     metrics: dict[str, dict[str, Any]], counted: dict[str, int]
 ) -> Iterator[Annotation]:
-    """Yield the usage of calls that were not counted yet, and its cost if the state has all costs."""
+    """Yield the usage of calls that were not counted, with its cost if the state has all costs."""
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))
         costs = dicts_in(each.get("costs"))
