@@ -499,7 +499,7 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return the events, and the events of companions that repeat their content."""
+    """Add the events of companions that repeat the content of these events."""
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
         row = store.conversation(name)

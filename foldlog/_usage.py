@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The document with usage that a source stores outside its records. ``Format.beside`` reads this
-usage.
+"""The document with usage from outside the records of a source. ``Format.beside`` reads this usage.
 """
 OF_NO_MODEL: Final = "<synthetic>"
 """The model name in replies that Claude Code itself wrote."""

@@ -130,9 +130,7 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether a file or read model may hold one of the conversations, by the ids in its
-    name.
-    """
+    """Return whether the name of a file or read model has no ids, or an id in ``conversations``."""
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []
     return (

@@ -114,8 +114,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of a session's conversation. Without a session, the SDK's id is
-        ``default``.
+        """Return the id of a session's conversation. Without a session, ``default`` is the
+        session's id, as in the SDK.
         """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 

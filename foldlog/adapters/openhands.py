@@ -276,8 +276,9 @@ class FoldlogFileStore(WithHistories, FileStore):
         listed_count = len(self._files.names) if self._listed_files is None else self._listed_files
         if number < listed_count or self._files.has(source_id):
             raise InvalidEvent(
-                f"{path}: conversation {self.history.id!r} has {len(self._files.names)} events, and"
-                " an event is never replaced; nothing was written; open the conversation again"
+                f"{path}: conversation {self.history.id!r} already has {len(self._files.names)}"
+                " events, and an event cannot be replaced; nothing was written; open the"
+                " conversation again"
             )
         self._files.append([record])
 

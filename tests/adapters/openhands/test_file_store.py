@@ -245,7 +245,9 @@ def test_a_log_that_could_not_be_listed_is_not_taken_for_an_empty_one(histories,
         patched.setattr(store, "list", lambda path: (_ for _ in ()).throw(OSError("away")))
         log = EventLog(store)
         assert len(log) == 0, "the SDK takes an error for an empty folder"
-        with pytest.raises(InvalidEvent, match="has 1 events, and an event is never replaced"):
+        with pytest.raises(
+            InvalidEvent, match="already has 1 events, and an event cannot be replaced"
+        ):
             log.append(said("two"))
     log.append(said("three", log[0].id if len(log) else None))
     assert [event.llm_message.content[0].text for event in EventLog(store)] == ["one", "three"]
