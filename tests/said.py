@@ -7,17 +7,22 @@ from typing import Any
 
 from foldlog.eventstore import ANY_VERSION, Event, Message, Recorded, Store
 
-__all__ = ["ids", "said", "say", "texts"]
+__all__ = ["all_said", "ids", "said", "say", "texts"]
 
 
 def said(text: str, **fields: Any) -> Message:
     return Message(source="user", content=text, **fields)
 
 
+def all_said(*texts: Any) -> list[Message]:
+    """Return a message of the user for each text."""
+    return [said(text) for text in texts]
+
+
 def say(store: Store, conversation: str, *content: str, **options: Any) -> tuple[Recorded, ...]:
     """Append a message of the user for each text, at the end of a conversation."""
     return store.append(
-        conversation, list(map(said, content)), **{"expected_version": ANY_VERSION, **options}
+        conversation, all_said(*content), **{"expected_version": ANY_VERSION, **options}
     )
 
 

@@ -12,11 +12,14 @@ CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 """Records of each format, all that its program writes."""
 
 
+def lines_of(format: str) -> list[bytes]:
+    """The lines of a format's corpus, with their ends."""
+    return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
+
+
 def records_of(format: str) -> list[Any]:
     """The records of a format's corpus."""
-    return [
-        json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()
-    ]
+    return [json.loads(line) for line in lines_of(format)]
 
 
 def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    Message,
     Observation,
     Retraction,
     Store,
@@ -23,6 +22,7 @@ from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
 from tests.eventstore.test_sqlite import FollowedBy, execute
+from tests.said import all_said
 
 
 @pytest.fixture
@@ -36,12 +36,8 @@ def asked():
 @pytest.fixture
 def store(asked, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as opened:
-        opened.append("c", said("a", "b"), expected_version=0)
+        opened.append("c", all_said("a", "b"), expected_version=0)
         yield opened
-
-
-def said(*texts):
-    return [Message(source="user", content=text) for text in texts]
 
 
 def append(store, *events):
@@ -51,7 +47,7 @@ def append(store, *events):
 def watched(store):
     views = Views(store)
     store.register(views)
-    append(store, *said("warm"))
+    append(store, *all_said("warm"))
     views.current("c")
     return views
 
@@ -81,7 +77,7 @@ def reads(asked, work):
 
 def test_what_this_process_appended_is_folded_in_without_a_question(store, asked):
     views = watched(store)
-    append(store, *said("c"), Annotation(name="note", data=1))
+    append(store, *all_said("c"), Annotation(name="note", data=1))
     append(
         store,
         Action(tool="run", arguments={"n": [1]}, call_id="x"),
@@ -105,13 +101,13 @@ def test_a_view_does_not_share_what_the_caller_of_an_append_may_change(store):
 
 def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store):
     views = watched(store)
-    append(store, *said("c", "d"))
+    append(store, *all_said("c", "d"))
     views.current("c")
     append(store, CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1))
-    append(store, *said("e"))
+    append(store, *all_said("e"))
     assert views.current("c") == folded(store)
     assert len(views.current("c").condensations) == 1
-    append(store, *said("f"))
+    append(store, *all_said("f"))
     grown = views.current("c")
     assert len(grown.condensations) == 1
     append(store, Retraction(version=4))
@@ -124,20 +120,20 @@ def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store):
 def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(store):
     views = Views(store)
     views.current("c")
-    append(store, CondensationAction(forgotten_event_ids=(0,)), *said("c"))
+    append(store, CondensationAction(forgotten_event_ids=(0,)), *all_said("c"))
     assert [event.id for event in views.current("c")] == [1, 3]
 
 
 def test_what_others_appended_in_between_is_read(store, tmp_path):
     views = watched(store)
     with open_store(f"sqlite:///{tmp_path}/history.db") as other:
-        append(store, *said("ours"))
-        append(other, *said("theirs"))
+        append(store, *all_said("ours"))
+        append(other, *all_said("theirs"))
         assert views.current("c") == folded(store)
-        append(other, *said("theirs"))
-        append(store, *said("ours"))
+        append(other, *all_said("theirs"))
+        append(store, *all_said("ours"))
         assert views.current("c") == folded(store)
-        append(store, *said("ours"))
+        append(store, *all_said("ours"))
         append(other, CondensationAction(forgotten_event_ids=(0,)))
         assert views.current("c") == folded(store)
 
@@ -148,13 +144,13 @@ def test_another_store_on_the_same_recorder_is_noticed(store):
     """
     other = Store(store._recorder)
     views = Views(other)
-    append(store, *said("ours"))
+    append(store, *all_said("ours"))
     with pytest.raises(VersionConflict):
-        other.append("c", said("late"), expected_version=0)
+        other.append("c", all_said("late"), expected_version=0)
     views.current("c")
-    append(store, *said("ours"))
+    append(store, *all_said("ours"))
     assert views.current("c") == folded(store)
-    assert other.append("c", said("theirs"), expected_version=4)[0].event.id == 4
+    assert other.append("c", all_said("theirs"), expected_version=4)[0].event.id == 4
 
 
 def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store, tmp_path):
@@ -163,9 +159,9 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store, tmp_p
     writing, path = store.database.recorder._writing, tmp_path / "history.db"
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
     writing.connection = FollowedBy(writing.connection, lambda: execute(str(path), statement))
-    append(store, *said("c"))
+    append(store, *all_said("c"))
     assert store.database.recorder.last_conversation is None
-    append(store, *said("d"))
+    append(store, *all_said("d"))
     left = store.database.cached_state("c")
     assert left is not None
     assert left.state.redactions == 1
@@ -187,7 +183,7 @@ def test_a_transaction_in_progress_is_not_seen(store):
     store.register(Refusing(look))
     before = folded(store)
     with pytest.raises(ValueError, match="no"):
-        append(store, *said("c"), CondensationAction(forgotten_event_ids=(0,)))
+        append(store, *all_said("c"), CondensationAction(forgotten_event_ids=(0,)))
     assert seen == [before]
     assert views.current("c") == before
 
@@ -204,8 +200,8 @@ def test_rows_that_were_rolled_back_come_into_no_view(store, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(WriteTransaction, "end", interrupted)
         with pytest.raises(ValueError, match="no"):
-            append(store, *said("taken back"))
-    append(store, *said("stays"))
+            append(store, *all_said("taken back"))
+    append(store, *all_said("stays"))
     assert views.current("c") == folded(store)
 
 
@@ -215,24 +211,24 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store):
     store.register(Refusing())
     with pytest.raises(ValueError, match="no"):
         append(store, CondensationAction(forgotten_event_ids=(0,)))
-    append(store, *said("c"))
-    append(store, *said("d"))
+    append(store, *all_said("c"))
+    append(store, *all_said("d"))
     assert views.current("c") == folded(store)
 
 
 def test_many_or_large_appends_are_read_from_the_store(store, monkeypatch):
     views = watched(store)
     for n in range(writing._RECENT_MAX + 2):
-        append(store, *said(str(n)))
+        append(store, *all_said(str(n)))
     assert views.current("c") == folded(store)
     for n in range(3):
-        append(store, *said(str(n) * (writing._RECENT_BYTES_MAX // 2)))
+        append(store, *all_said(str(n) * (writing._RECENT_BYTES_MAX // 2)))
     assert views.current("c") == folded(store)
     monkeypatch.setattr(writing, "_RECENT_BYTES_MAX", 10)
-    append(store, *said("c"))
+    append(store, *all_said("c"))
     views.current("c")
-    append(store, *said("more than ten bytes"))
-    append(store, *said("d"))
+    append(store, *all_said("more than ten bytes"))
+    append(store, *all_said("d"))
     assert views.current("c") == folded(store)
 
 
@@ -240,9 +236,9 @@ def test_an_encrypted_and_compressed_store_does_the_same(asked, tmp_path, monkey
     monkeypatch.setenv("FOLDLOG_KEY", "0123456789abcdef" * 4)
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with open_store(f"sqlite:///{tmp_path}/encrypted.db") as store:
-        append(store, *said("a" * 1_000))
+        append(store, *all_said("a" * 1_000))
         views = watched(store)
-        append(store, *said("b" * 1_000))
+        append(store, *all_said("b" * 1_000))
         assert reads(asked, lambda: views.current("c")) == []
         assert views.current("c") == folded(store)
 
@@ -251,8 +247,8 @@ def test_views_of_a_fork_and_of_another_views_object(store, asked):
     views, others = watched(store), Views(store)
     store.fork("c", 2, "d")
     assert len(views.current("d")) == 2
-    store.append("d", said("in the fork"), expected_version=2)
+    store.append("d", all_said("in the fork"), expected_version=2)
     assert views.current("d") == View.from_events(store.events("d"))
     others.current("c")
-    append(store, *said("c"))
+    append(store, *all_said("c"))
     assert views.current("c") == others.current("c") == folded(store)

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message, Retraction
+from foldlog import CondensationAction, Retraction
 from foldlog.eventstore import InvalidEvent
 from foldlog.projections import View
-from tests.said import ids
+from tests.said import all_said, ids
 
 
 @pytest.fixture
 def history():
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
-        history.append(said(*"012345"))
+        history.append(all_said(*"012345"))
         yield history
 
 
@@ -25,15 +25,11 @@ def forget(*ids, summary):
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=0)
 
 
-def said(*texts):
-    return [Message(source="user", content=text) for text in texts]
-
-
 def test_the_view_is_again_what_it_was(history):
     recorded = history.retract(2, "the user went back")
     assert ids(history.view()) == [0, 1]
     assert history.at(6) == View.from_events(history.events(0, 6))
-    history.append(said("another way"))
+    history.append(all_said("another way"))
     assert ids(history.view()) == [0, 1, 7]
     assert ids(history.events()) == list(range(8))
     when = recorded.recorded_at
@@ -44,7 +40,7 @@ def test_the_view_is_again_what_it_was(history):
 
 def test_why_and_lifetimes_name_the_retraction_that_took_an_event_back(history):
     first = history.retract(3)
-    history.append(said("another way"))
+    history.append(all_said("another way"))
     history.retract(2)
     assert history.why(4).by == first.event
     assert history.lifetimes().of(4).at(history.version()) == "taken back"
@@ -71,7 +67,7 @@ def test_what_takes_nothing_back_is_refused(history):
 
 
 def test_a_view_without_a_past_says_so():
-    view = View.from_events(said(*"abc"))
+    view = View.from_events(all_said(*"abc"))
     alone = View(replace(view.state, past=None))
     with pytest.raises(LookupError, match=r"returns to version 1.*made without its past"):
         alone.then([Retraction(id=3, version=1)])
@@ -80,13 +76,13 @@ def test_a_view_without_a_past_says_so():
 
 
 def test_the_past_of_a_view_has_every_event_however_it_was_folded(history):
-    events = said(*"abcdef")
+    events = all_said(*"abcdef")
     view = View.from_events(events[:2]).then(events[2:3]).then(events[3:])
     for start, stop in ((0, 6), (2, 4), (1, 3), (5, 6), (3, 3)):
         assert [event.content for event in view.state.past.events(start, stop)] == [
             *"abcdef"[start:stop]
         ]
-    stored = history.view().then(said("new"))
+    stored = history.view().then(all_said("new"))
     whole = list(history.events())
     assert [*stored.state.past.events(0, stored.version)][: len(whole)] == whole
     assert stored.state.past.events(len(whole) - 1, stored.version)[-1].content == "new"

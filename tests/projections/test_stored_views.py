@@ -42,7 +42,7 @@ from tests.at_once import at_once
 from tests.condensers.made import condensed as forget
 from tests.golden.rows import rows
 from tests.reading import reading
-from tests.said import ids
+from tests.said import all_said, ids
 
 
 @pytest.fixture
@@ -60,10 +60,6 @@ def registered(store):
     views = Views(store)
     store.register(views)
     return views
-
-
-def said(*texts):
-    return [Message(source="user", content=text) for text in texts]
 
 
 def append(store, *events):
@@ -91,23 +87,23 @@ def findings(store):
 
 
 def test_the_view_is_the_same_object_until_something_is_appended(store, views):
-    append(store, *said("a", "b"))
+    append(store, *all_said("a", "b"))
     view = views.current("c")
     assert views.current("c") is view
     assert views.at("c", version=2) is view
-    append(store, *said("c"))
+    append(store, *all_said("c"))
     assert ids(views.current("c")) == [0, 1, 2]
     assert ids(view) == [0, 1], "a View that was given out does not change"
 
 
 def test_revisions_are_stored_only_by_writers_where_views_are_registered(store):
     views = Views(store)
-    append(store, *said("a", "b"), forget(0), *said("c"))
+    append(store, *all_said("a", "b"), forget(0), *all_said("c"))
     assert ids(views.current("c")) == [1, 3]
     assert versions(store) == []
     assert (audit(store, "c").missing, findings(store)) == (1, [])
     store.register(views)
-    append(store, forget(1), *said("d"), CondensationRequest())
+    append(store, forget(1), *all_said("d"), CondensationRequest())
     assert versions(store) == [3, 5, 7], "the one of the View in memory too"
     answer = audit(store, "c")
     assert (answer.version, answer.revisions, answer.missing) == (7, 3, 0)
@@ -117,7 +113,7 @@ def test_revisions_are_stored_only_by_writers_where_views_are_registered(store):
 def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, monkeypatch):
     views, other = Views(store), Views(store)
     for first in range(0, 40 * 101, 101):
-        append(store, *said(*["x"] * 100), forget(*range(first, first + 95)))
+        append(store, *all_said(*["x"] * 100), forget(*range(first, first + 95)))
     read_from = ReadTransaction.flagged_events
     counts = []
 
@@ -136,10 +132,10 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, m
 
 def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its_id(store):
     views = Views(store)
-    append(store, *said("a", "b", "c"), forget(0), *said("c"))
+    append(store, *all_said("a", "b", "c"), forget(0), *all_said("c"))
     views.current("c")
     erase(store, "c", reason="asked to")
-    events = [*said("d", "e", "f"), forget(1), *said("g", "h")]
+    events = [*all_said("d", "e", "f"), forget(1), *all_said("g", "h")]
     new = Generation(replaces_erased=True)
     store.append("c", events, expected_version=0, generation=new)
     assert ids(views.at("c", 5)) == ids(Views(store).at("c", 5)) == [0, 2, 4]
@@ -149,7 +145,7 @@ def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its
 def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path, mode):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
-        append(store, *said("a", "b"), forget(0), *said("c"))
+        append(store, *all_said("a", "b"), forget(0), *all_said("c"))
     before = path.read_bytes()
     with closing(sqlite3.connect(path)) as other, open_store(f"sqlite:///{path}{mode}") as store:
         other.execute("BEGIN IMMEDIATE")
@@ -163,13 +159,13 @@ def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path, mode):
 
 @pytest.mark.parametrize("version", [-1, 3])
 def test_a_version_that_never_was_is_refused(store, views, version):
-    append(store, *said("a", "b"))
+    append(store, *all_said("a", "b"))
     with pytest.raises(NoSuchVersion, match=f"has no version {version}; it is at version 2"):
         views.at("c", version)
 
 
 def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(store):
-    append(store, *said("a", "b", "c"), forget(0), *said("d"))
+    append(store, *all_said("a", "b", "c"), forget(0), *all_said("d"))
     registered(store)
     append(store, Retraction(version=4))
     assert versions(store) == [4, 6]
@@ -181,7 +177,7 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store, v
     events = []
     for _ in range(120):
         start = len(events)
-        events += said(*"abcdefghijklmnopqrs")
+        events += all_said(*"abcdefghijklmnopqrs")
         events.append(forget(*range(start + 2, start + 19), summary="s", offset=2))
     store.ingest("c", iter(events))
     assert len(versions(store)) == 120
@@ -192,7 +188,7 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store, v
 def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     with open_store(url) as store:
-        append(store, *said("a", "b"), forget(0), *said("c"))
+        append(store, *all_said("a", "b"), forget(0), *all_said("c"))
     keys = KeyRing(["ab" * 32])
     with open_store(url, keys=keys) as store:
         assert ids(Views(store).current("c")) == [1, 3]
@@ -201,7 +197,7 @@ def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path):
         append(store, forget(1))
         assert (versions(store), findings(store)) == ([3, 5], [])
     with open_store(url, keys=keys) as store:
-        append(store, *said("d"))
+        append(store, *all_said("d"))
         assert (versions(store), findings(store)) == ([3, 5], [])
     with open_store(url) as store, pytest.raises(KeyUnavailable):
         Views(store).current("c")
@@ -211,7 +207,7 @@ def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store, views
     pin = UnknownEvent(
         stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True
     )
-    append(store, *said("a", "b"))
+    append(store, *all_said("a", "b"))
     append(store, pin)
     append(store, forget(0))
     with pytest.raises(UnknownEventType, match="event 2 is of kind 'pin'"):
@@ -221,13 +217,13 @@ def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store, views
 
 def test_others_read_and_write_during_a_rebuild(store, views, monkeypatch):
     for start in range(0, 300, 10):
-        append(store, *said(*"abcdefghi"), forget(*range(start, start + 8)))
+        append(store, *all_said(*"abcdefghi"), forget(*range(start, start + 8)))
     before = versions(store)
     fold_whole = views_module.fold_whole
 
     def fold_and_append(reading):
         folded = fold_whole(reading)
-        append(store, *said("late"), forget(290))
+        append(store, *all_said("late"), forget(290))
         assert views.current("c").version == 302
         return folded
 
@@ -240,7 +236,7 @@ def test_others_read_and_write_during_a_rebuild(store, views, monkeypatch):
 
 
 def test_revisions_of_another_version_of_the_fold_are_made_again(store, views):
-    append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
+    append(store, *all_said("a", "b"), forget(0), *all_said("c"), forget(1))
     put(store, *(each._replace(code=2, body=b'{"kept":[0,1]}') for each in revisions(store)))
     views = registered(store)
     assert ids(views.current("c")) == [3]
@@ -258,9 +254,9 @@ def test_opening_a_view_reads_no_forgotten_event(tmp_path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         registered(store)
-        append(store, *said(*"abcdefghij"))
+        append(store, *all_said(*"abcdefghij"))
         append(store, forget(*range(1, 8), summary="b to h", offset=1))
-        append(store, *said("k"))
+        append(store, *all_said("k"))
     damage(path, "UPDATE events SET body = 'damaged' WHERE id BETWEEN 1 AND 7")
     with open_store(f"sqlite:///{path}") as store:
         assert ids(Views(store).current("c")) == [0, summary_id(10), 8, 9, 11]
@@ -273,10 +269,10 @@ def test_opening_a_view_reads_no_forgotten_event(tmp_path):
 def work(store, views):
     """The Views of a conversation with two condensations."""
     run = Action(tool="run", call_id="x"), Observation(content="done", call_id="x")
-    append(store, *said("a"), *run, Annotation(name="state"), *said("b"))
+    append(store, *all_said("a"), *run, Annotation(name="state"), *all_said("b"))
     append(store, forget(1, 2, summary="it ran", offset=1))
-    append(store, *said("c"), forget(summary_id(5), 4, summary="it ran, then b", offset=1))
-    append(store, Action(tool="run", call_id="y"), *said("d"))
+    append(store, *all_said("c"), forget(summary_id(5), 4, summary="it ran, then b", offset=1))
+    append(store, Action(tool="run", call_id="y"), *all_said("d"))
     return views
 
 
@@ -377,7 +373,7 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         registered(store)
-        append(store, *said("a", "b", "c"), forget(0), forget(1))
+        append(store, *all_said("a", "b", "c"), forget(0), forget(1))
     damage(path, "UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5")
     with open_store(f"sqlite:///{path}") as store:
         assert findings(store) == [(5, "its bytes were changed after it was stored")]
@@ -401,7 +397,7 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
     ],
 )
 def test_a_revision_that_is_no_revision_is_made_again(store, body):
-    append(store, *said("a", "b", "c"), forget(0), *said("d"))
+    append(store, *all_said("a", "b", "c"), forget(0), *all_said("d"))
     put(store, Record(4, CODE, body))
     assert [version for version, _ in findings(store)] == [4]
     assert ids(Views(store).current("c")) == [1, 2, 4]
@@ -411,12 +407,14 @@ def test_a_revision_that_is_no_revision_is_made_again(store, body):
 def test_many_threads_share_one_views(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         views = registered(store)
-        append(store, *said("a"))
+        append(store, *all_said("a"))
         failures = []
 
         def work(thread):
             for n in range(20):
-                (recorded,) = store.append("c", said(f"{thread}.{n}"), expected_version=ANY_VERSION)
+                (recorded,) = store.append(
+                    "c", all_said(f"{thread}.{n}"), expected_version=ANY_VERSION
+                )
                 if n % 5 == 4:
                     append(store, forget(recorded.event.id))
                 view = views.current("c")
@@ -430,7 +428,7 @@ def test_many_threads_share_one_views(tmp_path):
 
 def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store):
     """Each chunk copies the View, so chunks of one size would cost the square of the history."""
-    store.ingest("c", iter(said("word") * 20_000))
+    store.ingest("c", iter(all_said("word") * 20_000))
     with reading(store, "c") as snapshot:
         past = StoredPast(snapshot)
         chunks = [

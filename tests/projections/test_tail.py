@@ -3,11 +3,11 @@
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message
+from foldlog import CondensationAction
 from foldlog.eventstore import CorruptEvent, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import View, Views, audit
-from tests.said import ids
+from tests.said import all_said, ids
 
 LONG = 2_000
 
@@ -24,7 +24,7 @@ def long(tmp_path):
     """The URL of a store with one long history, nothing of it in memory."""
     url = f"sqlite:///{tmp_path}/long.db"
     with foldlog.open(url) as opened:
-        opened["c1"].append(said(*map(str, range(LONG))))
+        opened["c1"].append(all_said(*map(str, range(LONG))))
     return url
 
 
@@ -50,13 +50,9 @@ def rows_read(monkeypatch):
     return since
 
 
-def said(*texts):
-    return [Message(source="user", content=text) for text in texts]
-
-
 def test_the_tail_of_a_log_and_its_events_backwards(histories):
     history = histories["c1"]
-    history.append(said(*map(str, range(150))))
+    history.append(all_said(*map(str, range(150))))
     assert ids(history.tail(3)) == [147, 148, 149]
     assert history.tail(1_000) == tuple(history.events())
     assert history.tail(0) == ()
@@ -72,7 +68,7 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path):
 
     path = tmp_path / "h.db"
     with foldlog.open(f"sqlite:///{path}") as opened:
-        opened["c1"].append(said(*"abcdef"))
+        opened["c1"].append(all_said(*"abcdef"))
     db = sqlite3.connect(path)
     db.execute("DELETE FROM events WHERE id = 4")
     db.commit()
@@ -105,7 +101,7 @@ def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(lon
     with foldlog.open(long) as opened:
         history = opened["c1"]
         assert ids(history.pop(3)) == [LONG - 8, LONG - 7, LONG - 6]
-        history.append(said("another"))
+        history.append(all_said("another"))
         assert ids(history.pop(2, "both")) == [LONG - 9, LONG + 6]
         assert ids(history.view()) == list(range(LONG - 9))
         rows_read()
@@ -119,9 +115,9 @@ def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(lon
 def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories):
     history = histories["c1"]
     assert history.pop() == ()
-    history.append(said(*"abcd"))
+    history.append(all_said(*"abcd"))
     history.append(CondensationAction(forgotten_event_ids=[0, 1], summary="two", summary_offset=0))
-    history.append(said("e"))
+    history.append(all_said("e"))
     assert ids(history.pop(9)) == [2, 3, 5]
     assert ids(history.view()) == [0, 1]  # as before the first of them: the condensation came later
     assert ids(history.pop(9)) == [0, 1]
@@ -133,7 +129,7 @@ def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories):
 
 def test_a_summary_alone_is_not_popped(histories):
     history = histories["c1"]
-    history.append(said(*"abcd"))
+    history.append(all_said(*"abcd"))
     history.append(
         CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="all", summary_offset=0)
     )
@@ -144,8 +140,8 @@ def test_a_summary_alone_is_not_popped(histories):
 
 def test_a_pop_that_others_append_before_takes_their_events(histories):
     history = histories["c1"]
-    history.append(said(*"ab"))
-    current, came = histories.views.current, [said("c")]
+    history.append(all_said(*"ab"))
+    current, came = histories.views.current, [all_said("c")]
 
     def overtaken(conversation):
         view = current(conversation)
@@ -160,7 +156,7 @@ def test_a_pop_that_others_append_before_takes_their_events(histories):
 def test_a_view_is_of_its_moment_and_outlives_the_store(long):
     with foldlog.open(long) as opened:
         held = opened["c1"].view()
-        opened["c1"].append(said("later"))
+        opened["c1"].append(all_said("later"))
         assert held.version == LONG
     assert (len(held), held.tail(1)[0].id) == (LONG, LONG - 1)
     assert held == View.from_events(held.events)

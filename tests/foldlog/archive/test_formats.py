@@ -18,14 +18,10 @@ from tests.foldlog.archive.imports import (
     new_store,
     source_of,
 )
-from tests.foldlog.records import CORPUS
+from tests.foldlog.records import lines_of
 
 _WORDS_MIN = 20
 """Longer texts with a space are words of somebody, not names."""
-
-
-def lines_of(format):
-    return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("format", FORMATS)

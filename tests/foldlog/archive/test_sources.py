@@ -19,12 +19,8 @@ from tests.foldlog.archive.imports import (
     new_store,
     source_of,
 )
-from tests.foldlog.records import CORPUS
+from tests.foldlog.records import lines_of
 from tests.sound import assert_sound
-
-
-def lines_of(format):
-    return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
 
 
 @pytest.fixture(params=["claude-code", "codex"])
