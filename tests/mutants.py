@@ -3,9 +3,9 @@
     python -m tests.mutants [--seed N] [--count N] [PART ...]
 
 draws changes from all modules, or from the modules whose paths begin with a PART. Each change is
-made alone, in a copy of the project, and the tests of its module run there (see ``tests.which``).
-A mutant that survives shows that a test is missing, or that the change makes no difference. The
-exit status is 1 if more than one mutant in ten survives.
+made alone, in a copy of the project. The tests of its module run there (see ``tests.which``), and
+if they pass, all tests. A mutant that survives shows that a test is missing, or that the change
+makes no difference. The exit status is 1 if more than one mutant in ten survives.
 
 Modules of adapters are left out: their tests run in the environments of the SDKs.
 """
@@ -133,11 +133,18 @@ def drawn(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutant]:
 
 def failing_test(mutant: Mutant, project: Path) -> str | None:
     """Return the first test that fails, or how the run ended; None if every test passes."""
-    tests = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
-    if not tests:
-        return None
+    likely = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
     changed = project / mutant.path.relative_to(ROOT)
     changed.write_text(mutant.text())
+    try:
+        failed = _failing(likely, project) if likely else None
+        return failed or _failing([], project)
+    finally:
+        shutil.copyfile(mutant.path, changed)
+
+
+def _failing(tests: Sequence[str], project: Path) -> str | None:
+    """Run these tests, or all if none are named."""
     try:
         pytest = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n2", *tests],
@@ -150,8 +157,6 @@ def failing_test(mutant: Mutant, project: Path) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"not ended after {TIMEOUT_S} s"
-    finally:
-        shutil.copyfile(mutant.path, changed)
     if pytest.returncode == 0:
         return None
     failed = [line for line in pytest.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]

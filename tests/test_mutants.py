@@ -67,3 +67,5 @@ def test_a_mutant_that_no_test_notices_survives(tmp_path, monkeypatch):
     )
     assert failing_test(at_least, tmp_path / "copy") is None
     assert failing_test(either, tmp_path / "copy") == "FAILED test_it.py::test_it"
+    monkeypatch.setattr(mutants, "covering", lambda path: [])
+    assert failing_test(either, tmp_path / "copy") == "FAILED test_it.py::test_it", "of all tests"
