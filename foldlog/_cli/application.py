@@ -140,8 +140,8 @@ def build(only: str | None = None) -> typer.Typer:
     """Return the application with all its commands.
 
     If ``only`` is the name of a command, the application has only this command. If ``only`` is
-    empty, the application has no command. For any other text, the commands have names and helps,
-    but no parameters. Their modules are then not imported.
+    empty, the application has no command. Any other text adds all commands, but without parameters
+    and without importing their modules.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None

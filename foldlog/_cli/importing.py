@@ -130,7 +130,7 @@ class Importing:
         terminal.say(f"{records} of {conversations} added to {store_name(db)}{end}", wraps=True)
 
     def states(self) -> dict[str, bytes]:
-        """Return the states of the files at and below the imported paths, to be compared later."""
+        """Return the states of the files at and below the imported paths."""
         return {
             file: state
             for path in self._paths

@@ -38,7 +38,7 @@ _COUNTED = 10_000
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""The fields of an overview that a short list leaves out."""
+"""A short list leaves out these fields."""
 
 
 class Filters(NamedTuple):

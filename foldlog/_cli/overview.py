@@ -25,7 +25,7 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.inside import as_url, parse_url
 
 _NEW = 20
-"""If a store has more new conversations, the overview does not count their figures."""
+"""The overview counts the figures of at most this number of new conversations."""
 _RECENT = 5
 _TITLE = 60
 

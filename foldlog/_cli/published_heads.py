@@ -39,8 +39,7 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
     except OSError as error:
         raise Refused(
             f"the heads in {path} cannot be read: {error.strerror or error}; name the published "
-            f"file; if there is none, '{now} > heads.json' publishes the present heads, which "
-            f"detect later changes only"
+            f"file; if there is none, '{now} > heads.json' publishes the present heads"
         ) from error
     except (ValueError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error

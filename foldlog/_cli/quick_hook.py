@@ -34,7 +34,7 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
     if len(left) != 2 or left[0] != _DB:
         raise ValueError(
             f"a hook has only the options {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80};"
-            " 'foldlog setup PROGRAM' writes them"
+            " 'foldlog setup PROGRAM' writes the options"
         )
     return left[1], _REDACT in options
 

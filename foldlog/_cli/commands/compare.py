@@ -1,4 +1,4 @@
-"""``foldlog compare``: replay a history with other condensers."""
+"""``foldlog compare``: replay a history with several condensers."""
 
 from __future__ import annotations
 
