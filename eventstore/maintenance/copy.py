@@ -620,7 +620,8 @@ class CopyWriter(StagedWriter):
             writing.enter_origins(origins)
             _enter_redactions(writing, self._without_receipt)
 
-        self.publish(version, enter_all, partial(self._records.check, is_new=lambda *_: True))
+        check = partial(self._records.check, is_new=lambda _, events: events[0] < version)
+        self.publish(version, enter_all, check)
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:

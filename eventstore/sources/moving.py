@@ -19,7 +19,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
-from foldlog.eventstore.log.row import not_erased
+from foldlog.eventstore.log.row import is_redacted, not_erased
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row
@@ -99,20 +99,19 @@ class CopiedRecords:
         redacted = set() if root is None else sources.redacted_hashes(root)
         numbers = [record.number for record in refused if record.hash in redacted]
         if numbers:
-            raise CannotRedact(
-                f"conversation {self._conversation.id!r}: the target redacted record {min(numbers)}"
-                " of its source in another conversation, and a copy would bring the record back;"
-                " redact the record in the source too, then copy again"
-            )
+            raise _would_come_back(self._conversation.id, min(numbers))
 
     @cached_property
     def _content(self) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
-        """The stored source, the names of its family, and its records that are not redacted."""
+        """The source, the names of its family, and its records that are not redacted."""
         return self._source.recorder.query(self._read)
 
     def _read(self, reader: Reader) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
         sources = Sources(self._source, reader)
-        original = sources.find_by_key(self._conversation.key)
+        # A fork may share events that were made from the records of an ancestor.
+        conversation = self._conversation
+        keys = (conversation.key, *(ancestor.key for ancestor in conversation.lineage))
+        original = next(filter(None, map(sources.find_by_key, keys)), None)
         if original is None:
             return None, [], []
         redacted = sources.all_redacted(original)
@@ -290,6 +289,8 @@ def _write_part(
     existing = sources.settle(writing.key)
     if _end_of(existing) != _end_of(before):  # the target imported records in the meantime
         raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
+    if writing.state.redactions:
+        _check_events(writing, part, made, first)
     if existing is not None:
         part, blocks = _keep_redactions(sources, existing, part, blocks)
     if blocks:
@@ -320,6 +321,29 @@ def _write_part(
     transaction.forget_figures(writing.key)
     writing.end()
     return part
+
+
+def _check_events(writing: WriteTransaction, part: Source, made: Made, start: int) -> None:
+    """Raise ``CannotRedact`` if the target redacted an event of a new record. The events are copied
+    before their records, so the target may have redacted the event alone.
+    """
+    new = {
+        event_id: number
+        for number, (first, count) in made.items()
+        if max(start, part.from_record) <= number < part.records and number not in part.redacted
+        for event_id in range(first, first + count)
+    }
+    for event_id in new:
+        for row in writing.rows(event_id, event_id + 1, 1):
+            if is_redacted(row.proof):
+                raise _would_come_back(writing.conversation, new[event_id])
+
+
+def _would_come_back(conversation: str, number: int) -> CannotRedact:
+    return CannotRedact(
+        f"conversation {conversation!r}: the target redacted record {number} of its source, and a"
+        " copy would bring the record back; redact the record in the source too, then copy again"
+    )
 
 
 def _family_names(sources: Sources, source: Source) -> list[str]:

@@ -197,13 +197,45 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(number, grows
         copy.database.recorder = recorder
         if not visible:  # the copy ran fewer transactions
             redact_in_target()
-        assert problems == [None] or "the target redacted record 2 " in str(problems)
+        assert problems == [None] or "the target redacted record 2" in str(problems)
         assert set(held(copy)) <= {*visible} - {"s1"}
         redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
         again = [moved.problem for moved in copy_store(store, copy, fork)]
         # A fork that was complete got a receipt of its own in the target.
         assert again == [None] or problems == [None]
         assert held(copy) == []
+        assert_sound(copy)
+
+
+def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_redacted(tmp_path):
+    with new_store() as store, new_store() as copy:
+        imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
+        [*copy_store(store, copy)]
+        redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+        imported(store, write(tmp_path / "s1.jsonl", LINES))  # so the events get other heads
+        store.fork("s1", 4, "fork")
+        (moved,) = copy_store(store, copy, "fork")
+        assert "the target redacted record 2" in moved.problem
+        assert held(copy) == []
+
+
+@pytest.mark.parametrize("number", range(1, 4))
+def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(number, tmp_path):
+    visible = []
+
+    def redact_in_target():
+        visible.extend(row.id for row in copy.conversations())
+        if visible:
+            redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+
+    with new_store() as store, new_store() as copy:
+        imported(store, write(tmp_path / "s1.jsonl", LINES))
+        events_of(store, "s1")
+        recorder = copy.database.recorder
+        copy.database.recorder = meeting(recorder, number, redact_in_target)
+        [*copy_store(store, copy)]
+        copy.database.recorder = recorder
+        assert held(copy) == ([] if visible else ["s1"])
         assert_sound(copy)
 
 
