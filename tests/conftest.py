@@ -70,11 +70,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", warning)
     if "TMPDIR" not in os.environ and (folder := in_memory()):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-    os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), "foldlog-tests-no-data")
-    for name in ("COLUMNS", "LINES"):
+    os.environ["XDG_DATA_HOME"] = _data_folder()
+    for name in ("COLUMNS", "LINES", "FOLDLOG_DB"):
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _data_folder() -> str:
+    """Return the data folder of this process of the tests. It is created when a test needs it."""
+    return os.path.join(tempfile.gettempdir(), f"foldlog-data-{os.getpid()}")
 
 
 class _Wanted:
@@ -171,6 +176,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    shutil.rmtree(_data_folder(), ignore_errors=True)
     with contextlib.suppress(AttributeError):  # not one of several processes
         session.config.workeroutput["long"] = session.config.stash.get(_LEFT_OUT, 0)  # type: ignore[attr-defined]
 
