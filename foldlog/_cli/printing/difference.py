@@ -38,8 +38,14 @@ def show_difference(
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
             lines.write((f"{sign}{event_line(event, lines.width)}", colour))
+    ids_dropped = {found.condensation: found.events for found in dropped}
+    ids_left = {event.id for event in difference.left}
     for one in difference.summarized:
-        gone = count(len(one.events), "event")
+        ids = ids_dropped.get(one.condensation.id, _ids(one.events))
+        gone = count(len(ids), "event")
+        in_view = len(ids_left.intersection(ids))
+        if in_view < len(ids):
+            gone += f", {in_view:,} of them in the View of version {difference.before:,}"
         why = because(one.condensation, requests.get(one.condensation.id, ()))
         said = (
             f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the"
