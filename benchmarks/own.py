@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import os
 import statistics
 import timeit
 from collections.abc import Callable
 
 import foldlog
+from foldlog._cli.hints import default_db
 from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 
@@ -24,7 +24,7 @@ _LONGEST = 10
 def main() -> int:
     """Print a row for each conversation."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.own", description=__doc__)
-    parser.add_argument("--db", metavar="STORE", default=os.environ.get("FOLDLOG_DB", "foldlog.db"))
+    parser.add_argument("--db", metavar="STORE", default=default_db())
     parser.add_argument("conversations", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=5, help="the median of these is shown")
     asked = parser.parse_args()

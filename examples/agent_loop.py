@@ -7,10 +7,11 @@
 Everything that happens is appended to a history, and what the model is shown is that history's
 View. Before each call of the model a condenser may forget: because the View has grown too large,
 because the model asked for it with a tool, or because its server refused the prompt as too long.
-Nothing is lost by that: the log keeps it all, and `foldlog log agent` shows it. Started again with
-the same conversation, the agent goes on where it stood; a call that was running when it died is not
-made again: the model is told that it may have run, and looks. The second line asks no model and
-needs no key: a script stands in for one, so that everything else can be seen at work.
+Nothing is lost by that: the log keeps it all, and `foldlog log agent --db foldlog.db` shows it.
+Started again with the same conversation, the agent goes on where it stood; a call that was running
+when it died is not made again: the model is told that it may have run, and looks. The second line
+asks no model and needs no key: a script stands in for one, so that everything else can be seen at
+work.
 """
 
 from __future__ import annotations

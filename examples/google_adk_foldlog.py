@@ -3,7 +3,7 @@ goes on.
 
 pip install '.[google-adk]'
 GOOGLE_API_KEY=... python examples/google_adk_foldlog.py "How far is the moon?"
-foldlog view adk/example/you/moon
+foldlog view adk/example/you/moon --db foldlog.db
 """
 
 from __future__ import annotations

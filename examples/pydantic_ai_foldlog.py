@@ -3,7 +3,7 @@ goes on.
 
 pip install '.[pydantic-ai]' 'pydantic-ai-slim[openai]'
 OPENAI_API_KEY=... python examples/pydantic_ai_foldlog.py "How far is the moon?"
-foldlog view pydantic-ai/moon
+foldlog view pydantic-ai/moon --db foldlog.db
 """
 
 from __future__ import annotations

@@ -64,9 +64,12 @@ def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
 def test_a_guide_to_the_command_prints_what_it_shows(name, count, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     shutil.copy(ROOT / "foldlog/sample/tidewatch.jsonl", tmp_path)
     exec("".join(_blocks(ROOT / "docs" / name)), {})
     guide = (ROOT / "docs" / name).read_text()
+    for store in re.findall(r"`export FOLDLOG_DB=(\S+)`", guide):
+        monkeypatch.setenv("FOLDLOG_DB", store)
     shown = re.findall(r"^\$ foldlog (.*)\n((?:(?!\$ |```).*\n)*)", guide, re.MULTILINE)
     assert len(shown) > count
     same = doctest.OutputChecker().check_output

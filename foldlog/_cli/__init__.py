@@ -38,8 +38,7 @@ The files:
     record_files.py database_export.py         the files of export
     erasing.py redacting.py vacuuming.py verifying.py published_heads.py
                                                the work of commands for a whole store
-    program_store.py quick_hook.py             the store of coding agents, and a hook with few
-                                               imports
+    quick_hook.py                              a hook, with few imports
 """
 
 import atexit

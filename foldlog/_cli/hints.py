@@ -8,7 +8,8 @@ import os
 import re
 from importlib.util import find_spec
 
-DEFAULT_DB = "sqlite:///foldlog.db"
+DEFAULT_DB = "~/.local/share/foldlog/foldlog.db"
+"""The user's store, as a help shows it. ``home_db`` returns its path."""
 DEMO_DB = "foldlog-demo.db"
 
 _HINT = re.compile(r"""'foldlog ((?:store )?[a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
@@ -23,16 +24,21 @@ def home_folder() -> str:
 
 
 def home_db() -> str:
-    """Return the store of the coding agents."""
+    """Return the path of the user's store."""
     return os.path.join(home_folder(), "foldlog.db")
 
 
-def existing_db(db: str) -> str:
-    """Return the store to open. The default is ``foldlog.db``, or else the store of the coding
-    agents.
+def default_db() -> str:
+    """Return the store of a command without ``--db``."""
+    return os.environ.get("FOLDLOG_DB") or home_db()
+
+
+def make_folder_of(db: str) -> None:
+    """If ``db`` is the user's store, create its folder. No other folder is created, because a
+    mistyped name must not create one.
     """
-    is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
-    return home_db() if is_missing and os.path.exists(home_db()) else db
+    if db == home_db():
+        os.makedirs(home_folder(), mode=0o700, exist_ok=True)
 
 
 def use_store(db: str | None) -> str | None:
@@ -53,12 +59,10 @@ def prices_hint() -> str:
 
 
 def store_name(db: str) -> str:
-    """Return the name of a store for messages, without its password. The name of the default store
-    is its file name.
-    """
+    """Return the name of a store for messages, without its password."""
     from foldlog.eventstore.inside import without_password
 
-    return "foldlog.db" if db == DEFAULT_DB else without_password(db)
+    return without_password(db)
 
 
 def command(name: str, *arguments: object) -> str:
@@ -81,7 +85,7 @@ def _complete(typed: str, name: str) -> str:
         if typed.endswith(" TO"):
             return f"{typed.removesuffix('TO')}{named}"
         return typed
-    if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB):
+    if _store == default_db():
         return typed
     return f"{typed} --db {named}"
 

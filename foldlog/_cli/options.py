@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from foldlog._cli.hints import DEFAULT_DB as DEFAULT_DB, use_store
+from foldlog._cli.hints import DEFAULT_DB as DEFAULT_DB, default_db, home_db, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._whole_file import check_target
 
@@ -27,10 +27,16 @@ def completed(ctx: typer.Context, incomplete: str) -> list[str]:
     from foldlog.eventstore import EventStoreError
 
     try:
-        with open_existing(str(ctx.params.get("db") or DEFAULT_DB)) as store:
+        with open_existing(str(ctx.params.get("db") or default_db())) as store:
             return list(islice(ids_from(store, incomplete), 50))
     except EventStoreError:
         return []
+
+
+def _chosen(db: str) -> str:
+    chosen = home_db() if db == DEFAULT_DB else db
+    use_store(chosen)
+    return chosen
 
 
 Db = Annotated[
@@ -39,7 +45,7 @@ Db = Annotated[
         "--db",
         envvar="FOLDLOG_DB",
         metavar="STORE",
-        callback=use_store,
+        callback=_chosen,
         help="The store: a file, such as history.db, or a URL.",
     ),
 ]

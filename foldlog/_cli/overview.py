@@ -9,10 +9,9 @@ from pathlib import Path
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import (
-    DEFAULT_DB,
     DEMO_DB,
     command,
-    existing_db,
+    default_db,
     home_folder,
     store_name,
     use_store,
@@ -34,10 +33,10 @@ def show_overview(commands: Mapping[str, str]) -> None:
     """Print what is in the default store. Without a store, print ``commands`` with the first words
     of each help.
     """
-    chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
+    chosen = default_db()
     db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)
     if db is None:
-        terminal.answer(HomeDocument(db=None), lambda: _show_commands(commands, store_name(chosen)))
+        terminal.answer(HomeDocument(db=None), lambda: _show_commands(commands))
         return
     use_store(db)
     with open_existing(db) as store:
@@ -127,13 +126,13 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
 # --------------------------------------------------------------------------------------------------
 
 
-def _show_commands(commands: Mapping[str, str], db: str) -> None:
+def _show_commands(commands: Mapping[str, str]) -> None:
     for name, described in commands.items():
         terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
     terminal.say("  foldlog --help  All commands")
     terminal.say()
     terminal.say(
-        f"There is no {db} here: '{command('demo')}' creates an example, 'foldlog import PATH' "
+        f"There is no store yet: '{command('demo')}' creates an example, 'foldlog import PATH' "
         f"imports your histories.",
         wraps=True,
     )

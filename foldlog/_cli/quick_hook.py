@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from foldlog._cli.hints import DEFAULT_DB, home_db, home_folder
+from foldlog._cli.hints import default_db, home_folder, make_folder_of
 
 _PATIENCE_S = 5
 
@@ -28,7 +28,7 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
     """
     left = [option for option in options if option != _REDACT]
     if not left:
-        return DEFAULT_DB, _REDACT in options
+        return default_db(), _REDACT in options
     if len(left) == 1 and left[0].startswith(f"{_DB}="):
         return left[0].removeprefix(f"{_DB}="), _REDACT in options
     if len(left) != 2 or left[0] != _DB:
@@ -52,15 +52,13 @@ def answer(options: Sequence[str]) -> None:
         from foldlog.eventstore.inside import as_url
 
         given = json.load(sys.stdin)
-        named = program_db(db)
-        if named == home_db():
-            os.makedirs(home_folder(), mode=0o700, exist_ok=True)
+        make_folder_of(db)
         is_secret = None
         if redact_secrets:
             from foldlog._secrets import secret_finder
 
             is_secret = secret_finder()
-        with makes_events(open_store(impatient(as_url(named)))) as store:
+        with makes_events(open_store(impatient(as_url(db)))) as store:
             answer = answer_hook(store, given, Path(home_folder(), FIRED), is_secret)
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
@@ -84,9 +82,3 @@ def impatient(url: str) -> str:
     if "patience_s=" in url or url.startswith("memory:"):
         return url
     return f"{url}{'&' if '?' in url else '?'}patience_s={_PATIENCE_S}"
-
-
-def program_db(db: str) -> str:
-    """Return the named store, or by default the user's store, which belongs to no project."""
-    named = os.environ.get("FOLDLOG_DB")
-    return named or home_db() if db == DEFAULT_DB else db

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from foldlog._archive import makes_events
 from foldlog._cli import terminal
-from foldlog._cli.hints import DEMO_DB, command, existing_db, use_store
+from foldlog._cli.hints import command, make_folder_of, use_store
 from foldlog._cli.outcome import Refused
 from foldlog._companions import ids_meant
 from foldlog._open_files import is_store
@@ -47,13 +47,19 @@ def path_of(db: str) -> str | None:
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
     path = location.path if location.scheme == "sqlite" else None
     if path is not None and os.path.isdir(path):
-        stores = [f"--db {each}" for each in sorted(Path(path).glob("*")) if is_store(each)]
+        stores = [f"--db {store}" for store in _stores_in(Path(path))]
         if stores:
-            remedy = f"name a store in it: {' or '.join(stores[:_FEW])}"
+            remedy = f"name a store in it: {' or '.join(stores)}"
         else:
             remedy = "no file in it is a store"
         raise Refused(f"{path} is a folder, but a store is a file; {remedy}")
     return path
+
+
+def _stores_in(folder: Path) -> list[str]:
+    """Return the paths of the first stores in a folder."""
+    stores = (str(path) for path in sorted(folder.glob("*")) if is_store(path))
+    return list(islice(stores, _FEW))
 
 
 @contextmanager
@@ -67,6 +73,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
 
     use_store(db)
+    make_folder_of(db)
     path = path_of(db)
     is_new = path is not None and not os.path.exists(path)
     try:
@@ -104,23 +111,17 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``. The store must exist, because a mistyped name must not create an
     empty store. ``remedy`` is the advice in the error.
 
-    A file without write permission is opened only for reading. Without ``foldlog.db`` in this
-    folder, the default is the store of the coding agents.
+    A file without write permission is opened only for reading.
     """
-    if (found := existing_db(db)) != db:
-        db = found
-        use_store(db)
     path = path_of(db)
     db = as_url(db)
     location = parse_url(db)
     mode = "rw"
     if path is not None:
         if not os.path.exists(path):
-            if os.path.exists(DEMO_DB):
-                demo = f"; the store of the demo is --db {DEMO_DB}"
-            else:
-                demo = ""
-            raise Refused(f"the store {path} does not exist; {remedy}{demo}{absolute_hint(path)}")
+            stores = _stores_in(Path())
+            here = f"; stores in this folder: {', '.join(stores)}" if stores else ""
+            raise Refused(f"the store {path} does not exist; {remedy}{here}{absolute_hint(path)}")
         if not (
             os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
         ):

@@ -46,11 +46,13 @@ _LEVEL = re.compile(r'foldlog: (?:(found|note): )?|\{"level":"(\w+)"')
 
 @pytest.fixture
 def foldlog(tmp_path, monkeypatch, capsys):
-    """``foldlog("view c1 --json")``, in an empty folder where the default store is. The line is
-    split as a shell splits it; further arguments are passed as they are.
+    """``foldlog("view c1 --json")``, in an empty folder, on the store ``foldlog.db`` in it. The line
+    is split as a shell splits it; further arguments are passed as they are. The user's store is in
+    a folder of this test.
     """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FOLDLOG_DB", raising=False)
+    monkeypatch.setenv("FOLDLOG_DB", "foldlog.db")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / ".data"))
 
     def run(line: str = "", *arguments: object) -> Ran:
         words = [*shlex.split(line), *map(str, arguments)]

@@ -445,7 +445,7 @@ def test_a_command_line_of_the_hook_needs_no_parser():
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(foldlog, tmp_path, monkeypatch):
     """A user without any settings."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("XDG_DATA_HOME", "FOLDLOG_DB", "CLAUDE_CONFIG_DIR"):

@@ -76,7 +76,7 @@ def test_a_bar_counts_to_its_total_and_leaves_nothing_behind(arguments, tmp_path
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [said("a word")] * 1_500, expected_version=0)
     with open(tmp_path / "out", "wb") as out:
-        environment = {"TERM": "xterm", "COLUMNS": "100"}
+        environment = {"TERM": "xterm", "COLUMNS": "100", "FOLDLOG_DB": "foldlog.db"}
         status, shown, _ = in_a_terminal(
             *arguments, environment=environment, cwd=tmp_path, stdout=out
         )

@@ -93,7 +93,7 @@ def test_a_log_is_followed_until_ctrl_c(tmp_path):
     with foldlog_open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(said("first"))
         with subprocess.Popen(
-            [FOLDLOG, "log", "c", "-f"],
+            [FOLDLOG, "log", "c", "-f", "--db", "foldlog.db"],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -121,7 +121,12 @@ def paging(tmp_path):
         )
 
     def run(pager, *command):
-        environment = {"PAGER": str(pager), "LINES": "5", "COLUMNS": "90"}
+        environment = {
+            "PAGER": str(pager),
+            "LINES": "5",
+            "COLUMNS": "90",
+            "FOLDLOG_DB": "foldlog.db",
+        }
         status, shown, err = in_a_terminal(
             *command, environment=environment, cwd=tmp_path, stdin=None, stderr=subprocess.PIPE
         )

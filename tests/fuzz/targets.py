@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import random
 import re
 import sys
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import
@@ -398,9 +400,11 @@ def _run(main, arguments, place):
     status = 0
     before = sys.argv
     sys.argv = ["foldlog", *(argument.replace("\0", "0") for argument in arguments)]
+    stores = {"FOLDLOG_DB": "foldlog.db", "XDG_DATA_HOME": str(place)}
     try:
         with (
             contextlib.chdir(place),
+            patch.dict(os.environ, stores),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

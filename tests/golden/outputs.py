@@ -119,21 +119,35 @@ def make_folder(folder):
     (folder / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in _CHAT))
 
 
+_DATA_FOLDER = os.path.join(os.pardir, "foldlog", "")
+
+
 def output_of(name, folder):
     """Return what a command prints in a copy of the folder, on a terminal of 100 columns, and its
     exit status.
     """
     line = _LINES[name]
     with tempfile.TemporaryDirectory() as made:
-        work = Path(made) / "work"
-        shutil.copytree(folder, work)
+        work = folder_of_user(Path(made))
+        shutil.copytree(folder, work, dirs_exist_ok=True)
         printed, status = run(shlex.split(line), work, {})
     lines = lines_of(printed, work, folder, Path(made))
     return "\n".join([f"$ foldlog {line}", *lines, f"exit status {status}", ""])
 
 
+def folder_of_user(made):
+    """Return a new folder in which ``run`` runs commands. The user's data folder is a link to it, so
+    the user's store is ``foldlog.db`` in this folder.
+    """
+    work = made / "work"
+    work.mkdir()
+    (made / "foldlog").symlink_to(work)
+    return work
+
+
 def lines_of(printed, *folders):
     """Return the lines that a command printed, without what differs in each run and machine."""
+    printed = printed.replace(_DATA_FOLDER, "")
     for folder in folders:
         printed = printed.replace(f"{folder}{os.sep}", "")
     text = _OF_THE_MACHINE.sub("…", _OF_THE_RUN.sub("…", printed))
@@ -145,7 +159,7 @@ def run(arguments, folder, variables, stdin=b""):
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     home = {
         "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder),
+        "XDG_DATA_HOME": os.pardir,
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "PATH": os.environ["PATH"],

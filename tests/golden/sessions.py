@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import foldlog
 from foldlog._web.app import application
-from tests.golden.outputs import lines_of, run
+from tests.golden.outputs import folder_of_user, lines_of, run
 from tests.web_client import asking
 
 SESSIONS = Path(__file__).parent / "sessions"
@@ -27,8 +27,7 @@ SESSIONS = Path(__file__).parent / "sessions"
 def replay(session):
     """Type the commands of a session in an empty folder, and return it with what is shown now."""
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made).resolve() / "work"
-        folder.mkdir()
+        folder = folder_of_user(Path(made).resolve())
         steps = [
             "\n".join([*comments, f"$ {command}", *_shown(command, folder)])
             for comments, command in _steps(session)

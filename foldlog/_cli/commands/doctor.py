@@ -10,7 +10,7 @@ from pathlib import Path
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, home_folder
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.program_store import program_store
+from foldlog._cli.stores import open_or_create
 from foldlog._documents import DoctorDocument
 from foldlog._programs.doctor import look_at
 from foldlog._programs.hook import FIRED
@@ -29,7 +29,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     Example: foldlog doctor
     """
     hooks = Path(home_folder(), FIRED)
-    with program_store(db) as store:
+    with open_or_create(db, may_be_empty=True) as store:
         here = [one for one in PROGRAMS.values() if settings_at(one.home).is_dir()]
         found = DoctorDocument(programs=tuple(look_at(store, program, hooks) for program in here))
     terminal.answer(found, lambda: _show(found))

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import existing_db
 from foldlog._cli.options import DEFAULT_DB, LISTED_MAX, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
@@ -141,7 +140,7 @@ def run(
         found = read_list(store, filters, options, Prices(prices), aside)
         if as_json:
             documents = streamed(found.documents)
-            terminal.emit_list(ListDocument(db=existing_db(db), conversations=documents))
+            terminal.emit_list(ListDocument(db=db, conversations=documents))
             return
         if not print_conversations(store, found.documents, options, in_full=found.is_long):
             show_none(db, store, filters, limit)

@@ -7,7 +7,7 @@ import sys
 
 from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
-from foldlog._cli.program_store import program_store
+from foldlog._cli.stores import open_or_create
 from foldlog.eventstore.inside import install_command
 
 
@@ -31,7 +31,7 @@ def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
     from foldlog._secrets import secret_finder
 
     is_secret = secret_finder() if redact_secrets else None
-    with program_store(db) as store:
+    with open_or_create(db, may_be_empty=True) as store:
         folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
         answers = Answers(
             store, Asking(store, os.environ, folder, may_import=True, is_secret=is_secret)

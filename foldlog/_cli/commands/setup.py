@@ -13,10 +13,9 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command as command_of, home_db, home_folder, use_store
+from foldlog._cli.hints import command as command_of, home_db, home_folder
 from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
-from foldlog._cli.quick_hook import program_db
 from foldlog._programs.programs import PROGRAMS
 from foldlog._programs.setup import recorded, settings_with, settings_without, write
 from foldlog.eventstore.inside import install_command, without_password
@@ -41,8 +40,7 @@ def run(
     """Write hooks and the MCP server into the settings of a coding agent. The hooks import the
     agent's transcripts while they grow. The agent's model can ask what a compaction dropped.
 
-    Other settings stay unchanged. The store is ~/.local/share/foldlog/foldlog.db, unless --db or
-    FOLDLOG_DB names another store. Conversations stay in the store when the agent deletes its
+    Other settings stay unchanged. Conversations stay in the store when the agent deletes its
     transcripts.
 
     Example: foldlog setup claude-code
@@ -52,15 +50,14 @@ def run(
             f"{program!r} is not a program that foldlog knows; use one of {', '.join(PROGRAMS)}"
         )
     chosen = PROGRAMS[program]
-    store = program_db(db)
     folder = Path(home_folder())
-    if store != without_password(store) and not remove:
+    if db != without_password(db) and not remove:
         where = "leave it out of the URL, and write it into ~/.pgpass"
         raise Refused(
-            f"the password of {without_password(store)} would be written into the settings of "
+            f"the password of {without_password(db)} would be written into the settings of "
             f"{program}; {where}"
         )
-    options = [] if store == home_db() else ["--db", _absolute(store)]
+    options = [] if db == home_db() else ["--db", _absolute(db)]
     options += ["--redact-secrets"] if redact_secrets else []
     try:
         record = recorded(folder)
@@ -83,11 +80,13 @@ def run(
         write(written, folder)
         terminal.say(f"{'removed' if written.text is None else 'wrote'} {written.path}")
     if remove and not show:
-        terminal.note(f"the conversations stay in {store}")
+        terminal.note(f"the conversations stay in {db}")
     elif not show:
-        use_store(store)
         so_far = command_of("import", "--from", chosen.format)
-        terminal.note(f"restart {program}; to import its present transcripts: {so_far}")
+        terminal.note(
+            f"restart {program}, whose hooks will write to {db}; to import its present"
+            f" transcripts: {so_far}"
+        )
 
 
 def _start_command() -> list[str]:

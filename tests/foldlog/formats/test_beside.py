@@ -31,7 +31,7 @@ def take(step, folder):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    run(step["run"], folder, {})
+    run(step["run"], folder, {"FOLDLOG_DB": "foldlog.db"})
     if "look" not in step:
         return step
     with package.open(folder / "foldlog.db") as histories:
