@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from foldlog._cli.quick_hook import answer, is_hook
 from foldlog._programs.answers import TOKENS_MAX, Answers
 from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
-from foldlog._programs.server import well_formed_lines
+from foldlog._programs.server import Requests, serve_stdio
 from foldlog._secrets import is_secret, may_hold_secrets, secret_finder
 from foldlog.condensers.models.estimate import estimated
+from foldlog.eventstore.errors import install_command
 from tests.web_client import Client
 
 WORD = "zebra_lighthouse_4711"
@@ -468,6 +470,17 @@ def test_what_the_user_made_of_ours_stays(home, foldlog):
     assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
 
 
+@pytest.mark.parametrize("program", ["claude-code", "codex", "gemini", "opencode", "copilot"])
+def test_setup_writes_nothing_if_its_server_could_not_start(program, home, foldlog, monkeypatch):
+    monkeypatch.delitem(sys.modules, "foldlog._programs.server", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp.server", None)
+    refused = foldlog(f"setup {program}")
+    needed = f"the tools need mcp.server, which is not installed: {install_command('mcp')}"
+    assert refused == (2, "", f"foldlog: {needed}\n")
+    assert not home.exists()
+    assert foldlog(f"setup {program} --remove").status == 0
+
+
 def test_a_module_that_has_no_script_is_named_by_its_interpreter(home, foldlog, monkeypatch):
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     foldlog("setup claude-code")
@@ -573,8 +586,48 @@ def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(hi
 
 def test_a_request_with_half_a_character_reaches_the_server_as_json_that_it_reads():
     call = b'{"id": 7, "params": {"query": "a \\uD800 b \\ud83d\\ude00"}}\n'
-    lines = well_formed_lines(io.BytesIO(b'{"id": 6}\n' + call + b"not json \\ud800\n"))
-    first, second, third = lines.readlines()
-    assert (first, third) == ('{"id": 6}\n', "not json \\ud800\n")
+    requests = Requests(io.BytesIO(b'{"id": 6}\n' + call + b"not json \\ud800\n"))
+    first, second, third = io.BufferedReader(requests).readlines()
+    assert (first, third) == (b'{"id": 6}\n', b"not json \\ud800\n")
     text = json.loads(second)
     assert (text["id"], text["params"]["query"]) == (7, "a ? b \U0001f600")
+
+
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "copilot-cli", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+HANDSHAKE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "copilot-cli", "version": "1"},
+}
+
+
+def test_a_client_that_gave_up_on_discovery_gets_the_handshake(histories, monkeypatch):
+    """As Copilot CLI does, if the server needs more than ten seconds to start."""
+    requests = [
+        {"id": 0, "method": "server/discover", "params": {"_meta": ENVELOPE}},
+        {"id": 1, "method": "initialize", "params": HANDSHAKE},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list", "params": {}},
+    ]
+    lines = "".join(f"{json.dumps({'jsonrpc': '2.0', **request})}\n" for request in requests)
+    written = io.BytesIO()
+
+    class Client(io.BytesIO):
+        """Leaves when the last request has its reply."""
+
+        def readline(self, size=-1):
+            line = super().readline(size)
+            while not line and b'"id":2' not in written.getvalue():
+                time.sleep(0.001)
+            return line
+
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
+    serve_stdio(answers(histories), Client(lines.encode()))
+    replies = {reply["id"]: reply for reply in map(json.loads, written.getvalue().splitlines())}
+    assert replies[1]["result"]["protocolVersion"] == "2025-11-25"
+    assert len(replies[2]["result"]["tools"]) == 5

@@ -32,7 +32,7 @@ _WAIT = "WaitForMcpServers"
 
 class StandIn(ModelServer):
     """``answers`` are what it is to say, ``requests`` what it was asked. ``tokens_once`` is the size
-    that the next prompt of the agent has.
+    that the next prompt of the agent has. ``not_offered`` are the tools that it could not call.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class StandIn(ModelServer):
         self.answers: list[Any] = []
         self.requests: list[dict[str, Any]] = []
         self.summaries: list[dict[str, Any]] = []
+        self.not_offered: list[str] = []
         self._lock = threading.Lock()
 
     def reply_to(self, request: dict[str, Any]) -> Reply:
@@ -65,9 +66,12 @@ class StandIn(ModelServer):
         name, arguments = self.answers[0]
         tools = _tools(request, name)
         call_id = f"toolu_{uuid4().hex}"
-        if not tools:  # the program has not started the server of foldlog yet
+        if not tools and _WAIT in json.dumps(request["tools"]):
             return Reply(calls=[(_WAIT, call_id, {})])
         self.answers.pop(0)
+        if not tools:
+            self.not_offered.append(name)
+            return Reply(f"no tool {name} is offered")
         return Reply(calls=[(tools[0], call_id, arguments)])
 
 

@@ -64,6 +64,7 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     ]
     model.answers = [*asked, "end"]
     program.say("Look it up.")
+    assert model.not_offered == []
     dropped, why, recalled, listed = [*answers_in(model.requests[before:])][-4:]
     assert "If your conversation is one of these" in listed
     assert conversation in listed
@@ -93,6 +94,25 @@ def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
                 "end",
             ]
             program.say("Look it up.")
+            assert program.model.not_offered == []
             told = "".join(answers_in(program.model.requests[before:]))
             assert f"I am {other.name}." not in told
             assert "is known, by event" in told or "If your conversation is one of these" in told
+
+
+def test_copilot_has_the_tools_of_a_server_that_starts_slowly(tmp_path):
+    """Copilot waits ten seconds for the answer to ``server/discover``, and then sends
+    ``initialize``.
+    """
+    with closing(StandIn()) as model:
+        copilot = PROGRAMS["copilot"](tmp_path, model)
+        copilot.foldlog("setup", copilot.name)
+        settings = tmp_path / ".copilot/mcp-config.json"
+        document = json.loads(settings.read_text())
+        server = document["mcpServers"]["foldlog"]
+        slowly = ["-c", 'sleep 15; exec "$@"', "sh", server["command"], *server["args"]]
+        server |= {"command": "sh", "args": slowly}
+        settings.write_text(json.dumps(document))
+        model.answers = [("sessions", {}), "end"]
+        copilot.say("Look it up.")
+        assert model.not_offered == []

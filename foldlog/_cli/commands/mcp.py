@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
@@ -20,14 +21,10 @@ def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
 
     Example: foldlog mcp --db agents.db
     """
-    try:
-        from foldlog._programs.server import server, well_formed_lines
-    except ImportError as error:
-        raise Refused(
-            f"the tools need {error.name}, which is not installed: {install_command('mcp')}"
-        ) from error
+    check_installed()
     from foldlog._programs.answers import Answers
     from foldlog._programs.asking import Asking
+    from foldlog._programs.server import serve_stdio
     from foldlog._secrets import secret_finder
 
     is_secret = secret_finder() if redact_secrets else None
@@ -36,5 +33,14 @@ def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
         answers = Answers(
             store, Asking(store, os.environ, folder, may_import=True, is_secret=is_secret)
         )
-        sys.stdin = well_formed_lines(sys.stdin.buffer)
-        server(answers).run("stdio")
+        serve_stdio(answers, sys.stdin.buffer)
+
+
+def check_installed() -> None:
+    """Raise ``Refused`` if the server cannot start, because a package is not installed."""
+    try:
+        import_module("foldlog._programs.server")
+    except ImportError as error:
+        raise Refused(
+            f"the tools need {error.name}, which is not installed: {install_command('mcp')}"
+        ) from error

@@ -13,11 +13,13 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
+from foldlog._cli.commands.mcp import check_installed
 from foldlog._cli.hints import command as command_of, home_db, home_folder
 from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
 from foldlog._programs.programs import PROGRAMS
 from foldlog._programs.setup import recorded, settings_with, settings_without, write
+from foldlog._secrets import secret_finder
 from foldlog.eventstore.inside import install_command, without_password
 
 
@@ -41,7 +43,7 @@ def run(
     agent's transcripts while they grow. The agent's model can ask what a compaction dropped.
 
     Other settings stay unchanged. Conversations stay in the store when the agent deletes its
-    transcripts.
+    transcripts. Needs the extra 'mcp'.
 
     Example: foldlog setup claude-code
     """
@@ -49,6 +51,11 @@ def run(
         raise Refused(
             f"{program!r} is not a program that foldlog knows; use one of {', '.join(PROGRAMS)}"
         )
+    if not (show or remove):
+        # Otherwise the program would start a server or a hook that always fails.
+        check_installed()
+        if redact_secrets:
+            secret_finder()
     chosen = PROGRAMS[program]
     folder = Path(home_folder())
     if db != without_password(db) and not remove:
