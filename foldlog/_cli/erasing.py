@@ -90,7 +90,7 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     """Print what was erased, what stays, and which files and stores may still contain the content.
-    At the end, print ``nothing``, if it has a text.
+    ``nothing`` is the last line for a command that found nothing to erase.
     """
     gone = outcome.gone
     stay = outcome.stay

@@ -84,10 +84,10 @@ class ListOptions(NamedTuple):
 class Aside:
     """What a list leaves out or does not know, for the notes below the list.
 
-    locked    conversations whose figures need a key, with the problem
-    unpriced  the models without a price, for each conversation of unknown cost
-    own       the number of conversations left out because runtimes use them internally
-    left      the number of conversations that are not shown, if SQL counted them
+    locked    the problems of conversations without a key, by conversation
+    unpriced  for each conversation of unknown cost, its models without a price
+    own       the number of conversations that runtimes use internally
+    left      the number of conversations that SQL left out
     unsorted  the number of conversations without the figure that sorts the list
     """
 
@@ -228,8 +228,8 @@ class ListResult(NamedTuple):
     """The conversations of a list, which are read while they are printed.
 
     documents  the first conversations, up to the limit of the list
-    rows       the conversations beyond the limit, to be read after the documents
-    is_long    whether a line shows figures for which events must be read
+    rows       the conversations beyond the limit
+    is_long    whether a line shows more figures (``--long``)
     """
 
     documents: Iterator[ConversationDocument]

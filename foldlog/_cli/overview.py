@@ -1,4 +1,4 @@
-"""Show for ``foldlog`` without a command what is in the store, and what needs attention."""
+"""``foldlog`` without a command: show what is in the store, and what needs attention."""
 
 from __future__ import annotations
 

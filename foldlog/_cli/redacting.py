@@ -104,8 +104,7 @@ class RedactionResult(NamedTuple):
     taken    the redacted events with their first receipts
     stay     places that still hold the content
     done     a sentence with the number of redacted events; empty for a dry run
-    pending  a sentence about where erased bytes are left, and how to remove them; empty if no
-             bytes are left
+    pending  a sentence about remaining bytes, and how to remove them; empty if no bytes remain
     """
 
     receipts: Sequence[RedactionReceipt] = ()

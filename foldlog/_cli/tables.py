@@ -21,8 +21,8 @@ _PAGE = 1_000
 class Column(NamedTuple):
     """A column of a table.
 
-    least   the width to which cells may be cut on a narrow terminal; None if they are never cut
-    marks   the meanings of marks in cells; a line below the table explains the marks that occur
+    least   the smallest width of a cut cell; None if cells are never cut
+    marks   the marks in cells and their meanings, for the line below the table
     may_go  whether the column may be left out on a narrow terminal; a line below the table then
             names the column
     """

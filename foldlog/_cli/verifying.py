@@ -27,8 +27,7 @@ class Checks:
     unchecked  conversations whose keys are missing
     damaged    whether there is damage; a missing key and unfinished work are not damage
     newest     the conversation that was checked last
-    findings   the findings with their conversations; the conversation is None for a finding about
-               the database
+    findings   the findings with their conversations, or None for a finding about the database
     """
 
     def __init__(self) -> None:

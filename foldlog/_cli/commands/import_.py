@@ -92,8 +92,8 @@ def run(
     foldlog stores the source unchanged, and makes its events at the first use of the conversation.
     If a source was rewritten, the import makes a fork at the first changed record. The import
     reports records that it cannot read, and imports all other records. A history without a name
-    gets the name of its file, such as kite. If you import a folder, or if a file has a common name,
-    the folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
+    gets the name of its file, such as kite. In an imported folder, and for a common file name, the
+    folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
 
     Example: foldlog import --from claude-code
     """
