@@ -88,8 +88,7 @@ class Selection(NamedTuple):
 def selection(
     kinds: Sequence[str] | None = None, *, since: str | None = None, until: str | None = None
 ) -> Selection:
-    """Parse options that select events. Raises ``Refused`` for an unknown kind or a wrong time.
-    """
+    """Parse options that select events. Raises ``Refused`` for an unknown kind or a wrong time."""
     try:
         named = kind_words(kinds or ())
     except ValueError as error:
