@@ -147,6 +147,17 @@ def test_a_lock_file_without_a_name_is_no_harm(path, ours, content):
             ours.take(within(0.01))
 
 
+def test_the_lock_file_names_the_last_writer_and_may_be_deleted(tmp_path):
+    url = f"sqlite:///{tmp_path}/history.db"
+    with open_store(url) as store:
+        say(store, "c", "a word")
+    lock_file = tmp_path / "history.db-queue"
+    assert lock_file.read_text() == f"{os.getpid()} {os.uname().nodename}\n"
+    lock_file.unlink()
+    with open_store(url) as store:
+        assert say(store, "c", "another word")[0].id == 1
+
+
 def test_a_full_disk_is_no_reason_not_to_take_the_lock(path):
     if not os.path.exists("/dev/full"):
         pytest.skip("a full disk is played by /dev/full, which is not here")

@@ -7,6 +7,7 @@ import pytest
 import foldlog as api
 from foldlog._cli import quick_hook
 from foldlog._cli.catalog import COMMANDS
+from foldlog._cli.options import completed
 from tests.commands import command_named
 from tests.foldlog.records import said
 
@@ -38,6 +39,12 @@ def test_each_command_reads_the_store_that_an_import_wrote(foldlog, users_store,
     assert foldlog("--json").document["db"] == str(users_store)
     assert foldlog("append five hello").status == 0
     assert "this store has no conversation 'qqq'; 'foldlog list' shows" in foldlog("view qqq").err
+
+
+def test_a_shell_completes_ids_of_the_users_store(foldlog, users_store, five_messages):
+    foldlog("import", five_messages)
+    context = command_named("view").make_context("view", [], resilient_parsing=True)
+    assert completed(context, "fi") == ["five"]
 
 
 def test_the_first_append_says_which_store_it_created(foldlog, users_store):
