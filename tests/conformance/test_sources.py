@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foldlog._history.histories import Histories
-from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store
+from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store, VersionConflict
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation
@@ -332,6 +332,14 @@ def test_records_without_events_are_met_by_each_transaction(store):
     assert store.extend("c1", events, expected_version=0, also=made) == 9
     assert store.version("c1") == 9
     assert_sound(store)
+
+
+def test_the_events_of_records_are_refused_at_another_version(store):
+    say(store, "c", "x")
+    for version in (0, 2):
+        with pytest.raises(VersionConflict, match="version 1"):
+            store.extend("c", [said("y")], expected_version=version, also=lambda writing: None)
+    assert store.version("c") == 1
 
 
 def test_nothing_of_a_source_is_read_without_its_key(recorder):

@@ -125,6 +125,15 @@ def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
                 store.query("a", lambda reading, some=interval: reading.flagged_events([some]))
 
 
+def test_a_structural_event_that_a_column_hides_is_missed(path):
+    execute(path, "UPDATE events SET structural = 0 WHERE conversation = 1 AND id = 5")
+    with (
+        open_store(f"sqlite:///{path}") as store,
+        pytest.raises(CorruptEvent, match="event 0: it, or"),
+    ):
+        store.query("a", lambda reading: [*reading.structural_events()])
+
+
 def rewritten(path, conversation, event_id, body):
     """By somebody who knows how checksums are made, and does not make the heads of all that
     follows.
