@@ -126,7 +126,7 @@ def notes(runs: Runs) -> list[str]:
     """Return what the columns mean, where the longest history was measured, and every failure."""
     last = runs[str(lengths(runs)[-1])]
     machine = last["machine"]
-    loads = ", ".join(f"{length:,} events {runs[str(length)]['load']}" for length in lengths(runs))
+    loads = "; ".join(f"{length:,} events: {runs[str(length)]['load']}" for length in lengths(runs))
     sentences = [
         (
             f"The columns from *turn* to *memory* are for {lengths(runs)[-1]:,} events. *Bytes*"
@@ -168,7 +168,7 @@ def _uneven(length: int, peers: dict[str, Any]) -> str:
         return ""
     return (
         f"Rounds at {length:,} events:"
-        f" {', '.join(f'{name} {number}' for name, number in rounds.items())}."
+        f" {'; '.join(f'{number} of {name}' for name, number in rounds.items())}."
     )
 
 

@@ -32,8 +32,8 @@ from foldlog.projections import View
 
 @dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forgets the middle of a View that has more than ``max_size`` events, until half of
-    ``max_size`` remains. ``amortized_forgetting`` writes no summary.
+    """Forgets the middle of a View with more than ``max_size`` events. Half of ``max_size``
+    remains. ``amortized_forgetting`` writes no summary.
 
     Old summaries are forgotten too. If the head or the tail contains a part of a call or of a tool
     loop, the whole call or loop stays. More than half of ``max_size`` events may stay for this

@@ -25,7 +25,7 @@ from foldlog.projections import View
 
 class PipelineCondenser(Condenser):
     """Runs condensers in order until a condenser returns a condensation. The first condenser gets
-    the whole View, and every other condenser gets the View that the previous condenser returned.
+    the whole View, and each later condenser gets the View of the previous condenser.
 
     If a condenser must condense and has nothing to forget, the next condenser is run. If no
     condenser condenses, the pipeline raises the first ``NoCondensationAvailable``. If the model of

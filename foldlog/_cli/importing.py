@@ -25,8 +25,8 @@ _LEFT_OUT = "of no known format"
 _NOT_OPENED = "with names that no history has in a folder (import one by its name)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
-"""The seconds between two checks of the files by ``--watch``. A check of some thousand files takes
-ten milliseconds.
+"""The seconds between two checks by ``--watch``. A check of some thousand files takes ten
+milliseconds.
 
 foldlog polls the files, because change notifications do not work on network disks and in
 containers.

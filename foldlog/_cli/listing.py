@@ -301,8 +301,8 @@ def _describe_rows(
 def _sorted_by_figure(
     store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
-    """Yield conversations sorted by a figure. In each direction, conversations without the figure
-    come last, before erased conversations.
+    """Yield conversations sorted by a figure. Conversations without the figure come after all
+    others, and erased conversations come last.
 
     If the list has a limit and no filter, SQL selects the first rows.
     """

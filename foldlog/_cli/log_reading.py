@@ -51,8 +51,8 @@ class LogReading:
         """A version, and the result of ``counted_in`` for this version."""
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether the figures of the conversation do not count the event. In a damaged
-        conversation, return False.
+        """Return whether the event is left out of the figures. In a damaged conversation, return
+        False.
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports the damage

@@ -57,9 +57,8 @@ def run(
         output_option(
             "--curve",
             help=(
-                "Write a plot of recall at retained tokens, for several strategies and sizes:"
-                " the share of terms needed again that a prompt still shows, against the"
-                " tokens of a prompt."
+                "Write a plot for several strategies and sizes: the share of terms needed"
+                " again that prompts still show, against the tokens of a prompt."
             ),
         ),
     ] = None,

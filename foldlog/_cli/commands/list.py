@@ -73,7 +73,7 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help="With or without errors, tokens, condensations and cost, which reads new events.",
+            help="Show errors, tokens, condensations and cost. This reads new events.",
             show_default="long if the list is short",
         ),
     ] = None,

@@ -44,7 +44,7 @@ def run(
         bool,
         typer.Option(
             "--slow",
-            help=f"The {_SLOW} events for which a model or a tool took longest, and how long.",
+            help=f"The {_SLOW} events with the longest waits for a model or a tool.",
         ),
     ] = False,
     follow: Annotated[

@@ -24,7 +24,7 @@ IMPORTED = "tidewatch"
 
 
 LIVE = "tidewatch-live"
-"""The conversation in which foldlog condenses the demo's work while events are appended."""
+"""The conversation of the demo, which foldlog condenses."""
 
 
 def _rounded(estimate: int) -> str:
