@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
 from os import path as os_path
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,7 +17,7 @@ import msgspec
 
 from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
-from foldlog._archive.reading import FINDINGS_MAX, reading_of, state_of
+from foldlog._archive.reading import FINDINGS_MAX, check_json, reading_of, state_of
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
@@ -142,14 +141,18 @@ class SourceWriter:
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
         name = self.name_of(source.conversation)
         skipped = self.hashes_of(source)[: skip * HASH_BYTES] if skip else b""
-        number = count(self.reading.records)
+        number = self.reading.records
         add_new = self.counting_function()
 
         def add(record: bytes, record_hash: bytes) -> None:
-            if record_hash in forbidden:
-                record = self.skeleton.left_of(record)
-            if next(number) >= skip:
+            nonlocal number
+            if number < skip:
+                check_json(record, record_hash)  # A damaged line is no record.
+            elif record_hash in forbidden:
+                add_new(self.skeleton.left_of(record), record_hash)
+            else:
                 add_new(record, record_hash)
+            number += 1
 
         for block in self.reading.blocks(add):
             # The file may have been rewritten since it was compared, so compare it again.

@@ -148,6 +148,18 @@ def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path):
         assert_sound(store)
 
 
+def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path):
+    damaged = [*lines[:3], b'{"type": "user\n', *lines[3:]]
+    with new_store() as store:
+        path.write_bytes(b"".join(damaged[:6]))
+        imported(store, path)
+        again = [*damaged[:5], *damaged[6:]]
+        path.write_bytes(b"".join(again))
+        fork = imported(store, path)
+        assert (fork.forked_at, fork.added) == (4, len(again) - 5)
+        assert bytes_of(store, fork.conversation) == path.read_bytes()
+
+
 def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path):
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-1]))
