@@ -17,7 +17,7 @@ prompt.
 """
 
 PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
-"""The metadata of a condensation that forgets the old system prompt before a new system prompt."""
+"""The metadata of a condensation that forgets a replaced system prompt."""
 
 
 def change_of_prompt(

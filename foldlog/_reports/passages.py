@@ -12,7 +12,7 @@ from foldlog._documents import PassageDocument
 
 SHOWN = 3
 _WORDS_COMPARED = 2_000
-"""A comparison of more words would take too long."""
+"""Only this number of words is compared, because more words would take too long."""
 _WORDS_BETWEEN = 2
 """Two differences are one passage if at most this number of equal words is between them."""
 _WORDS_MAX = 16

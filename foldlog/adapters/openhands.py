@@ -110,7 +110,8 @@ class FoldlogFileStore(WithHistories, FileStore):
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. The file is on disk when the method returns.
 
-        If the conversation was erased before this object used it, it begins again. Errors:
+        If the conversation was erased before this object used it, the conversation begins again.
+        Errors:
 
             InvalidEvent          an event file has no event, or a number that the log already has
             ValueError            the contents are not UTF-8

@@ -174,9 +174,9 @@ class ThreadBranches:
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None if the thread does not have it.
 
-        For a redacted checkpoint, return the last checkpoint before it that is not redacted,
-        without its channels, or None. Cost: all newer branches are read, unless the checkpoint is
-        the newest of its branch.
+        For a redacted checkpoint, return the last earlier checkpoint that is not redacted, without
+        channels, or None. Cost: all newer branches are read, unless the checkpoint is the newest of
+        its branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:

@@ -60,7 +60,7 @@ _NOTES = "writes"
 """The name of the companion conversation with the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
-"""The fields that foldlog adds to a note: its checkpoint, and its number among the notes there."""
+"""The fields that foldlog adds to a note: the id of its checkpoint, and its number."""
 _NONE = Listed((), (), lambda place: None)
 
 
