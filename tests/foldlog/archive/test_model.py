@@ -90,6 +90,8 @@ class Model:
         """The words of titles and damaged lines; words that may be missing: what went with others,
         or is held twice.
         """
+        self.respelled = set()
+        """The words of records that later have other bytes: a redaction does not know them there."""
         self.log = []
 
     # -- the file
@@ -119,6 +121,7 @@ class Model:
     def space(self):
         place = self.place()
         self.lines[place] = self.lines[place].replace('": ', '":  ', self.random.randint(1, 2))
+        self.respelled.update(WORD.findall(self.lines[place]))
 
     def cut(self):
         if len(self.lines) > 4:
@@ -266,7 +269,7 @@ class Model:
         """
         for one in Import(self.store, [self.path], self.kind.format, prefix="other-"):
             if not isinstance(one, Failed):
-                self.gone -= self.beside
+                self.gone -= self.beside | self.respelled
             else:
                 assert isinstance(one.error, SourceRefused), (self.log, one)
 
