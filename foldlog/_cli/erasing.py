@@ -29,8 +29,8 @@ _SUB_AGENT = "sub-agent "
 
 
 class Erasing(NamedTuple):
-    """Options of an erasure. With ``for_age``, conversations in use are not erased, and the exit
-    status is 0 if no conversation is old.
+    """Options of an erasure. With ``for_age``, conversations in use are not erased. Having no old
+    conversation is then no failure.
     """
 
     reason: str

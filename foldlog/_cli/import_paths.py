@@ -34,7 +34,7 @@ def places_of(name: str) -> list[Path]:
             f"no histories of {name} were found at {', '.join(map(str, paths.values()))}; name "
             f"their PATH, and use --format {name} in place of --from"
         )
-    # This file replaces the paths below ``~``.
+    # A path from an environment variable replaces the paths below ``~``.
     chosen = [path for place, path in there.items() if place.startswith("$")]
     return chosen or [*there.values()]
 
