@@ -3,8 +3,8 @@ log.
 
 ``fold.py`` is the fold. The fold uses ``units.py`` (the events that belong together),
 ``left_behind.py`` and ``v0_dialect.py``. ``view.py`` defines the result of the fold, and
-``messages/`` makes chat messages of a View. ``stored/`` stores the structure of a View beside the
-events, and loads it again. ``views.py`` makes the Views of stored conversations. ``explain.py``
+``messages/`` builds chat messages from a View. ``stored/`` stores the structure of a View beside
+the events, and loads it again. ``views.py`` makes the Views of stored conversations. ``explain.py``
 explains why a View shows an event or not, and what changed between two Views. ``lifetimes/``
 computes, in one pass over the log, at which versions a View shows each event. ``audit.py`` compares
 stored revisions with the log. ``tool_results.py`` is the only module of ``foldlog.projections``

@@ -14,7 +14,7 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 class Items(Sequence[Event]):
     """Events in their order. ``plus`` makes a longer sequence that shares the list of this
-    sequence, so it costs only the added events. The list may contain further events after the end
+    sequence, so only the added events take time. The list may contain further events after the end
     of a sequence, because a longer sequence added them.
 
     Only the first sequence that takes the ``token`` may grow the list. Any other sequence copies

@@ -18,9 +18,9 @@ thinking at its beginning.
                      follows, the bond has one event, which is never sent.
     loop             starts with thinking: at an action with thinking, or at a bond of several
                      events. A loop continues over actions, observations, and the texts of a reply
-                     before its actions. A loop ends at any other event, and before the next loop.
-                     An orphan, or an event that no model sees, does not belong to a loop, and
-                     does not end a loop.
+                     before its actions. All other events end a loop, and so does the start of
+                     the next loop. An orphan, or an event that no model sees, does not belong to a
+                     loop, and does not end a loop.
 
 If a condensation forgot one event of a unit, the remaining events were *left behind*. Events left
 behind do not belong to a unit any more.

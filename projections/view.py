@@ -152,9 +152,9 @@ class View:
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
-        """The indices, from 0 to ``len(view)``, at which the View may be cut. If ``view[i:j]`` is
-        forgotten for two of the returned indices, all other events can still be sent. Cost: one
-        pass over the events of the View.
+        """The indices, from 0 to ``len(view)``, at which the View may be cut. If ``i`` and
+        ``j`` are two of them and ``view[i:j]`` is forgotten, the other events can still be sent.
+        Cost: one pass over the events of the View.
         """
         return cut_positions(len(self.events), self.units)
 

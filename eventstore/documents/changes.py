@@ -62,9 +62,9 @@ class Documents:
     def get(
         self, conversation: str, name: str, default: Any = None, *, version: int | None = None
     ) -> Any:
-        """Return the present value of a document, or its value when the conversation had
-        ``version`` events. If the document does not exist, return ``default``. The returned value
-        is a copy, so the caller may change it.
+        """Return the present value of a document. With ``version``, return its value after
+        the first ``version`` events. If the document does not exist, return ``default``. The
+        returned value is a copy, so the caller may change it.
 
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Raises
         ``InvalidArgument`` if the conversation never had the version ``version``. Cost: reading at

@@ -87,7 +87,7 @@ def recent_conversations(
     if former_end is not None and not (
         isinstance(former_end, tuple) and all(isinstance(number, int) for number in former_end)
     ):
-        raise TypeError(f"after must be the 'after' of an earlier page, not {after!r}")
+        raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
     if not isinstance(age_max_s, int | float):
         raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
     pairs = pairs_of(attributes)

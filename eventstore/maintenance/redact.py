@@ -98,9 +98,9 @@ def redact(
     ``also`` erases the content of the redacted events elsewhere, such as in their source records.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
-    event does not exist or was recorded before the fork began. Raises ``CannotRedact`` if the event
-    cannot be redacted, such as a receipt. Cost: reading the structural events of the conversation.
-    Removing the bytes costs as much as in ``erase``.
+    event does not exist or was recorded before the fork began. Raises ``CannotRedact`` if an event
+    of this kind cannot be redacted, for example a receipt. Cost: reading the structural events of
+    the conversation. Removing the bytes costs as much as in ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)

@@ -147,7 +147,7 @@ class SourceWriter:
         def add(record: bytes, record_hash: bytes) -> None:
             nonlocal number
             if number < skip:
-                check_json(record, record_hash)  # A damaged line is no record.
+                check_json(record, record_hash)  # A damaged line is not a record.
             elif record_hash in forbidden:
                 add_new(self.skeleton.left_of(record), record_hash)
             else:

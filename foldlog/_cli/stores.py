@@ -66,8 +66,8 @@ def _stores_in(folder: Path) -> list[str]:
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. For commands that add conversations.
 
-    At the end, remove a new file without a conversation. If ``may_be_empty``, remove it only after
-    an error.
+    At the end, remove the file if it is new and has no conversation. If ``may_be_empty``, remove it
+    only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty

@@ -26,8 +26,8 @@ D = TypeVar("D", bound=Document)
 class Spending(Struct):
     """The calls of models in a conversation.
 
-    ``calls``      the calls that no other conversation can repeat, added up
-    ``replies``    the calls by the ids of their replies; a total counts each id once
+    ``calls``      the sums of the calls that no other conversation can repeat
+    ``replies``    each reply's id with its call; a total counts each id once
     ``runs``       the sums of calls that the source does not record one by one
     ``paid``       the cost of all calls together, if the source records no other cost
     ``last``       the tokens of the prompt of the agent's last call

@@ -235,7 +235,7 @@ class Format:
                       After a redaction, no later record of a source in this format is imported.
     ``note``          a sentence about every history of this format. An import prints the sentence.
 
-    These attributes write records of events. An imported record is exported unchanged:
+    These attributes are about writing records. An imported record is exported unchanged:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted.
                       Adapters use this writer too. If ``lacks`` is set, an export can write any

@@ -141,7 +141,8 @@ def _added(place: str, format: object) -> Format:
     holder = _load(name) if _is_ours(name) else REGISTERED.setdefault(name, format)
     if holder is not format:
         raise InvalidArgument(
-            f"{place}: another format has the name {name!r}; register it under another name"
+            f"{place}: another format has the name {name!r}; register this format under a different"
+            " name"
         )
     return _sent_by_name(format)
 

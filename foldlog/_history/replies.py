@@ -186,12 +186,12 @@ def events_of_reply(
     )
     if first is None:
         names = ", ".join(event.name for event in events if isinstance(event, Annotation))
+        rest = f", only {names}" if names else ""
         raise InvalidEvent(
-            f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing"
-            " was appended; it has"
-            f" {names or 'nothing'};"
-            " look at its finish reason, and ask the model again;"
-            " history.append(foldlog.from_openai(reply)) keeps its usage"
+            f"conversation {conversation!r}: the reply has neither a text nor a tool call{rest};"
+            " nothing was appended;"
+            " look at the finish reason of the reply, and ask the model again;"
+            " history.append(foldlog.from_openai(reply)) records its usage"
         )
     added_meta = {} if cost is None else {"cost": cost}
     added_meta.update(meta or {})

@@ -93,7 +93,7 @@ class Replay:
 
     @property
     def needed_shown(self) -> float | None:
-        """The percentage of ``needed`` that was shown, or None if the agent needed nothing
+        """The percentage of ``needed`` that was shown, or None if ``needed`` is 0
         again.
         """
         if self.needed:

@@ -130,8 +130,8 @@ class FoldlogSession(OpenHistories):
         """Append all of ``items``, or none if an error is raised. The items are on disk when the
         method returns.
 
-        The SDK's compaction calls ``clear_session``, and adds fewer items. Foldlog stores this
-        compaction as a condensation that forgets the items that were not added again.
+        The SDK's compaction calls ``clear_session``, and adds some of the items again. Foldlog
+        stores this compaction as a condensation. The condensation forgets all other items.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.

@@ -219,7 +219,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message, or None if it does not exist. All messages of the agent are read."""
+        """Return a message, or None if it does not exist. Cost: reading all messages of the
+        agent.
+        """
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
         if found is None:
             return None

@@ -243,9 +243,9 @@ def _begin_epoch(wire: Wire) -> None:
     """Begin an epoch above all earlier positions. Without a new epoch, this server could give the
     numbers of its predecessor again.
 
-    No other process is writing, because each process checks the epoch before it writes on a new
-    connection. The commit does not wait for a standby, because no standby may exist right after a
-    failover. Every later confirmation by a standby includes the commit of the epoch.
+    Another process that opens a connection checks the epoch before its first write. The commit
+    does not wait for a standby, because no standby may exist right after a failover. Every later
+    confirmation by a standby includes the commit of the epoch.
     ``0001_first.sql`` describes epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):

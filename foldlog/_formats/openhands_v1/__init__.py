@@ -47,7 +47,7 @@ def _matches(record: Any) -> bool:
 
 
 def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
-    """Return the metrics of models in a state. The key is the use of a model."""
+    """Return the metrics that a state records for each use of a model."""
     stats = dict_or_empty(dict_or_empty(state).get("stats"))
     uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
     return {use: each for use, each in uses.items() if type(each) is dict}
