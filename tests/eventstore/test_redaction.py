@@ -16,6 +16,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import HEAD_BYTES, as_rows
 from foldlog.projections import Views
 from tests import stored_rows
+from tests.golden.rows import made_events, rows
 from tests.said import said, say
 from tests.stored_rows import with_fields
 
@@ -129,6 +130,20 @@ def test_a_receipt_that_was_cut_off_is_missed(path):
     redact_at(path, 2)
     stored_rows.execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 6")
     assert f"event 2: {NO_RECEIPT}" in findings(path)
+
+
+# -- what is left
+# --------------------------------------------------------------------------------------------------
+
+LEFT = rows("places_of_texts.json", "what is left of a redacted event")
+
+
+@pytest.mark.parametrize("kind", LEFT)
+def test_a_redacted_event_has_its_place_and_its_usage(kind):
+    before, left = made_events(LEFT[kind])
+    receipt = Redacted(at=WHEN, by="me", reason="mine", hash="", bytes=0)
+    expected = encode(replace(left, redacted=receipt), ours=True)
+    assert encode(without_content(before, receipt), ours=True).body == expected.body
 
 
 # -- other readers
