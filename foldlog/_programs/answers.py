@@ -24,7 +24,7 @@ from foldlog._programs.asking import Asked, Asking, Unclear
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, DroppedTerm, condensations, dropped_by
 from foldlog._search import Hit, Searched, search
-from foldlog._words.gist import count, gist
+from foldlog._words.gist import count, count_shown, gist
 from foldlog._words.safe_text import printable
 from foldlog._words.times import moment_of
 from foldlog.condensers import is_masked
@@ -236,7 +236,7 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
         summary = f"a summary of ≈ {estimated(dropped.summary.content)} tokens"
     at = dropped.condensation.timestamp
     when = "" if at is None else f" at {at.isoformat(timespec='seconds')}"
-    counts = f"dropped {len(dropped.events)} events (≈ {dropped.tokens} tokens)"
+    counts = f"dropped {count_shown(dropped.ids)} (≈ {dropped.tokens} tokens)"
     yield f"compaction {dropped.condensation.id}{when} {counts}; {summary} replaces them"
     needed = dropped.needed
     last_terms = dropped.terms[::-1][:_NAMES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foldlog._words.gist import count
+from foldlog._words.gist import count, count_shown
 
 if TYPE_CHECKING:
     from foldlog._documents import DroppedDocument, DroppedTermDocument
@@ -18,7 +18,7 @@ def dropped_words(found: DroppedDocument) -> str:
     again.
     """
     said = (
-        f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈"
+        f"condensation {found.condensation} dropped {count_shown(found.events)} of ≈"
         f" {found.tokens:,} tokens; the View after it lacks {count(len(found.terms), 'term')} of"
         " these"
     )

@@ -114,6 +114,12 @@ def events_and_summaries(events: int, summaries: int) -> str:
     return " and ".join(parts)
 
 
+def count_shown(ids: Sequence[int]) -> str:
+    """Return the number of events and summaries in a View, such as ``46 events and 1 summary``."""
+    summaries = sum(event_id < NOT_RECORDED for event_id in ids)
+    return events_and_summaries(len(ids) - summaries, summaries) or "0 events"
+
+
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
     """Return intervals of ids as text: ``3-9, 12, 40-77``. After ``most`` intervals, the text ends
     with ``…``.

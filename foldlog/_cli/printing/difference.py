@@ -13,7 +13,7 @@ from foldlog._documents import (
     SummaryDocument,
 )
 from foldlog._words.dropped import dropped_words
-from foldlog._words.gist import count
+from foldlog._words.gist import count_shown
 from foldlog._words.reasons import because
 from foldlog.eventstore import CondensationRequest, Event
 from foldlog.projections import Difference
@@ -26,8 +26,8 @@ def show_difference(
     dropped: Sequence[DroppedDocument],
 ) -> None:
     name = terminal.typed_id(conversation)
-    entered = count(len(difference.entered), "event")
-    left = count(len(difference.left), "event")
+    entered = count_shown(_ids(difference.entered))
+    left = count_shown(_ids(difference.left))
     versions = f"from version {difference.before:,} to {difference.after:,}"
     terminal.say(
         (f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True
@@ -42,7 +42,7 @@ def show_difference(
     ids_left = {event.id for event in difference.left}
     for one in difference.summarized:
         ids = ids_dropped.get(one.condensation.id, _ids(one.events))
-        gone = count(len(ids), "event")
+        gone = count_shown(ids)
         in_view = len(ids_left.intersection(ids))
         if in_view < len(ids):
             gone += f", {in_view:,} of them in the View of version {difference.before:,}"
