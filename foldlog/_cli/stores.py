@@ -177,9 +177,7 @@ class ShortIds:
 
 
 def _noted(store: Store, conversation: str) -> str:
-    """Return the id ``conversation``. If the conversation lacks records of its source, print a
-    note.
-    """
+    """Print a note if the conversation lacks records of its source, and return its id."""
     with suppress(EventStoreError):  # the command itself reports the error
         if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
