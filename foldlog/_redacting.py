@@ -1,5 +1,14 @@
-"""This module redacts events and everything that repeats their content. The module also finds the
-events of a store that contain a text, or that are old.
+"""Redact events, and everything in the store that repeats their content.
+
+redact_events     redact events of one conversation, for ``History.redact``
+redact_matching   search a store for a text or for old events, and redact the events that are found
+Redacting         the steps of ``redact_matching``; the command asks the user between two steps
+
+A redacted event takes these events along:
+
+records   the other events of the same source record
+copies    events of companions that have the same texts
+quotes    condensations whose summaries may quote the event, with ``with_summaries``
 """
 
 from __future__ import annotations
@@ -95,16 +104,18 @@ class Problem(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """``named``    the events to redact, by conversation, including redacted events
-    ``goes``     the events in ``named`` that still have content
-    ``quotes``   the conversations and ids of the events that may quote other events
-    ``shown``    the events that a conversation shows, by conversation
-    ``beside``   the conversations with the text in a source, outside the records
-    ``unread``   names of companions and events that could not be read
+    """The events to redact.
+
+    ``events``      all events by conversation, including events that are redacted already
+    ``unredacted``  the events that still have content, by conversation
+    ``quotes``      the conversations and ids of the events that may quote other events
+    ``shown``       the events that a conversation shows, by conversation
+    ``beside``      the conversations with the text in a source, outside the records
+    ``unread``      names of companions and events that could not be read
     """
 
-    named: dict[str, list[Event]]
-    goes: dict[str, list[Event]]
+    events: dict[str, list[Event]]
+    unredacted: dict[str, list[Event]]
     quotes: set[tuple[str, int]]
     shown: dict[str, list[Event]]
     beside: list[str]
@@ -134,8 +145,32 @@ class RedactionReport(NamedTuple):
     not_searched: str = NOT_SEARCHED
 
 
+def redact_matching(
+    redacting: Redacting, *, reason: str, by: str | None, with_summaries: bool, dry_run: bool
+) -> RedactionReport:
+    """Redact the events that ``redacting`` finds. With ``dry_run``, only find them."""
+    chosen = redacting.choose(with_summaries=with_summaries)
+    ids = {name: tuple(event.id for event in events) for name, events in chosen.unredacted.items()}
+    receipts = list[RedactionReceipt]()
+    stay = list[Problem]()
+    if not dry_run:
+        receipts, stay = redacting.redact(
+            chosen, reason=reason, by=by, with_summaries=with_summaries
+        )
+        if redacting.holds is not None:
+            stay += redacting.find_remaining()
+    stay += [Problem(name, problem) for name, problem in redacting.problems.items()]
+    unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
+    return RedactionReport(ids, tuple(chosen.beside), tuple(receipts), tuple(stay), unconfirmed)
+
+
 class Redacting:
-    """``everywhere`` is true if ``rows`` are all conversations of the store."""
+    """The steps of a redaction: ``choose``, ``redact``, and then ``find_remaining`` and ``files``.
+
+    ``rows`` are the conversations to search. ``everywhere`` is true if ``rows`` are all
+    conversations of the store. ``holds`` and ``before`` are the text and the age to search for.
+    ``problems`` has the reason for each conversation that could not be searched.
+    """
 
     def __init__(
         self,
@@ -160,25 +195,27 @@ class Redacting:
     def choose(
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
+        """Return the events to redact: the events that the user has ``named``, or the events that a
+        search finds, and the events that go with them.
+        """
         unread: list[str] = []
-        found = self._find_events() if named is None else named
-        holding = with_copies(self.store, with_records(self.store, found), unread)
-        holding_ids = {(name, event.id) for name, events in holding.items() for event in events}
-        all_events = holding
+        beside: list[str] = []
+        if named is None:
+            named = self._find_events()
+            beside = self._find_texts_beside()
+        events_by_name = with_related(self.store, named, unread)
+        ids_without_quotes = _keys(events_by_name)
         if with_summaries:
-            all_events = all_that_goes(self.store, holding, unread, with_summaries=True)
-        goes = dict[str, list[Event]]()
-        for name, events in all_events.items():
-            with_content = [event for event in events if has_content(event)]
-            if with_content:
-                goes[name] = with_content
-        going_ids = {(name, event.id) for name, events in goes.items() for event in events}
-        beside = self._find_texts_beside() if named is None else []
+            events_by_name = with_related(self.store, events_by_name, unread, with_summaries=True)
+        unredacted = {
+            name: [event for event in events if has_content(event)]
+            for name, events in events_by_name.items()
+        }
         return Chosen(
-            all_events,
-            goes,
-            going_ids - holding_ids,
-            shown_by(self.store, all_events),
+            events_by_name,
+            {name: events for name, events in unredacted.items() if events},
+            _keys(unredacted) - ids_without_quotes,
+            shown_by(self.store, events_by_name),
             beside,
             unread,
         )
@@ -193,31 +230,34 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """``asked`` limits the redaction in a conversation to the events with these ids. Raises
-        ``CannotRedact`` if the only event in ``chosen`` cannot be redacted.
-
-        Events are redacted from the last to the first, because a document may be stored as a
-        difference to an earlier event. Events of companions come first, because the content of the
-        conversation's own events is needed to find them.
+        """Redact the events in ``chosen``. Return the receipts, and the events that could not be
+        redacted. ``asked`` limits the redaction in a conversation to the events with these ids.
+        Raises ``CannotRedact`` if the only event in ``chosen`` cannot be redacted.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
         for_content = self._before is None or self.holds is not None
         redact_ids = partial(
-            redacted, reason=reason, by=by, with_summaries=with_summaries, for_content=for_content
+            redact_events,
+            reason=reason,
+            by=by,
+            with_summaries=with_summaries,
+            for_content=for_content,
         )
         if self.holds is not None:
             for name, shown_events in chosen.shown.items():
                 keep_documents(
                     self.store_of(name), name, {event.id for event in shown_events}, self.holds
                 )
-        batches = [*_batches({**_ids_of(chosen), **asked})]
+        batches = [*_batches(chosen, asked)]
         is_single = sum(len(ids) for _, ids in batches) == 1
         while batches:
             name, ids = batches.pop(0)
             try:
                 receipts.append(redact_ids(self.store_of(name), name, ids))
             except (CannotRedact, InvalidArgument) as error:
+                # One event that cannot be redacted stops its whole batch, so the events of the
+                # batch are tried one by one.
                 if len(ids) > 1:
                     batches[:0] = [(name, [event_id]) for event_id in ids]
                     continue
@@ -229,7 +269,7 @@ class Redacting:
             redact_beside(self.store_of(name), name)
         return receipts, stay
 
-    def look_again(self) -> list[Problem]:
+    def find_remaining(self) -> list[Problem]:
         """Return the places where the store still contains the text, such as ids, tombstones and
         paths of imported files.
         """
@@ -252,6 +292,7 @@ class Redacting:
         return stay
 
     def sources(self) -> dict[str, list[str]]:
+        """Return the paths from which conversations were imported, by conversation."""
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
         ]
@@ -269,9 +310,9 @@ class Redacting:
         return {name: paths for name, paths in paths_by_name.items() if paths}
 
     def files(self) -> tuple[str, ...]:
-        # Without a searched text, no file can contain it.
+        """Return the files and read models that may still contain the text."""
         if self.holds is None:
-            return ()
+            return ()  # no text was searched for
         names = None if self.everywhere else {row.id for row in self.rows}
         copies = [
             name for name in read_models(self.store) if is_a_copy(name) and may_hold(name, names)
@@ -319,33 +360,19 @@ class Redacting:
         return [*names]
 
 
-def _ids_of(chosen: Chosen) -> dict[str, list[int]]:
-    return {name: [event.id for event in reversed(events)] for name, events in chosen.named.items()}
-
-
-def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
+def _batches(chosen: Chosen, asked: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
+    """Yield the ids of events in the order of redaction. Companions come first, because the content
+    of the conversation's own events is needed to find the copies. Later events come first, because
+    a document may be stored as a difference to an earlier event.
+    """
+    ids_of: dict[str, Sequence[int]] = {
+        name: [event.id for event in reversed(events)] for name, events in chosen.events.items()
+    }
+    ids_of.update(asked)
     for name in sorted(ids_of, key=lambda name: not companion_of(name)):
         ids = [*dict.fromkeys(ids_of[name])]
         for at in range(0, len(ids), _TOGETHER):
             yield name, ids[at : at + _TOGETHER]
-
-
-def redact_matching(
-    redacting: Redacting, *, reason: str, by: str | None, with_summaries: bool, dry_run: bool
-) -> RedactionReport:
-    chosen = redacting.choose(with_summaries=with_summaries)
-    ids = {name: tuple(event.id for event in events) for name, events in chosen.goes.items()}
-    receipts = list[RedactionReceipt]()
-    stay = list[Problem]()
-    if not dry_run:
-        receipts, stay = redacting.redact(
-            chosen, reason=reason, by=by, with_summaries=with_summaries
-        )
-        if redacting.holds is not None:
-            stay += redacting.look_again()
-    stay += [Problem(name, problem) for name, problem in redacting.problems.items()]
-    unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
-    return RedactionReport(ids, tuple(chosen.beside), tuple(receipts), tuple(stay), unconfirmed)
 
 
 def unconfirmed_by(
@@ -355,11 +382,11 @@ def unconfirmed_by(
     return tuple(dict.fromkeys([*chosen.unread, *of_receipts, *files]))
 
 
-# -- events, and all that goes with them
-# -------------------------------------------------------------------------------
+# -- the events of one conversation
+# ----------------------------------------------------------------------------------------------
 
 
-def redacted(
+def redact_events(
     store: Store,
     conversation: str,
     event_ids: Sequence[int],
@@ -369,15 +396,16 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Without ``for_content``, events are redacted because of their age, and other histories may
-    still import equal records without an id and a time.
+    """Redact events of a conversation, and all events that go with them. Without ``for_content``,
+    events are redacted because of their age, and other histories may still import equal records
+    without an id and a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
     unread: list[str] = []
-    events_by_name = {conversation: asked_for(store, conversation, event_ids)}
+    events_by_name = {conversation: load_events(store, conversation, event_ids)}
     asked_ids = {event.id for event in events_by_name[conversation]}
-    unlisted = set[tuple[str, int]]()
+    common_events = set[tuple[str, int]]()
     redact_with = partial(
         redact.redact,
         store,
@@ -386,33 +414,29 @@ def redacted(
         reason=reason,
         by=by,
         complete=False,
-        also=redact_records(store, unlisted),
+        also=redact_records(store, common_events),
     )
     receipt: RedactionReceipt | None = None
-    redacted_ids: set[tuple[str, int]] = set()
+    redacted_keys: set[tuple[str, int]] = set()
     # Other programs may append an event that must be redacted too, so repeat until no new event is
     # found.
     while True:
-        events_by_name = all_that_goes(store, events_by_name, unread, with_summaries=with_summaries)
-        ids_by_name = {
-            name: [event.id for event in events] for name, events in events_by_name.items()
-        }
-        present_ids = {(name, event_id) for name, ids in ids_by_name.items() for event_id in ids}
-        if receipt is not None and present_ids <= redacted_ids:
+        events_by_name = with_related(store, events_by_name, unread, with_summaries=with_summaries)
+        keys = _keys(events_by_name)
+        if receipt is not None and keys <= redacted_keys:
             break
-        redacted_ids |= present_ids
+        redacted_keys |= keys
         if not for_content:
-            unlisted |= {
+            common_events |= {
                 (name, event.id)
                 for name, events in events_by_name.items()
                 for event in events
                 if not _is_recognizable(event)
             }
-        touched = {conversation}
-        for name, ids in ids_by_name.items():
-            # The conversation was erased after the event was found.
-            with suppress(ConversationErased):
-                touched |= {name, *(store.forks_sharing(name, min(ids)) if ids else ())}
+        ids_by_name = {
+            name: [event.id for event in events] for name, events in events_by_name.items()
+        }
+        touched = _conversations_with(store, conversation, ids_by_name)
         sources = source_files(store, sorted(touched))
         further_ids = [
             event_id for event_id in ids_by_name.get(conversation, ()) if event_id not in asked_ids
@@ -428,6 +452,29 @@ def redacted(
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
 
 
+def _conversations_with(
+    store: Store, conversation: str, ids_by_name: Mapping[str, Sequence[int]]
+) -> set[str]:
+    """Return the conversations that show these events, including the forks that share an event."""
+    names = {conversation}
+    for name, ids in ids_by_name.items():
+        # The conversation may have been erased after the event was found.
+        with suppress(ConversationErased):
+            names |= {name, *(store.forks_sharing(name, min(ids)) if ids else ())}
+    return names
+
+
+def _keys(events_by_name: Mapping[str, Iterable[Event]]) -> set[tuple[str, int]]:
+    return {(name, event.id) for name, events in events_by_name.items() for event in events}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
+
+
 def _is_recognizable(event: Event) -> bool:
     # A record with an id or a time is never in another history by chance.
     origin = event.origin
@@ -436,7 +483,7 @@ def _is_recognizable(event: Event) -> bool:
     )
 
 
-def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
+def load_events(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
     # The id of a summary stands for its condensation.
     wanted_ids = dict.fromkeys(
         summary_of(event_id) if event_id < NOT_RECORDED else event_id for event_id in event_ids
@@ -454,28 +501,32 @@ def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) ->
     return tuple(name for name, event_id in newest.items() if event_id in event_ids)
 
 
-def all_that_goes(
+# -- the events that go with redacted events
+# ----------------------------------------------------------------------------------------------
+
+
+def with_related(
     store: Store,
     events_by_name: Mapping[str, Sequence[Event]],
     unread: list[str],
     *,
-    with_summaries: bool,
+    with_summaries: bool = False,
 ) -> dict[str, list[Event]]:
     """Return the events and all events that are redacted together with them: the other events of
     their source records, and copies. With ``with_summaries``, also return the condensations that
     may quote these events.
     """
-    goes = with_copies(store, with_records(store, events_by_name), unread)
+    related = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
-        return goes
-    for name, events in shown_by(store, goes).items():
+        return related
+    for name, events in shown_by(store, related).items():
         begins = store.conversation(name).parent_version or 0
-        known_ids = {event.id for event in goes.get(name, ())}
+        known_ids = {event.id for event in related.get(name, ())}
         quotes = store.query(name, partial(redact.quotes_in, redacted=events))
         new_quotes = [event for event in quotes if event.id >= begins and event.id not in known_ids]
         if new_quotes:
-            goes.setdefault(name, []).extend(new_quotes)
-    return with_copies(store, with_records(store, goes), unread)
+            related.setdefault(name, []).extend(new_quotes)
+    return with_copies(store, with_records(store, related), unread)
 
 
 def with_records(
@@ -537,14 +588,8 @@ def _readable(store: Store, row: ConversationRow, start: int, unread: list[str])
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
-
-
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
+    """Return the events that each conversation shows. A fork shows the events that it shares."""
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
         begins = store.conversation(name).parent_version or 0
@@ -552,6 +597,10 @@ def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dic
             for shower in (name, *store.forks_sharing(name, event.id)):
                 shown.setdefault(shower, []).append(event)
     return shown
+
+
+# -- the places that may still have the content
+# ----------------------------------------------------------------------------------------------
 
 
 def holders(

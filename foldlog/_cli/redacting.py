@@ -15,7 +15,7 @@ from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._companions import with_companions
 from foldlog._maintenance import conversations_with
 from foldlog._matching import Holds, holding
-from foldlog._redacting import Chosen, Problem, Redacting, asked_for
+from foldlog._redacting import Chosen, Problem, Redacting, load_events
 from foldlog._words.gist import count
 from foldlog.eventstore import CannotRedact, ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
@@ -94,7 +94,7 @@ def choose_events(
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
         name = whole(redacting.store, conversation or "")
-        chosen_ids = {name: asked_for(redacting.store_of(name), name, events)}
+        chosen_ids = {name: load_events(redacting.store_of(name), name, events)}
         return redacting.choose(chosen_ids, with_summaries=with_summaries), {name: events}
 
 
@@ -125,7 +125,7 @@ def redact_chosen(
     no_vacuum: bool,
 ) -> RedactionResult:
     """Redact the chosen events, and vacuum the store. After a search for a text, search again."""
-    total = sum(map(len, chosen.named.values()))
+    total = sum(map(len, chosen.events.values()))
     try:
         with terminal.working("redacting", "events", total) as update:
             receipts, stay = redacting.redact(
@@ -139,7 +139,7 @@ def redact_chosen(
     except CannotRedact as error:
         raise Refused(str(error)) from error
     if redacting.holds is not None:
-        stay += redacting.look_again()
+        stay += redacting.find_remaining()
     taken = _taken_by(receipts, with_summaries=with_summaries)
     done = f"{what_words(len(taken), len(chosen.beside))} redacted"
     pending = ""

@@ -994,7 +994,7 @@ class History:
         an imported event, the method reads all events of the history and its forks.
         """
         from foldlog._maintenance import cleared
-        from foldlog._redacting import redacted
+        from foldlog._redacting import redact_events
 
         items = [event] if isinstance(event, int | Event) else event
         event_ids = [
@@ -1003,7 +1003,7 @@ class History:
         if not event_ids:
             raise InvalidArgument("there is no event to redact: name at least one")
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
-        receipt = redacted(self._store, self.id, event_ids, **options)
+        receipt = redact_events(self._store, self.id, event_ids, **options)
         if complete:
             return receipt._replace(bytes_pending=cleared(self._store))
         return receipt

@@ -65,7 +65,7 @@ def store(settings, open_recorder):
 
 def redacted(store, event_id, conversation="c", *, with_summaries=False):
     given = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
-    return redacting.redacted(store, conversation, [event_id], **given)
+    return redacting.redact_events(store, conversation, [event_id], **given)
 
 
 def stored(store):
@@ -230,7 +230,7 @@ def test_what_others_append_after_the_choice_is_redacted_too(store, monkeypatch)
     quote = condensation("SECRET late", 0)
     copy = said("it said SECRET asked")
     late = iter([[("c", quote), ("c/+beside", copy)], [("f", quote)]])
-    choose = redacting.all_that_goes
+    choose = redacting.with_related
 
     def choose_then_append(*given, **how):
         chosen = choose(*given, **how)
@@ -238,7 +238,7 @@ def test_what_others_append_after_the_choice_is_redacted_too(store, monkeypatch)
             store.append(name, event, expected_version=ANY_VERSION)
         return chosen
 
-    monkeypatch.setattr(redacting, "all_that_goes", choose_then_append)
+    monkeypatch.setattr(redacting, "with_related", choose_then_append)
     receipt = redacted(store, 0, with_summaries=True)
     quotes = [(quote.conversation, quote.event_id) for quote in receipt.quotes if quote.redacted]
     assert sorted(quotes) == [("c", 4), ("c/+beside", 0), ("f", 4)]

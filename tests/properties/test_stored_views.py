@@ -7,7 +7,7 @@ from itertools import cycle
 
 from hypothesis import given, strategies as st
 
-from foldlog._redacting import redacted
+from foldlog._redacting import redact_events
 from foldlog.eventstore import CannotRedact, CondensationRequest, open_store
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples
@@ -99,7 +99,7 @@ def test_redactions_leave_the_revisions_that_the_log_makes(events, gone, with_su
         before = stored(store) if events else []
         for event_id in {each % len(events) for each in gone} if events else ():
             with suppress(CannotRedact):
-                redacted(
+                redact_events(
                     store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries
                 )
             now = list(store.events("c"))

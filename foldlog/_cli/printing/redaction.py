@@ -40,7 +40,7 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
         finding = "the text is still in the places named above"
     elif redacted.done:
         finding = "the text is in none of them now"
-    elif chosen.goes or chosen.beside:
+    elif chosen.unredacted or chosen.beside:
         finding = "the text is in the places named above"
     else:
         finding = "the text is in none of them"
@@ -56,14 +56,14 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
 
 
 def show_found(chosen: Chosen) -> None:
-    for name, events in chosen.goes.items():
+    for name, events in chosen.unredacted.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
     for name in chosen.beside:
         terminal.say(f"{terminal.typed_id(name)}: {_IN_SOURCE}", wraps=True)
-    total = sum(map(len, chosen.goes.values()))
+    total = sum(map(len, chosen.unredacted.values()))
     terminal.say(
-        f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact",
+        f"{count(total, 'event')} of {count(len(chosen.unredacted), 'conversation')} to redact",
         wraps=True,
     )
 
@@ -78,7 +78,7 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
     """Ask the user to confirm. Events that are already redacted are left out of the question."""
     beside = chosen.beside
-    each = [(name, event) for name, events in chosen.goes.items() for event in events]
+    each = [(name, event) for name, events in chosen.unredacted.items() for event in events]
     if not (each or beside):
         return
     of = f"each of {what_words(len(each), len(beside))}"
@@ -111,7 +111,7 @@ def redactions_document(
     return RedactionsDocument(
         found=tuple(
             MatchDocument(conversation=name, event_ids=tuple(event.id for event in events))
-            for name, events in chosen.goes.items()
+            for name, events in chosen.unredacted.items()
         ),
         beside=tuple(chosen.beside),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in redacted.receipts),

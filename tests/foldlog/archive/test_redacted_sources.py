@@ -13,7 +13,7 @@ from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._matching import events_with, holding, source_with
-from foldlog._redacting import redacted
+from foldlog._redacting import redact_events
 from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -114,7 +114,7 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(tmp_
             monkeypatch,
             store.database.recorder,
             "transact",
-            lambda: redacted(store, fork, [2], reason="told", by=None, with_summaries=False),
+            lambda: redact_events(store, fork, [2], reason="told", by=None, with_summaries=False),
         )
         assert SECRET not in str(events_of(store, "s1"))
         assert_sound(store)
@@ -131,7 +131,7 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
         for number in order:
             [*copy_store(store, copy, names[number])]
         for each in (store, copy):
-            redacted(each, names[0], [2], reason="told", by=None, with_summaries=False)
+            redact_events(each, names[0], [2], reason="told", by=None, with_summaries=False)
             assert held(each) == []
         assert_sound(copy)
 
@@ -139,7 +139,7 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_path):
     def redact_in_source():
-        redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
+        redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
 
     with new_store() as store, new_store() as copy:
         imported(store, write(tmp_path / "s1.jsonl", LINES))
@@ -160,14 +160,14 @@ def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversatio
         again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
         other = imported(store, write(tmp_path / "other.jsonl", again[:2]))
         [*copy_store(store, copy, "s1", other.conversation)]
-        redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+        redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
         imported(store, write(tmp_path / "other.jsonl", again))
         problems = {moved.conversation: moved.problem for moved in copy_store(store, copy)}
         assert problems["s1"] is None
         for conversation in (fork.conversation, other.conversation):
             assert re.search("the target redacted (record|event) 2", str(problems[conversation]))
         assert held(copy) == []
-        redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
+        redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
         problems = {moved.conversation: moved.problem for moved in copy_store(store, copy)}
         assert problems[fork.conversation] is problems[other.conversation] is None
         assert held(copy) == []
@@ -181,7 +181,7 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(number, grows
 
     def redact_in_target():
         visible.extend(held(copy))
-        redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+        redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
 
     fork_lines = [LINES[0], line(1, "no", "assistant"), LINES[2]]
     with new_store() as store, new_store() as copy:
@@ -199,7 +199,7 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(number, grows
             redact_in_target()
         assert problems == [None] or "the target redacted record 2" in str(problems)
         assert set(held(copy)) <= {*visible} - {"s1"}
-        redacted(store, "s1", [2], reason="told", by=None, with_summaries=False)
+        redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
         again = [moved.problem for moved in copy_store(store, copy, fork)]
         # A fork that was complete got a receipt of its own in the target.
         assert again == [None] or problems == [None]
@@ -211,7 +211,7 @@ def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_red
     with new_store() as store, new_store() as copy:
         imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
         [*copy_store(store, copy)]
-        redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+        redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
         imported(store, write(tmp_path / "s1.jsonl", LINES))  # so the events get other heads
         store.fork("s1", 4, "fork")
         (moved,) = copy_store(store, copy, "fork")
@@ -226,7 +226,7 @@ def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(number
     def redact_in_target():
         visible.extend(row.id for row in copy.conversations())
         if visible:
-            redacted(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+            redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
 
     with new_store() as store, new_store() as copy:
         imported(store, write(tmp_path / "s1.jsonl", LINES))
@@ -257,7 +257,7 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
     for for_content in (False, True):
         with new_store() as store, new_store() as copy:
             imported(store, first)
-            redacted(
+            redact_events(
                 store,
                 "a",
                 range(1, 5),

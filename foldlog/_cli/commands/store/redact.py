@@ -143,7 +143,7 @@ def run(
         unconfirmed = unconfirmed_by(chosen, redacted.receipts, files)
         if not as_json:
             show_receipts(store, redacted.receipts, redacted.taken)
-    if not (chosen.goes or redacted.receipts or chosen.beside):
+    if not (chosen.unredacted or redacted.receipts or chosen.beside):
         terminal.matched_nothing()
     if as_json:
         terminal.emit(redactions_document(redacting, chosen, redacted, unconfirmed))
