@@ -1,5 +1,12 @@
-"""This module compares a source with its stored records. The source may be new, longer, older, or a
-fork.
+"""Import a source that may be stored already. A comparison of its records with the stored records
+decides what the import does:
+
+unchanged or older   add nothing
+longer               append the new records
+changed              fork the conversation at the first record that differs
+new                  begin a conversation
+
+A longer source becomes a fork too, if its conversation was continued in foldlog.
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ from itertools import chain, count
 from typing import Final, NamedTuple
 
 from foldlog._archive.projecting import make_events
-from foldlog._archive.reading import LineReading, Reading, WholeReading, check_json, reading_of
+from foldlog._archive.reading import LineReading, WholeReading, check_json, reading_of
 from foldlog._archive.writing import Imported, SourceOptions, SourceWriter, fingerprint, new_counter
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.found_sources import Found, NotAHistory, SourceRefused
@@ -42,7 +49,9 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """``named`` returns the name of the conversation for a name in the records."""
+    """The import of one source. ``named`` returns the name of the conversation for a name in the
+    records.
+    """
 
     def __init__(
         self,
@@ -55,8 +64,10 @@ class SourceImport(SourceWriter):
     ) -> None:
         super().__init__(store, found, place, options, state)
         self.named = named
-        self._hashes_shared = b""
-        """The hashes of the records that the source continues."""
+        self._hashes_before = b""
+        """The hashes of the records before the first record of the source. Such a source continues
+        a history that is stored under another name.
+        """
 
     def import_source(self) -> Imported:
         """Raise ``VersionConflict`` if another process has stored the source first. Raises
@@ -70,10 +81,8 @@ class SourceImport(SourceWriter):
             )
         if places:
             source = self.source(places[-1].conversation)
-            if (
-                source is not None
-                and (outcome := self._append_grown(places[-1], source)) is not None
-            ):
+            outcome = None if source is None else self._append_grown(places[-1], source)
+            if outcome is not None:
                 return outcome
         sources = [
             source
@@ -81,8 +90,8 @@ class SourceImport(SourceWriter):
             if source
         ]
         if not sources:
-            return self._new()
-        self._read_beginning(sources)
+            return self._import_new()
+        self._find_hashes_before(sources)
         return self._import_compared(sources, places[-1])
 
     def read_new(self) -> NewSource | None:
@@ -112,7 +121,7 @@ class SourceImport(SourceWriter):
         self.finish(source)
         return self.outcome(self.reading.records, new.name)
 
-    # -- what it is
+    # -- a longer source
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
@@ -151,7 +160,10 @@ class SourceImport(SourceWriter):
         later_events = self.store.events(name, end, version)
         return not all(isinstance(event, DocumentChanges | Redaction) for event in later_events)
 
-    def _new(self) -> Imported:
+    # -- a new source
+    # ----------------------------------------------------------------------------------------------
+
+    def _import_new(self) -> Imported:
         self._read_again()
         reading = self.reading
         skeleton = self.skeleton
@@ -161,40 +173,45 @@ class SourceImport(SourceWriter):
         )
         first = next(blocks, None)
         if first is None or reading.records == 0:
-            raise NotAHistory(self.found.path, _no_record(reading))
+            raise self._no_history()
         name = self.named(skeleton.conversation)
         existing = self._find(name)
         if self._is_refused(fingerprint(skeleton, [first])):
             raise SourceRefused("this source was erased; to import it again, use --again")
-        if isinstance(skeleton, Skeleton) and (outcome := self._go_on(skeleton, name)) is not None:
+        outcome = None
+        if isinstance(skeleton, Skeleton):
+            outcome = self._import_continuation(skeleton, name)
+        if outcome is not None:
             return outcome
-        if existing is not None and not (existing.erasure is not None and self.options.again):
-            source = self.source(existing.key) if existing.erasure is None else None
-            if existing.erasure is not None:
-                self.store.version(name)  # This call raises the error for an erased conversation.
+        if existing is not None and existing.erasure is None:
+            source = self.source(existing.key)
             if source is None:
                 raise VersionConflict(name, 0, existing.version)
-            return self._import_compared(self._own_forks(source, name))
+            return self._import_compared(self._forks_named(source, name))
+        if existing is not None and not self.options.again:
+            self.store.version(name)  # This call raises the error for an erased conversation.
         self.begin(name, chain([first], blocks))
         return self.outcome(reading.records)
 
-    def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
-        """Return None if the history that the source continues is not stored."""
+    def _import_continuation(self, skeleton: Skeleton, name: str) -> Imported | None:
+        """Import a source that continues the history of another source. Return None if the source
+        continues no stored history.
+        """
         if skeleton.follows is None:
             return None
         thread, end = skeleton.follows
-        base = self._find_holder((f"{self.options.prefix}{thread}", name), end, skeleton)
+        base = self._find_base((f"{self.options.prefix}{thread}", name), end, skeleton)
         if base is None:
             return None
-        self._hashes_shared = self._hashes_before(base, end)
+        self._hashes_before = self._first_hashes(base, end)
         existing = self._source_named(name)
         if existing is None:
             return self._fork(base, end, name)
         if existing.root != base.root:
             return self._import_compared([existing])
-        return self._import_compared(self._own_forks(base, name))
+        return self._import_compared(self._forks_named(base, name))
 
-    def _own_forks(self, source: Source, name: str) -> list[Source]:
+    def _forks_named(self, source: Source, name: str) -> list[Source]:
         family = [(self.name_of(member.conversation), member) for member in self._family(source)]
         return [
             member
@@ -202,7 +219,8 @@ class SourceImport(SourceWriter):
             if member_name == name or member_name.startswith(f"{name}@")
         ]
 
-    def _find_holder(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
+    def _find_base(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
+        # The base has the record before the first record of this source, with the same number.
         # Within a family, the newest source is searched first.
         for name in names:
             source = self._source_named(name)
@@ -217,62 +235,27 @@ class SourceImport(SourceWriter):
                     return member
         return None
 
-    def _family(self, source: Source) -> list[Source]:
-        return [*self.query(lambda sources: [*sources.family(source.root)])]
-
-    def _read_beginning(self, sources: list[Source]) -> None:
-        skeleton = new_counter(self.found.format)
-        if isinstance(skeleton, DecodedRecords):
-            return
-        reading = reading_of(self.found.path, self.found.reader)
-        first = next(reading.blocks(skeleton.add), None)
-        if first is None or skeleton.follows is None:
-            return
-        hashes = [self.hashes_of(source_hashes) for source_hashes in sources]
-        if not any(source_hashes.startswith(first.hashes[:HASH_BYTES]) for source_hashes in hashes):
-            self._hashes_shared = self._hashes_before(sources[-1], skeleton.follows[1])
-
-    def _hashes_before(self, source: Source, end: int) -> bytes:
-        return self.hashes_of(source)[: end * HASH_BYTES]
-
-    def _source_named(self, name: str) -> Source | None:
-        conversation = self._find(name)
-        if conversation is None or conversation.erasure is not None:
-            return None
-        return self.source(conversation.key)
-
-    def _find(self, name: str) -> Conversation | None:
-        conversation: Conversation | None = self.query(
-            lambda sources: sources.database.find(sources.reader, name, pending=True)
-        )
-        return conversation
-
-    def _is_refused(self, fingerprint: bytes) -> bool:
-        return not self.options.again and self.query(
-            lambda sources: sources.is_refused(fingerprint)
-        )
-
-    def _read_again(self) -> None:
-        # The number of the first record follows the records that the source continues.
-        self.reading = reading_of(self.found.path, self.found.reader)
-        self.reading.records = len(self._hashes_shared) // HASH_BYTES
-        self.skeleton = new_counter(self.found.format)
+    # -- a source with stored records
+    # ----------------------------------------------------------------------------------------------
 
     def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
-        # A changed source continues the stored source with which it shares the most records.
+        """Compare the source with the stored ``sources``. ``place`` is its last import from the
+        same path.
+        """
         self._read_again()
         reading = self.reading
-        hashes = self._hashes_shared + b"".join(
+        hashes = self._hashes_before + b"".join(
             block.hashes for block in reading.blocks(check_json)
         )
         total = reading.records
         if total == 0:
-            raise NotAHistory(self.found.path, _no_record(reading))
+            raise self._no_history()
         if place is not None and (place.records, place.digest) == (total, reading.digest):
             unchanged = self.source(place.conversation)
             if unchanged is not None:
                 self.note(unchanged)
             return self.outcome(0, self.name_of(place.conversation))
+        # The source belongs to the stored source with which it shares the most records.
         shared_counts = [shared(self.hashes_of(source), hashes) for source in sources]
         shared_count = max(shared_counts)
         source = sources[shared_counts.index(shared_count)]
@@ -283,7 +266,7 @@ class SourceImport(SourceWriter):
         self._check_redactions(sources, shared_count)
         if shared_count == 0 and place is not None:
             # Another source is at this place now, and may name its own conversation.
-            return self._new()
+            return self._import_new()
         if shared_count == source.records:
             self._read_again()
             return self._append_rest(source, shared_count)
@@ -318,10 +301,9 @@ class SourceImport(SourceWriter):
             source = self.source(source.parent) or source
         name = self.name_of(source.conversation)
         fork_name = chosen_name or f"{name}@{shared_count}"
-        for number in count(2):
-            if self._find(fork_name) is None:
-                break
-            fork_name = f"{name}@{shared_count}.{number}"
+        numbers = count(2)
+        while self._find(fork_name) is not None:
+            fork_name = f"{name}@{shared_count}.{next(numbers)}"
         if shared_count:
             make_events(self.store, name)
             source = self.source(source.conversation) or source
@@ -349,6 +331,53 @@ class SourceImport(SourceWriter):
         self.append(shorter, shared_count, first=cut)
         return self.outcome(self.reading.records - source.records)
 
+    # -- what the steps read
+    # ----------------------------------------------------------------------------------------------
 
-def _no_record(reading: Reading) -> str:
-    return "; ".join(("contains no record that can be read", *map(str, reading.findings[:1])))
+    def _find_hashes_before(self, sources: list[Source]) -> None:
+        # The source may begin with the records of the history that it continues, or after them.
+        skeleton = new_counter(self.found.format)
+        if isinstance(skeleton, DecodedRecords):
+            return
+        reading = reading_of(self.found.path, self.found.reader)
+        first = next(reading.blocks(skeleton.add), None)
+        if first is None or skeleton.follows is None:
+            return
+        first_hash = first.hashes[:HASH_BYTES]
+        if not any(self.hashes_of(source).startswith(first_hash) for source in sources):
+            self._hashes_before = self._first_hashes(sources[-1], skeleton.follows[1])
+
+    def _first_hashes(self, source: Source, end: int) -> bytes:
+        return self.hashes_of(source)[: end * HASH_BYTES]
+
+    def _read_again(self) -> None:
+        # The number of the first record follows the records that the source continues.
+        self.reading = reading_of(self.found.path, self.found.reader)
+        self.reading.records = len(self._hashes_before) // HASH_BYTES
+        self.skeleton = new_counter(self.found.format)
+
+    def _family(self, source: Source) -> list[Source]:
+        return [*self.query(lambda sources: [*sources.family(source.root)])]
+
+    def _source_named(self, name: str) -> Source | None:
+        conversation = self._find(name)
+        if conversation is None or conversation.erasure is not None:
+            return None
+        return self.source(conversation.key)
+
+    def _find(self, name: str) -> Conversation | None:
+        conversation: Conversation | None = self.query(
+            lambda sources: sources.database.find(sources.reader, name, pending=True)
+        )
+        return conversation
+
+    def _is_refused(self, fingerprint: bytes) -> bool:
+        return not self.options.again and self.query(
+            lambda sources: sources.is_refused(fingerprint)
+        )
+
+    def _no_history(self) -> NotAHistory:
+        findings = map(str, self.reading.findings[:1])
+        return NotAHistory(
+            self.found.path, "; ".join(("contains no record that can be read", *findings))
+        )

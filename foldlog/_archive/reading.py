@@ -1,5 +1,5 @@
-"""This module reads the records of a source as bytes, in blocks, and notes the records that cannot
-be read.
+"""Read the records of a source for an import: as bytes, in blocks, with a hash of each record. Note
+the records that cannot be read.
 """
 
 from __future__ import annotations
@@ -40,12 +40,16 @@ def check_json(record: bytes, hashed: bytes) -> None:
 
 
 class Reading(Protocol):
-    """A pass over a source. ``records`` is the number of records that were read, and ``taken`` is
-    the number of bytes. ``digest`` is the hash of the bytes that were read. ``findings`` are the
-    problems with records that could not be read. For each unreadable record, ``unread`` has the
-    number of records before it. ``place`` is the position of the current record in the source.
-    ``is_done`` is true at the end of the source. ``waits`` is true if the last line is incomplete.
-    ``frame`` is the text between the records of a document, and is set at the end.
+    """A pass over a source.
+
+    ``records``   the number of records that were read
+    ``taken``     the number of bytes that were read; ``digest`` is their hash
+    ``findings``  the problems with records that could not be read
+    ``unread``    for each unreadable record, the number of records before it
+    ``place``     the position of the current record in the source, for messages
+    ``waits``     whether the last line is incomplete
+    ``is_done``   whether the source was read to its end
+    ``frame``     the text between the records of a document; set at the end
     """
 
     path: Path
@@ -68,6 +72,8 @@ class Reading(Protocol):
 
 
 class _Findings:
+    """The counts and findings of both kinds of readings."""
+
     def __init__(self, path: Path, records: int = 0) -> None:
         self.path = path
         self.records = records
@@ -92,13 +98,15 @@ class _Findings:
 
 
 class LineReading(_Findings):
-    """Memory: a block of the file, or a line that is longer than a block."""
+    """Reads a file with one record in each line. Memory: a block of the file, or a line that is
+    longer than a block.
+    """
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
         self._is_packed = is_packed
         self._line = 1
-        self._is_rest = False
+        self._is_in_long_line = False
         """Whether the next bytes still belong to a line that was too long. A finding about the line
         is already noted.
         """
@@ -160,16 +168,20 @@ class LineReading(_Findings):
         return data
 
     def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
+        """Return the records in ``data``, and the end of the lines that were read: the whole
+        ``data``, or the beginning of a last line that the program has not finished.
+        """
         places = array("I")
         hashes = list[bytes]()
         first = self.records
         start = 0
         for line in data.split(b"\n"):
             stop = start + len(line)
+            is_last = stop == len(data)
             record = line.strip(_PADDING)
-            if self._is_rest:
+            if self._is_in_long_line:
                 record = b""
-                self._is_rest = stop == len(data)
+                self._is_in_long_line = is_last
             if self.taken == 0 and start == 0:
                 record = record.removeprefix(BOM_UTF8)
             if record:
@@ -184,12 +196,13 @@ class LineReading(_Findings):
                     UnreadableJson,
                     RecursionError,
                 ) as error:
-                    if stop == len(data) and len(record) < RECORD_SIZE_MAX:
+                    if is_last and len(record) < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
                     self.find(self.place, _problem(error))
-                    self._is_rest = stop == len(data)
+                    self._is_in_long_line = is_last
                 else:
+                    # A search for a long record takes time, and most lines have no padding.
                     if len(record) == len(line):
                         begin = start
                     else:
@@ -212,6 +225,8 @@ def _problem(error: Exception) -> str:
 
 
 class WholeReading(_Findings):
+    """Reads all records of any other source, such as a document or a database."""
+
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
         self._reader = reader
