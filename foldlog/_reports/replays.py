@@ -1,8 +1,9 @@
-"""This module replays a history with another strategy, in memory, without changing the store. The
-recorded condensations are left out.
+"""Replay a history in memory with another condenser, and measure what its prompts would have cost
+and lost. The store does not change.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
-So all strategies are compared over the same work of the agent.
+The recorded condensations are left out. So all strategies are compared over the same work of the
+agent.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.condensers.strategies.digest import digest_of
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
-from foldlog.eventstore import CondensationAction, Event, summary_id
+from foldlog.eventstore import CondensationAction, Event, summary_id, summary_of
 from foldlog.eventstore.inside import names_source_ids
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
@@ -110,7 +111,7 @@ class Replay:
         """The percentage of ``needed`` that the prompt showed, or that a digest named for
         ``recall``.
         """
-        lost = sum(not each.named for each in self.missing)
+        lost = sum(not term.named for term in self.missing)
         return 100 * (1 - lost / len(self.needed)) if self.needed else None
 
     @property
@@ -142,7 +143,9 @@ class Replay:
         cached tokens.
         """
         costs = 0.0
-        for sent, repeated in ((turn.tokens, turn.repeated) for turn in self.turns):
+        for turn in self.turns:
+            sent = turn.tokens
+            repeated = turn.repeated
             if sent is None or repeated is None:
                 return None
             cached = repeated if repeated >= CACHED_LEAST else 0
@@ -172,11 +175,6 @@ class Replay:
         return _sum((self.prompts_cost(price), self.condenser_cost))
 
 
-def _sum(counts: Iterable[_Number | None]) -> _Number | None:
-    given = list(counts)
-    return None if None in given else sum(filter(None, given))
-
-
 def replay(
     events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None
 ) -> Replay:
@@ -198,27 +196,6 @@ def replay(
         if contains(kept, event.id):
             replaying.take(event)
     return replaying.result()
-
-
-class _Past:
-    """The log of a replay. A replay never returns to an earlier version."""
-
-    redactions = 0
-
-    def __init__(self) -> None:
-        self.memory: dict[str, Any] = {}
-        self._log: list[Event] = []
-
-    def then(self, view: View, event: Event) -> View:
-        self._log.append(event)
-        view = view.then((event,))
-        return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
-
-    def at(self, version: int) -> Folded:
-        raise LookupError(f"a replay cannot return to version {version}")
-
-    def events(self, start: int, stop: int) -> list[Event]:
-        return self._log[start:stop]
 
 
 class Replaying:
@@ -243,39 +220,63 @@ class Replaying:
         self._condenser = condenser
         self._agent_llm = agent_llm
         self._counter = counter or agent_llm
-        self._said: Event | None = None
+        self._last_reply: Event | None = None
         self._past = _Past()
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
         """Maps the id of an event in the history to its id in the replay."""
         self._old_ids: dict[int, int] = {}
+        """Maps the other way."""
         self._summarized: dict[int, Collection[int]] = {}
         """Maps a summary to the events that it describes, by their ids in the history."""
         self._lost: set[int] = set()
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []
-        self._made: list[int] = []
+        self._condensed_before: list[int] = []
+        """For each condensation, the id of the next event."""
         self._declined = 0
         self._reports: list[Report] = []
-        self._recorded: list[float | None] = []
+        self._recorded_costs: list[float | None] = []
         self._needs = Needs()
         self._sent: tuple[Event, ...] = ()
+        """The events of the previous prompt."""
 
     def take(self, event: Event) -> None:
         if isinstance(event, CondensationAction):
             if self._condenser is None:
-                self._make(event)
+                self._repeat(event)
             return
         if event.shown and begins_reply(event):
-            if begins_call(event, self._said):
+            if begins_call(event, self._last_reply):
                 self._take_turn(event.id)
-            self._said = event
+            self._last_reply = event
         new_id = self._view.version
         cause = None if event.cause is None else self._new_ids.get(event.cause)
         self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
         event = replace(event, id=new_id, cause=cause)
         self._needs.take(event, self._old_ids)
         self._view = self._past.then(self._view, event)
+
+    def result(self) -> Replay:
+        return Replay(
+            turns=tuple(self._turns),
+            condensations=tuple(self._condensed_before),
+            declined=self._declined,
+            final=self._view,
+            summarized=tuple(sorted(chain.from_iterable(self._summarized.values()))),
+            lost=tuple(sorted(self._lost)),
+            masked=tuple(sorted(self._masked)),
+            reports=tuple(self._reports),
+            condenser_cost=(
+                _sum(self._recorded_costs)
+                if self._condenser is None
+                else Usage.of(self._reports).cost
+            ),
+            needed=tuple(self._needs.used),
+            missing=tuple(self._needs.missing),
+            facts=self._needs.facts,
+            facts_in_prompts=self._needs.facts_shown,
+        )
 
     def _take_turn(self, event_id: int) -> None:
         if self._condenser is None:
@@ -310,15 +311,18 @@ class Replaying:
         self._masked.update(
             self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event)
         )
-        pairs = enumerate(zip(self._sent, shown.events, strict=False))
-        same = next((place for place, (old, new) in pairs if old is not new and old != new), None)
-        if same is None:
-            same = min(len(self._sent), len(shown))
+        same_count = 0
+        """The number of events at the beginning that repeat the previous prompt."""
+        for old, new in zip(self._sent, shown.events, strict=False):
+            if old is not new and old != new:
+                break
+            same_count += 1
         sums = token_sums_of(shown, self._counter)
-        tokens = None if sums is None else sums[-1]
+        tokens = None
         repeated = None
         if sums is not None:
-            repeated = sums[same] if self._turns else 0
+            tokens = sums[-1]
+            repeated = sums[same_count] if self._turns else 0
         self._sent = shown.events
         self._turns.append(
             CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated)
@@ -340,24 +344,16 @@ class Replaying:
             )
             self._view = self._past.then(self._view, declined)
 
-    def _make(self, action: CondensationAction) -> None:
-        self._recorded.append(recorded_cost(action))
+    def _repeat(self, action: CondensationAction) -> None:
+        """Repeat a recorded condensation, with the ids of the replay."""
+        self._recorded_costs.append(recorded_cost(action))
         new_id = self._view.version
         self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
         if not names_source_ids(action):
-            old = (
-                (each, each if each >= 0 else summary_id(each))
-                for each in action.forgotten_event_ids or ()
-            )
-            new = ((each, self._new_ids.get(known)) for each, known in old)
-            ids = tuple(
-                known if each >= 0 else summary_id(known)
-                for each, known in new
-                if known is not None
-            )
+            ids = map(self._id_in_replay, action.forgotten_event_ids or ())
             action = replace(
                 action,
-                forgotten_event_ids=ids,
+                forgotten_event_ids=tuple(event_id for event_id in ids if event_id is not None),
                 forgotten_events_start_id=None,
                 forgotten_events_end_id=None,
                 summary=action.summary and ID_OF_A_LINE.sub(self._with_new_id, action.summary),
@@ -368,6 +364,13 @@ class Replaying:
         else:
             self._condense(Condensation(action), action.id)
 
+    def _id_in_replay(self, event_id: int) -> int | None:
+        """Return the new id of an event or of a summary, or None if the replay does not have it."""
+        if event_id >= 0:
+            return self._new_ids.get(event_id)
+        condensation_id = self._new_ids.get(summary_of(event_id))
+        return None if condensation_id is None else summary_id(condensation_id)
+
     def _with_new_id(self, end_of_line: re.Match[str]) -> str:
         return f" [{self._new_ids.get(int(end_of_line[1]), end_of_line[1])}]"
 
@@ -376,54 +379,66 @@ class Replaying:
         before = self._view
         self._view = self._past.then(before, action)
         still_shown = {event.id for event in self._view}
-        gone = [event for event in before if event.id not in still_shown]
-        together = set(self._ids_in_history(event.id for event in gone))
-        lost = together
+        forgotten = [event for event in before if event.id not in still_shown]
+        forgotten_ids = set(self._ids_in_history(event.id for event in forgotten))
+        lost = forgotten_ids
         if action.summary is not None:
-            omitted = _left_out(before, gone, action.summary)
-            lost = together.intersection(
+            omitted = _omitted_from_digest(before, forgotten, action.summary)
+            lost = forgotten_ids.intersection(
                 self._old_ids[event_id] for event_id in omitted if event_id in self._old_ids
             )
-            self._summarized[summary_id(action.id)] = together - lost
+            self._summarized[summary_id(action.id)] = forgotten_ids - lost
         self._lost.update(lost)
-        for event in gone:
+        for event in forgotten:
             self._summarized.pop(event.id, None)
         self._report(reports_of(action))
         if is_made(action):
-            self._made.append(event_id)
+            self._condensed_before.append(event_id)
 
     def _ids_in_history(self, ids: Iterable[int]) -> list[int]:
-        each = (
+        """Return the old ids of events. Replace a summary by the events that it describes."""
+        old_ids = (
             self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]]
             for event_id in ids
         )
-        return list(chain.from_iterable(each))
-
-    def result(self) -> Replay:
-        return Replay(
-            turns=tuple(self._turns),
-            condensations=tuple(self._made),
-            declined=self._declined,
-            final=self._view,
-            summarized=tuple(sorted(chain.from_iterable(self._summarized.values()))),
-            lost=tuple(sorted(self._lost)),
-            masked=tuple(sorted(self._masked)),
-            reports=tuple(self._reports),
-            condenser_cost=(
-                _sum(self._recorded) if self._condenser is None else Usage.of(self._reports).cost
-            ),
-            needed=tuple(self._needs.used),
-            missing=tuple(self._needs.missing),
-            facts=self._needs.facts,
-            facts_in_prompts=self._needs.facts_shown,
-        )
+        return list(chain.from_iterable(old_ids))
 
 
-def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    # Lines with names do not count.
+def _omitted_from_digest(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
+    """Return the events that have a line in a digest of any length, but no line in ``text``. Lines
+    with names do not count. ``text`` may also be a summary of another kind, which omits no event.
+    """
     if not text.startswith(TITLE):
         return set()
     whole = text_of(dataclasses.replace(digest_of(view, forgotten), names={}), _WHOLE)
     return {
         int(event_id) for event_id in {*ID_OF_A_LINE.findall(whole)} - {*ID_OF_A_LINE.findall(text)}
     }
+
+
+class _Past:
+    """The log of a replay, to which the Views of the replay refer. A replay never returns to an
+    earlier version.
+    """
+
+    redactions = 0
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
+        self._log: list[Event] = []
+
+    def then(self, view: View, event: Event) -> View:
+        self._log.append(event)
+        view = view.then((event,))
+        return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
+
+    def at(self, version: int) -> Folded:
+        raise LookupError(f"a replay cannot return to version {version}")
+
+    def events(self, start: int, stop: int) -> list[Event]:
+        return self._log[start:stop]
+
+
+def _sum(counts: Iterable[_Number | None]) -> _Number | None:
+    values = list(counts)
+    return None if None in values else sum(filter(None, values))
