@@ -91,12 +91,21 @@ class Switches:
     def __init__(self) -> None:
         self.is_of_side = False
         self._names_parents = False
+        """Whether a line has named its parent. Until then, a line without a parent follows the
+        newest line.
+        """
         self._groups: dict[str, _Group | None] = {}
+        """Maps the id of a line to its group. The group of bookkeeping is the group of its parent.
+        """
         self._responses: dict[str, _Group] = {}
+        """Maps the id of a model response to its group."""
         self._calls: dict[str, frozenset[Any]] = {}
+        """Maps the id of a line to the ids of its calls."""
         self._newest: _Group | None = None
         self._boundary: _Group | None = None
+        """The group of the newest compaction."""
         self._kept = Kept()
+        """The lines that the newest compaction keeps."""
         self.is_copy = False
         """Whether the last line copies an earlier line, with the same id and the same calls."""
 
@@ -107,38 +116,31 @@ class Switches:
         """Return the version to which a retraction must go back before the next line. Return None
         if the line follows the newest line. Return 0 if the line begins a new tree.
         """
-        left = None
         self.is_copy = False
         if not self._is_ours(record):
             return None
         uuid = record["uuid"]
         if not is_of_branch(record):
-            self._groups[uuid] = self._followed(record)
+            self._groups[uuid] = self._parent_group(record)
             return None
+        back_to = None
         calls = calls_of(record)
-        newest = self._newest
         response = _response(record)
-        if self._calls.get(uuid) == calls:
-            earlier = self._groups.get(uuid)
+        if self._newest is None:
+            self._newest = _Group(None)
+        elif self._calls.get(uuid) == calls and self._is_on_branch(self._groups.get(uuid)):
+            self.is_copy = True
         else:
-            earlier = None
-        joins = self.is_copy = earlier is not None and self._is_on_branch(earlier)
-        if newest is not None and not self.is_copy:
-            above = self._followed(record)
+            parent = self._parent_group(record)
             is_of_group = is_result(record) or (
-                response is not None and self._responses.get(response) is above
+                response is not None and self._responses.get(response) is parent
             )
-            joins = is_of_group and above is not None and self._is_on_branch(above)
-            if not joins:
-                if above is newest:
-                    left = None
-                elif above is None:
-                    left = 0
-                else:
-                    left = above.version
-                newest = above
-        if self._newest is None or not joins:
-            self._newest = _Group(newest)
+            if not (is_of_group and self._is_on_branch(parent)):
+                if parent is None:
+                    back_to = 0
+                elif parent is not self._newest:
+                    back_to = parent.version
+                self._newest = _Group(parent)
         self._groups[uuid] = self._newest
         if response is not None:
             self._responses[response] = self._newest
@@ -146,13 +148,13 @@ class Switches:
             self._calls[uuid] = calls
         if is_boundary(record):
             self._boundary, self._kept = self._newest, Kept.by(record)
-        return left
+        return back_to
 
     def grow(self, version: int) -> None:
         if self._newest is not None:
             self._newest.version = version
 
-    def _followed(self, record: dict[str, Any]) -> _Group | None:
+    def _parent_group(self, record: dict[str, Any]) -> _Group | None:
         parent = parent_of(record)
         if parent is None:
             return None if self._names_parents else self._newest
@@ -162,21 +164,21 @@ class Switches:
         if (
             self._boundary is not None
             and self._kept.continues_from(parent)
-            and not self._came_again(parent)
+            and not self._is_repeated(parent)
         ):
             return self._groups.get(self._kept.anchor or "", self._boundary)
         # If the parent is missing in the log, the line continues from the newest line.
         return self._groups.get(parent, self._newest)
 
-    def _came_again(self, kept: str) -> bool:
+    def _is_repeated(self, kept: str) -> bool:
         """Return whether Claude Code wrote a kept line again after the compaction. Forks of
         sessions have repeated lines.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)
 
-    def _is_on_branch(self, group: _Group) -> bool:
-        return _is_below(self._newest, group)
+    def _is_on_branch(self, group: _Group | None) -> bool:
+        return group is not None and _is_below(self._newest, group)
 
 
 def _is_below(place: _Group | None, group: _Group | None) -> bool:
