@@ -1,4 +1,5 @@
-"""OpenAI chat messages: ``{"role", "content", "tool_calls", …}``, in the order of the list.
+"""Read and write OpenAI chat messages: ``{"role", "content", "tool_calls", …}``, in the order of
+the list.
 
 The messages, and the events that they become:
 
@@ -68,7 +69,8 @@ from foldlog.projections import arguments_of
 
 NAME = "openai-chat"
 
-_SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
+_COMPARED = ("role", "content", "tool_calls", "function_call", "tool_call_id")
+"""Fields that must be equal in two messages that are ``alike``."""
 
 
 def matches(record: Any) -> bool:
@@ -95,18 +97,21 @@ def accepts(record: Any) -> bool:
 
 _PARTS = frozenset(
     (
-        *(
-            "text",
-            "refusal",
-            "image_url",
-            "image",
-            "input_audio",
-            "audio_url",
-            "video_url",
-            "file",
-            "document",
-        ),
-        *("input_text", "output_text", "input_image", "input_file", "thinking", "reasoning"),
+        "text",
+        "refusal",
+        "image_url",
+        "image",
+        "input_audio",
+        "audio_url",
+        "video_url",
+        "file",
+        "document",
+        "input_text",
+        "output_text",
+        "input_image",
+        "input_file",
+        "thinking",
+        "reasoning",
     )
 )
 """The types of parts in chat messages, including parts for servers and tools of other providers."""
@@ -133,8 +138,8 @@ def _calls_or_answers(record: Any) -> bool:
 
 
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
-    """Return the answer and the usage from the ``response`` of a logged call, or the usage from
-    SWE-agent's ``info``.
+    """Read the object that holds the messages, for ``Format.beside``: a logged call with its
+    ``response``, or a run of SWE-agent with its ``info``. Return the answer and the usage.
 
     If the response has several choices, the first choice is the answer. If the messages already end
     with the answer, the answer is left out.
@@ -176,12 +181,12 @@ def alike(one: Any, other: Any) -> bool:
     """
     if not (accepts(one) and accepts(other)):
         return False
-    pairs = (
-        (key, one.get(key) or None, other.get(key) or None) for key in one.keys() | other.keys()
-    )
-    return all(
-        bytes_of(a) == bytes_of(b) or (key not in _SAID and None in (a, b)) for key, a, b in pairs
-    )
+    for key in one.keys() | other.keys():
+        values = one.get(key) or None, other.get(key) or None
+        may_differ = key not in _COMPARED and None in values
+        if not may_differ and bytes_of(values[0]) != bytes_of(values[1]):
+            return False
+    return True
 
 
 # -- messages to events
@@ -191,8 +196,8 @@ def alike(one: Any, other: Any) -> bool:
 class OpenAIChatDecoder(FollowingDecoder):
     keeps_shown = False
 
-    def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Convert a message into messages of OpenAI's format."""
+    def to_openai(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        """Convert a message into messages of OpenAI's format. Subclasses read other messages."""
         return [message]
 
     def check(self, record: Any) -> None:
@@ -215,7 +220,7 @@ class OpenAIChatDecoder(FollowingDecoder):
                 extra.get("cost") or None if cost is None else cost,
                 response.get("usage"),
             )
-        for message in self.given(record):
+        for message in self.to_openai(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
                 read.take(with_exit_code(event, record))
         read.close("reply", None)
@@ -229,10 +234,6 @@ class OpenAIChatEncoder(RepliesEncoder):
     has_all_fields = False
     """Whether messages are written with the further fields in ``meta``."""
 
-    def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Convert a message from OpenAI's format."""
-        return message
-
     def records(self, event: Event) -> Sequence[Any] | None:
         is_reasoning = isinstance(event, Annotation) and event.name == "reasoning"
         if is_reasoning:
@@ -243,7 +244,7 @@ class OpenAIChatEncoder(RepliesEncoder):
         message = message_of(
             events if self.has_all_fields else [replace(event, meta={}) for event in events]
         )
-        return [] if message is None else [self.shaped(message)]
+        return [] if message is None else [message]
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ class _Decoder(OpenAIChatDecoder):
         super().read(read, record)
         self._last = {key: record[key] for key in _KEPT if key in record}
 
-    def given(self, message: dict[str, Any]) -> list[dict[str, Any]]:
+    def to_openai(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         if message["role"] == "user":
             is_demo = bool(message.get("is_demo"))
             before = self._last or {}

@@ -23,13 +23,14 @@ from foldlog.eventstore import Annotation, Event, SystemMessage
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models. ``token_count`` has the usage of the last call. ``turn_context``
-    names the model.
+    """Yield the calls of models, each with an id that is equal in all copies of the call.
 
-    An edited log repeats calls together with their totals. A forked log begins with its own
-    ``session_meta``, followed by copies of all lines of the parent log with new times. The copies
-    include the ``session_meta`` of the parent. Copied calls therefore have equal totals in both
-    logs.
+    ``token_count`` has the usage of the last call, and the total of all calls. ``turn_context``
+    names the model. Codex copies calls in two ways. An edited log repeats calls together with their
+    totals. A forked log begins with its own ``session_meta``, followed by copies of all lines of
+    the parent log with new times, including the ``session_meta`` of the parent. So the totals of a
+    copied call are equal in both logs, and the id is made from the total. ``ancestor`` is the id of
+    the parent log, or of this log if it has no parent.
     """
     model = UNNAMED
     seen = inner(None)
@@ -51,7 +52,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         info = event.data.get("info") if event.name == "token_count" else None
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         total = inner(info, "total_token_usage")
-        # Codex often writes a count twice
+        # Codex often writes a count twice.
         if isinstance(last, dict) and total != seen:
             call = call_told_by(event, model, usage_of(last))
             yield totals.named(call, total, ancestor)
