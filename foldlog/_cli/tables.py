@@ -1,5 +1,5 @@
-"""Print rows of cells as a table. The rows are printed while they are read, so a table may have any
-number of rows.
+"""Print rows of cells as a table. The rows are printed page by page while they are read, so a table
+may have any number of rows.
 """
 
 from __future__ import annotations
@@ -57,11 +57,9 @@ def print_rows(
     is_first = True
     notes: dict[str, None] = {}  # the lines below the table, in order and without repetitions
     while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
+        lines = page
         if is_first:
-            headings = [[printable(column.heading, one_line=True) for column in columns]]
-        else:
-            headings = []
-        lines = [*headings, *page]
+            lines = [[printable(column.heading, one_line=True) for column in columns], *page]
         if tabs and out.width == UNLIMITED:
             for row in lines:
                 print_cells(row)
@@ -72,24 +70,16 @@ def print_rows(
         places = places or _places(columns, widths, out.width)
         shown = [columns[place] for place in places]
         fitted = _fitted(shown, [widths[place] for place in places], out.width)
-        for place, column in zip(places, shown, strict=True):
-            notes |= {
-                note: None
-                for mark, note in column.marks.items()
-                if any(mark in row[place] for row in page)
-            }
+        notes |= {
+            note: None
+            for place, column in zip(places, shown, strict=True)
+            for mark, note in column.marks.items()
+            if any(mark in row[place] for row in page)
+        }
         for row, size in zip(lines, sizes, strict=True):
-            style = "bold" if is_first else ""
+            cells = [(row[place], size[place]) for place in places]
+            _print_row(out, shown, fitted, cells, "bold" if is_first else "")
             is_first = False
-            layout = zip(places, fitted, shown, strict=True)
-            padded = [
-                _padded(row[place], size[place], width, column.justify)
-                for place, width, column in layout
-            ]
-            if size[places[0]] > fitted[0]:
-                out.write(row[places[0]], is_cut=False)
-                padded[0] = " " * fitted[0]
-            out.write((_GAP.join(padded).rstrip(), style))
     left_out = [
         column.heading for place, column in enumerate(columns) if places and place not in places
     ]
@@ -114,7 +104,29 @@ def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return places
 
 
+def _print_row(
+    out: PrintedLines,
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    cells: Sequence[tuple[str, int]],
+    style: str,
+) -> None:
+    """Print a row. A cell is a text and its size."""
+    padded = [
+        _padded(text, size, width, column.justify)
+        for (text, size), width, column in zip(cells, widths, columns, strict=True)
+    ]
+    first, size = cells[0]
+    if size > widths[0]:
+        out.write(first, is_cut=False)
+        padded[0] = " " * widths[0]
+    out.write((_GAP.join(padded).rstrip(), style))
+
+
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths to which columns with ``least`` are cut, from the left, so that a row fits
+    into ``room``.
+    """
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)
     for place, column in enumerate(columns):
