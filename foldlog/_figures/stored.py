@@ -117,7 +117,7 @@ class FiguresOfStore:
         rows = (self._store.conversation(name, pending=True) for name in where.only)
         deque(self.of(rows), 0)
         if len(where.only) > 1:
-            self._counter.read_replies()
+            self._counter.store_replies()
 
     # -- conversations ----------------------------------------------------------------------------
 
@@ -280,7 +280,9 @@ class FiguresOfStore:
         )
 
     def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
-        names = json.dumps([form for model in unpriced for form in self._tables.alike(model)])
+        names = json.dumps(
+            [form for model in unpriced for form in self._tables.stored_forms(model)]
+        )
         return sum(number for (number,) in self._tables.ask("figures_without_cost", where, names))
 
     def _findings(self, where: Where) -> list[str]:

@@ -1,5 +1,7 @@
-"""This module reads the tables of figures in a store by SQL. The figures of a conversation are
-deleted together with its texts.
+"""Read the figures of conversations from the tables of a store, by SQL, for lists and totals.
+
+A figure that the store cannot write, for example on a full disk, is *aside*: in the same tables of
+a database in memory. Each query asks both.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Where(NamedTuple):
     only: Collection[str] | None = None
     companions: bool = True
 
-    def having(self) -> list[tuple[str, str]]:
+    def conditions(self) -> list[tuple[str, str]]:
         names = {
             "state": self.state,
             "program": self.program,
@@ -96,41 +98,43 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """Figures that the store cannot write are in a second recorder, in memory."""
+    """Queries over the figures in the store and aside. ``aside`` maps the conversations whose
+    figures are aside to their keys.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.aside: dict[str, int] = {}
-        self._second: Any = None
+        self._memory: Any = None
         self._names: dict[str, str] = {}
 
     def put_aside(self, conversation: Conversation, figures: Figures) -> None:
-        # The store cannot write these figures.
+        """Put figures aside, because the store cannot write them."""
         from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
-        if self._second is None:
-            self._second = MemoryRecorder()
+        if self._memory is None:
+            self._memory = MemoryRecorder()
 
         def put(transaction: Transaction) -> None:
             put_figures(transaction, conversation, None, None, figures)
             put_replies(transaction, conversation, None, None, figures.replies)
 
-        self._second.transact(put)
+        self._memory.transact(put)
         self.aside[conversation.id] = conversation.key
 
     def forget_aside(self, conversation: str) -> None:
-        # The store has newer figures.
+        """Delete figures that are aside, because the store has newer figures."""
         key = self.aside.pop(conversation, None)
         if key is not None:
-            self._second.transact(lambda transaction: transaction.forget_figures(key))
+            self._memory.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         """Run a statement over the chosen conversations, in the store and in memory. The rows from
         the store and from memory are separate sums, so the caller must add up the rows.
         """
-        having = [(what, self.alike(name)) for what, name in where.having()]
+        conditions = [(what, self.stored_forms(name)) for what, name in where.conditions()]
         choice = (
-            json.dumps(having),
+            json.dumps(conditions),
             None if where.since is None else event_microseconds(EventTime(where.since)),
             None if where.until is None else event_microseconds(EventTime(where.until)),
             int(where.companions),
@@ -140,7 +144,7 @@ class FigureTables:
         left_out = json.dumps([*self.aside.values()])
         rows = self._run(self.database.recorder, statement, *choice, left_out, *parameters)
         if self.aside:
-            rows += self._run(self._second, statement, *choice, "[]", *parameters)
+            rows += self._run(self._memory, statement, *choice, "[]", *parameters)
         return rows
 
     def _run(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
@@ -149,8 +153,10 @@ class FigureTables:
         )
         return rows
 
-    def alike(self, name: str) -> list[str]:
-        # Columns contain a name as plain text, or as a digest under any of the keys.
+    def stored_forms(self, name: str) -> list[str]:
+        """Return the forms in which columns may contain a name: as plain text, or as a digest under
+        any of the keys.
+        """
         name = storable(name)
         keys = self.database.settings.keys
         if keys is None:
@@ -169,8 +175,9 @@ class FigureTables:
         return self.database.recorder.query(read)
 
     def to_count(self) -> dict[str, bool]:
-        # The value of a conversation is True if it has no figures at all, and False if its figures
-        # are outdated.
+        """Return the conversations to count. The value is True for a conversation without figures,
+        and False for a conversation with outdated figures.
+        """
         rows = self._run(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
@@ -192,8 +199,9 @@ class FigureTables:
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        # The sum over the stores counts such a reply several times. The caller subtracts the
-        # yielded usage from this sum.
+        """Yield the usage of replies that are in several stores, or in a store and aside. Each of
+        them counts such a reply once, so the caller subtracts the yielded usage from their sum.
+        """
         if self.database.recorder.store_count == 1 and not self.aside:
             return
         usage_by_hash = dict[int, Calls]()
@@ -211,7 +219,7 @@ class FigureTables:
 
     def _recorders(self) -> list[Any]:
         if self.aside:
-            return [self.database.recorder, self._second]
+            return [self.database.recorder, self._memory]
         return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
@@ -224,7 +232,7 @@ class FigureTables:
         ]
         figures_aside = {}
         if keys_aside:
-            rows = self._run(self._second, "figures_of", json.dumps(keys_aside))
+            rows = self._run(self._memory, "figures_of", json.dumps(keys_aside))
             figures_aside = self._read_rows(rows)
         return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
@@ -233,8 +241,8 @@ class FigureTables:
         figures_by_key = dict[int, StoredFigures]()
         calls = dict[int, list[Calls]]()
         for recorder in self._recorders():
-            is_second = recorder is self._second
-            keys_text = json.dumps([key for key in keys if (key in keys_aside) == is_second])
+            is_in_memory = recorder is self._memory
+            keys_text = json.dumps([key for key in keys if (key in keys_aside) == is_in_memory])
             figures_by_key |= self._read_rows(self._run(recorder, "figures_of", keys_text))
             for key, *columns in self._run(recorder, "figure_calls_of", keys_text):
                 calls.setdefault(key, []).append(self.calls(key, columns))

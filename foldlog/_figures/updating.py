@@ -1,5 +1,9 @@
-"""This module counts the conversations that changed, and writes their figures into the tables of
-the store. Figures that the store cannot write stay in memory.
+"""Bring the stored figures up to date: count the conversations that have changed, and write their
+figures into the tables of the store.
+
+Figures that the store cannot write stay in memory: they are *aside*. A total counts a reply once,
+even if several conversations contain the reply. So the usage of such a reply is stored by itself,
+and a query can leave out the repetitions.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ _TOGETHER = 200
 
 
 class FigureCounter:
-    """Many threads may use a single object of this class.
+    """Counts conversations and writes their figures. Many threads may use a single object.
 
     ``missing``  the number of conversations without figures
     ``aside``    the conversations with figures that are not written yet, by id
@@ -62,7 +66,8 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Return the number of conversations whose figures are still outdated. Until a conversation
+        """Count up to ``most`` conversations that have changed, and return the number of
+        conversations whose figures are still outdated. Until a conversation
         is counted again, sums contain its former figures. ``missing`` is the number of
         conversations without figures.
         """
@@ -76,9 +81,8 @@ class FigureCounter:
             rows = uncounted if most is None else uncounted[:most]
             left = uncounted[len(rows) :]
             self._count(rows)
-            self._read_replies()
-            # The value is True for a conversation without any figures.
-            self.missing = sum(to_count[row.id] for row in left)
+            self._store_replies()
+            self.missing = sum(to_count[row.id] for row in left)  # see ``to_count``
             self._seen = None if left else version
             return len(left)
 
@@ -91,9 +95,9 @@ class FigureCounter:
             if self.aside and self._store.database.recorder.writable:
                 self._write(self.aside)
 
-    def read_replies(self) -> None:
+    def store_replies(self) -> None:
         with self._lock:
-            self._read_replies()
+            self._store_replies()
 
     def _rows(self, names: Iterable[str]) -> Iterator[ConversationRow]:
         for name in names:
@@ -109,18 +113,20 @@ class FigureCounter:
             counted = {
                 row.id: (row, figures)
                 for row in page
-                if (figures := self._figures_now(row)) is not None
+                if (figures := self._count_one(row)) is not None
             }
             written = self._write(counted)
             for name, (row, figures) in counted.items():
                 if name not in written:
                     self._put_aside(row, figures)
 
-    def _read_replies(self) -> None:
-        # If the store cannot write this usage, the figures of these histories stay in memory.
+    def _store_replies(self) -> None:
+        """Store the usage of replies that several conversations contain. If the store cannot write
+        this usage, put the figures of these conversations aside.
+        """
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
-            if not self._read_replies_of(key, hashes):
+            if not self._store_replies_of(key, hashes):
                 # The conversation stays unmarked, so that another process with its key compares it
                 # again.
                 to_compare.pop(key, None)
@@ -135,7 +141,7 @@ class FigureCounter:
 
         self._store.database.recorder.offer(mark)
 
-    def _read_replies_of(self, key: int, hashes: Collection[int]) -> bool:
+    def _store_replies_of(self, key: int, hashes: Collection[int]) -> bool:
         """Return False if the conversation cannot be read."""
         from foldlog._figures.of_sources import replies_of_source  # This import loads all formats.
 
@@ -149,7 +155,7 @@ class FigureCounter:
             if row.pending:
                 usage = replies_of_source(self._store, conversation.id, hashes)
             else:
-                usage = (self._figures_now(row) or Figures()).replies
+                usage = (self._count_one(row) or Figures()).replies
             data_key = database.codec_of(conversation).data_key
         except EventStoreError:  # A list of conversations shows this problem.
             return False
@@ -158,13 +164,13 @@ class FigureCounter:
             put_replies, conversation=conversation, data_key=data_key, keys=keys, replies=replies
         )
         if not database.recorder.offer(write):
-            figures = self._figures_now(row)
+            figures = self._count_one(row)
             if figures is not None:
                 figures.replies |= replies
                 self._put_aside(row, figures)
         return True
 
-    def _figures_now(self, row: ConversationRow) -> Figures | None:
+    def _count_one(self, row: ConversationRow) -> Figures | None:
         """Return None if the conversation was erased after it was listed."""
         try:
             if row.pending:
