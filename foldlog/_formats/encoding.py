@@ -1,5 +1,5 @@
-"""Turn events back into records. A stored record is returned unchanged. If an event has no stored
-record, the encoder of the format makes a record.
+"""Turn events back into records, for exports and runtimes. A stored record is returned unchanged.
+If an event has no stored record, the encoder of the format makes a record.
 """
 
 from __future__ import annotations
@@ -125,28 +125,37 @@ class Encoder:
         unfinished = self.part() if self._group and not belongs_to_group else []
         if is_ours and not self._group:
             self._missing = self._stored.count(event)
-        if not self._missing and is_ours and is_step_aside(event):
-            # a step aside between two records has no record, but the writer must know of it
-            self._writer.follow([event], None)
-            return unfinished
         if not self._missing:
-            if is_ours:
-                return [*unfinished, *self._write(event), *self._end_open_record()]
-            if sent is None and self._notes is not None:
-                self._notes.leave_out(event, hidden=True)
-            return [*unfinished, *(() if sent is None else self._write(sent))]
+            return [*unfinished, *self._write_new(event, sent)]
         self._group.append(event)
         self._missing -= 1
         if self._missing:
             return unfinished
+        return [*unfinished, *self._complete_group()]
+
+    def _write_new(self, event: Event, sent: Event | None) -> list[Any]:
+        """Return the records for an event that is in no stored record."""
+        if not is_of(event, self._name):
+            if sent is not None:
+                return self._write(sent)
+            if self._notes is not None:
+                self._notes.leave_out(event, hidden=True)
+            return []
+        if is_step_aside(event):
+            # a step aside between two records has no record, but the writer must know of it
+            self._writer.follow([event], None)
+            return []
+        return [*self._write(event), *self._end_open_record()]
+
+    def _complete_group(self) -> list[Any]:
         events = self._group
         self._group = []
         record = self._stored.record(events)
         if record is None:
-            return [*unfinished, *self._write_remains(events)]
+            return self._write_remains(events)
         complete = self._end_open_record()
         self._follow(events, record)
-        return [*unfinished, *complete, record]
+        return [*complete, record]
 
     @property
     def _numbered(self) -> int:
