@@ -53,13 +53,13 @@ class ChannelValues:
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
         value = documents["checkpoint"]
         small = value["small"]
-        kept = {name: documents[_CHANNEL + name] for name in value["channels"] if name not in small}
-        unpacked = {name: self.unpacked(each) for name, each in kept.items() if each != REDACTED}
-        return {
-            name: (small | unpacked)[name]
-            for name in value["channels"]
-            if name in small or name in unpacked
+        large = {
+            name: documents[_CHANNEL + name] for name in value["channels"] if name not in small
         }
+        values = small | {
+            name: self.unpacked(packed) for name, packed in large.items() if packed != REDACTED
+        }
+        return {name: values[name] for name in value["channels"] if name in values}
 
     def changed(
         self,
@@ -75,21 +75,26 @@ class ChannelValues:
         ``before``.
         """
         old = before.value or {"channels": (), "small": {}}
+        old_versions = {}
         if before.value:
-            older = self.unpacked(old["rest"])["channel_versions"]
-        else:
-            older = {}
+            old_versions = self.unpacked(old["rest"])["channel_versions"]
         old_small = old["small"]
         small = dict[str, Any]()
         changed = dict[str, Any]()
         for name, value in values.items():
-            is_same = name in old["channels"] and name not in new and name in older
-            is_same = is_same and older[name] == versions.get(name)
-            if is_same and name in old_small:
-                small[name] = old_small[name]
-            elif not is_same and self.readable and _is_small(value):
+            is_unchanged = (
+                name in old["channels"]
+                and name not in new
+                and name in old_versions
+                and old_versions[name] == versions.get(name)
+            )
+            if is_unchanged:
+                # An unchanged large value stays in its document.
+                if name in old_small:
+                    small[name] = old_small[name]
+            elif self.readable and _is_small(value):
                 small[name] = value
-            elif not is_same:
+            else:
                 changed[_CHANNEL + name] = self.packed(value)
         for name in old["channels"]:
             if name not in old_small and (name not in values or name in small):
