@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import tempfile
 import zlib
 from base64 import b64encode
@@ -34,9 +33,6 @@ _CHUNK_CHARACTERS = 256 * 1024
 its texts.
 """
 _SPLIT = "\0split\0"
-_DOCTYPE = b"<!doctype html>"
-_DATA = re.compile(rb'<script type="text/plain" class="\w+" data-first="\d+">(.*)</script>')
-_OF_PAGE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 Progress = Callable[[int], None]
 
