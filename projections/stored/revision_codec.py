@@ -77,7 +77,7 @@ def decode_revision(record: Record) -> Revision:
     revision = msgspec.structs.replace(stored, **lists)
     if not _is_possible(revision, record.version):
         raise UnreadableRevision(
-            f"the lists in the stored View of version {record.version} contradict each other"
+            f"the lists in the revision of version {record.version} contradict each other"
         )
     return revision
 
