@@ -50,7 +50,8 @@ def test_the_quick_run_measures_both_sides_and_prints_a_table_of_100_columns(tmp
             min(figures[each] for each in ("open_ms", "append_ms", "turn_ms", "bytes_an_event")) > 0
         )
         assert re.fullmatch(r"1 fdatasync|not counted: .*", figures["syncs"])
-    before_notes = ran.stdout.partition("The columns from turn")[0]
+    before_notes, first_note, _ = ran.stdout.partition(report.notes({str(EVENTS): run})[0])
+    assert first_note, ran.stdout
     assert max(map(len, before_notes.splitlines())) <= 100
     first = [line.split()[0] for line in before_notes.splitlines() if line.strip()]
     assert first[-3:] == ["store", "foldlog", "sqlite3"]
