@@ -2,8 +2,9 @@
 ``scripts/test list`` ask this.
 
 A module is covered by the files that import it, or that import from a face a name that it defines,
-and by the file that has its name; where there is none, by the tests of the modules that import it.
-A command is covered by the tests that name it, and so is its module.
+and by the file that has its name; a format also by the golden rows that have its name. Where there
+is none, the tests of the modules that import it cover it, and then the tests of adapters, which
+``scripts/test-adapters`` runs. A command is covered by the tests that name it, and so is its module.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ __all__ = ["covering", "modules"]
 
 ROOT = Path(__file__).parents[1]
 _SESSION = "tests/foldlog/test_sessions.py::test_commands_print_what_their_session_has"
+_OF_FORMATS = {
+    "tests/fuzz/corpus": "tests/foldlog/formats/test_every_format.py",
+    "tests/golden/reads": "tests/foldlog/formats/test_reads.py",
+}
+"""Maps a folder with a file for each format to the tests of these files."""
 PACKAGES = ("eventstore", "projections", "condensers")
 """Folders at the root whose modules are imported as parts of foldlog."""
 
@@ -28,25 +34,30 @@ def covering(asked: str) -> list[str]:
     """Return the arguments of pytest for a command's name, or the path of a module or of a test;
     none for others.
     """
-    commands = {name: module_of(name) for names in COMMANDS.values() for name in names}
-    if asked in commands:
+    if asked in _commands():
         return _running(asked)
     path = Path(asked).resolve()
     if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
         return []
     if path.relative_to(ROOT).parts[0] == "tests":
         return [asked]
+    tests = {*_nearest(path, _files()), *_of_format(path)}
+    return sorted(tests) or _nearest(path, _files_of_adapters())
+
+
+def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
+    """Return the tests among ``files`` of a module, or of the nearest modules that import it."""
     tests: set[str] = set()
     asked_of, level = {path}, [path]
     while level and not tests:
         for one in level:
             run = [
                 test
-                for name, of in commands.items()
+                for name, of in _commands().items()
                 if of == _module(one)
                 for test in _running(name)
             ]
-            tests |= {*_importing(_module(one), _defined(one)), *run}
+            tests |= {*_importing(_module(one), _defined(one), files), *run}
         level = [
             other
             for other in modules()
@@ -54,6 +65,20 @@ def covering(asked: str) -> list[str]:
         ]
         asked_of |= {*level}
     return sorted(tests)
+
+
+@cache
+def _commands() -> dict[str, str]:
+    return {name: module_of(name) for names in COMMANDS.values() for name in names}
+
+
+def _of_format(path: Path) -> list[str]:
+    """Return the tests of the format to which a module belongs, if it belongs to one."""
+    found = re.match(r"foldlog\.(?:_formats|adapters\._records)\.(\w+)", _module(path))
+    if found is None:
+        return []
+    file = f"{found[1].replace('_', '-')}.jsonl"
+    return [tests for folder, tests in _OF_FORMATS.items() if (ROOT / folder / file).is_file()]
 
 
 @cache
@@ -72,7 +97,11 @@ def modules() -> list[Path]:
 
 
 def _takes(path: Path, other: Path) -> bool:
-    """Whether a module imports another one, or names it, as a table of modules does."""
+    """Whether a module imports another one, or names it, as a table of modules does. A module
+    imports the package that it is in.
+    """
+    if other.name == "__init__.py" and path.parent == other.parent:
+        return True
     text, (parent, _, own) = _text(path), _module(other).rpartition(".")
     if _module(other) in text or (path.parent == other.parent and f'"{own}"' in text):
         return True
@@ -85,14 +114,21 @@ def _text(path: Path) -> str:
 
 
 @cache
+def _all_files() -> list[tuple[str, str]]:
+    paths = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [(str(path.relative_to(ROOT)), _text(path)) for path in paths]
+
+
+@cache
 def _files() -> list[tuple[str, str]]:
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    ours = [
-        path.relative_to(ROOT)
-        for path in files
-        if path.relative_to(ROOT).parts[1] not in ("adapters", "browser")
-    ]
-    return [(str(path), (ROOT / path).read_text()) for path in ours]
+    """The tests that run in the environment of foldlog."""
+    elsewhere = ("tests/adapters/", "tests/browser/")
+    return [(path, text) for path, text in _all_files() if not path.startswith(elsewhere)]
+
+
+@cache
+def _files_of_adapters() -> list[tuple[str, str]]:
+    return [(path, text) for path, text in _all_files() if path.startswith("tests/adapters/")]
 
 
 @cache
@@ -137,10 +173,10 @@ def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _importing(module: str, names: set[str]) -> list[str]:
+def _importing(module: str, names: set[str], files: list[tuple[str, str]]) -> list[str]:
     parent, _, own = module.rpartition(".")
     found = []
-    for path, text in _files():
+    for path, text in files:
         is_run = own == "__main__" and f'"-m", "{parent}"' in text
         if is_run or module in text or Path(path).stem == f"test_{own}":
             found.append(path)
