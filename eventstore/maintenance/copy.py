@@ -305,8 +305,8 @@ def copy_conversation(
     before their records. If the target redacts a record between the two, the copied events of the
     record stay until the source redacts the record too, and the conversation is copied again.
     Cost: copying the new events in small transactions. If events were redacted after the last copy,
-    all events are read. If the target redacted events in a fork or a forked conversation, its
-    events are read too.
+    all events are read. If the target redacted events in an ancestor or in a fork of the same
+    family, its events are read too.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -452,19 +452,27 @@ def _check_not_redacted(
     stop: int,
 ) -> None:
     """Raise ``CannotRedact`` if a copy of the events ``start <= id < stop`` would bring back an
-    event that the target redacted in an ancestor or in a fork.
+    event that the target redacted in an ancestor, in a fork, or in another fork of an ancestor. A
+    detached fork has its own events, so it does not belong to the forks of its former parent. Cost:
+    if the conversation has ancestors or forks, a few small reads for each of them.
     """
 
     def read_forks(reader: Reader) -> list[str]:
-        sharing = forks_that_share(source, reader, original.key, [start])
-        return [fork.id for fork, _ in sharing]
+        present = find_again(source, reader, original).state
+        # Only the conversation that stores the first event, and its forks, share the event.
+        keys = [present.key, *(part.key for part in present.lineage if part.stop > start)]
+        return [fork.id for fork, _ in forks_that_share(source, reader, keys[-1], [start])]
 
     def read_row(reader: Reader, event_id: int) -> Row:
         return find_again(source, reader, original).last_row(event_id + 1)
 
+    names = [ancestor.parent for ancestor in ancestors]
+    names += source.recorder.query(read_forks)
     # The check precedes the transaction, because a transaction cannot read another server. After
-    # the copy, a redaction of the ancestor would not reach the copied fork either.
-    for name in (*(ancestor.parent for ancestor in ancestors), *source.recorder.query(read_forks)):
+    # the copy, a redaction of a relative would not reach the copied conversation either.
+    for name in dict.fromkeys(names):
+        if name == original.id:
+            continue
         relative = _find(target, name)
         if relative is None or relative.erasure is not None or not relative.redactions:
             continue

@@ -135,33 +135,24 @@ def copy_source(
 
     After each transaction, the source in the target is consistent. Until the last transaction, the
     source in the target is shorter than the original. Events that the target itself made stay, and
-    records that the target redacted stay redacted. Return the number of new records that have no
-    events yet. If the conversation has no events, ``copy_source`` begins the conversation in the
-    target. Raises ``HistoryDiverged`` if the target has other records, ``ConversationErased`` if
-    the target erased the conversation, and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost:
+    records that the target redacted stay redacted. If the source redacts a record meanwhile, the
+    copy begins again. Return the number of new records that have no events yet. If the conversation
+    has no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged``
+    if the target has other records, ``ConversationErased`` if the target erased the conversation,
+    and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost:
     reading the index of each block, and copying the blocks from the first changed record on. If the
     sources are equal, two small reads are enough.
     """
-
-    def read(reader: Reader) -> tuple[Source | None, str, list[str], list[tuple[bytes, Place]]]:
-        sources = Sources(source, reader)
-        original = sources.find_by_key(conversation.key)
-        if original is None:
-            return None, "", [], []
-        parent = "" if original.parent is None else sources.name_of(original.parent)
-        names = _family_names(sources, original)
-        return original, parent, names, sources.places_of(conversation.key)
-
-    original, parent, family, places = source.recorder.query(read)
-    if original is None:
+    stored = source.recorder.query(partial(_read_original, source, conversation.key))
+    if stored is None:
         return 0
+    original, redacted, parent, family, places = stored
     existing = target.recorder.query(partial(_source_in_target, target, conversation))
     parent_key = target.recorder.query(partial(_key_of, target, parent))
     shared = _parent_in_target(source, target, original, existing, parent_key)
     is_alone = original.parent is not None and shared is None
     if is_alone:
-        redacted_numbers = source.recorder.query(partial(_redacted_in, source, original))
-        original = original._replace(redacted=tuple(sorted(redacted_numbers)))
+        original = original._replace(redacted=tuple(sorted(redacted)))
     if _has_all(existing, original):
         return 0
     hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
@@ -183,7 +174,12 @@ def copy_source(
     head = chained(GENESIS, hashes[: HASH_BYTES * start])
     written = existing
     last = list[Block]()
-    for blocks in _pages_of_blocks(source, original, start):
+    for blocks, redacted_by_now in _pages_of_blocks(source, original, start):
+        if redacted_by_now != redacted:
+            # The blocks lack text that ``original`` does not mark as redacted, and ``original`` may
+            # contain the text.
+            copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
+            return copied_records + copy_source(source, target, conversation, version)
         # A block of the source may begin before the records that only the target's source has.
         blocks[0] = blocks[0].since(max(start, blocks[0].first))
         if last:
@@ -220,6 +216,22 @@ def copy_source(
 
     target.recorder.transact(finish)
     return max(0, copied.records - max(copied.made, _end_of(existing)[0]))
+
+
+def _read_original(
+    source: Database, conversation: int, reader: Reader
+) -> tuple[Source, set[int], str, list[str], list[tuple[bytes, Place]]] | None:
+    """Return the source of a conversation, all its redacted records, the name of its parent, the
+    names of its family, and its places.
+    """
+    sources = Sources(source, reader)
+    original = sources.find_by_key(conversation)
+    if original is None:
+        return None
+    redacted = sources.all_redacted(original)
+    parent = "" if original.parent is None else sources.name_of(original.parent)
+    names = _family_names(sources, original)
+    return original, redacted, parent, names, sources.places_of(conversation)
 
 
 def _parent_in_target(
@@ -627,14 +639,11 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         if conversation.pending > 0:
             yield f"{conversation.pending} records of its source are missing"
         return
-    redacted_numbers = database.recorder.query(
-        lambda reader: Sources(database, reader).all_redacted(source)
-    )
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
     database.recorder.query(lambda reader: Sources(database, reader).made(source))
     head = GENESIS
     number = 0
-    for blocks in _pages_of_blocks(database, source, 0):
+    for blocks, redacted_numbers in _pages_of_blocks(database, source, 0):
         for block in blocks:
             if block.first != number:
                 yield f"records {number} to {block.first - 1} of its source are missing"
@@ -665,21 +674,29 @@ def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]
     return Sources(database, reader).all_redacted(source)
 
 
-def _pages_of_blocks(database: Database, source: Source, start: int) -> Iterator[list[Block]]:
+def _pages_of_blocks(
+    database: Database, source: Source, start: int
+) -> Iterator[tuple[list[Block], set[int]]]:
+    """Yield some blocks at a time, from record ``start`` on. Also yield the numbers of the records
+    that were redacted when the blocks were read.
+    """
     while start < source.records:
 
-        def read(reader: Reader, start: int = start) -> list[Block]:
+        def read(reader: Reader, start: int = start) -> tuple[list[Block], set[int]]:
             not_erased(database.find_key(reader, source.conversation))
-            page = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
+            sources = Sources(database, reader)
+            page = islice(sources.blocks(source, start), _TOGETHER)
             # The stored source may have grown in the meantime, so leave out the new records.
             blocks_before = (block for block in page if block.first < source.records)
-            return [
+            blocks = [
                 block if block.stop <= source.records else block.before(source.records)
                 for block in blocks_before
             ]
+            present = sources.find_by_key(source.conversation, has_texts=False) or source
+            return blocks, sources.all_redacted(present)
 
-        blocks = database.recorder.query(read)
+        blocks, redacted = database.recorder.query(read)
         if not blocks:
             return
-        yield blocks
+        yield blocks, redacted
         start = blocks[-1].stop

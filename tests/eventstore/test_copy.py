@@ -297,3 +297,83 @@ def test_a_fork_that_grows_brings_no_event_back_that_the_target_redacted(source,
     assert "the target redacted event 4 in 'late'" in problems(source, target, "a")["a"]
     assert target.version("a") == 3
     assert_sound(target)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def on_each(request, tmp_path):
+    """Return an address of a store on the database of the test."""
+
+    def address(name):
+        return "memory:" if request.param == "memory" else str(tmp_path / f"{name}.db")
+
+    return address
+
+
+def siblings(source):
+    """Make two forks of a conversation, and a fork of each."""
+    say(source, "a", "one", "secret", "three")
+    for fork, deep in (("left", "left-deep"), ("right", "right-deep")):
+        source.fork("a", 3, fork)
+        say(source, fork, f"{fork} four", "five")
+        source.fork(fork, 4, deep)
+        say(source, deep, f"{deep} five")
+
+
+@pytest.mark.parametrize("first", ["left", "left-deep"])
+def test_no_other_fork_brings_an_event_back_that_the_target_redacted(on_each, first):
+    names = ("left", "left-deep", "right", "right-deep")
+    with open_store(on_each("source")) as source, open_store(on_each("target")) as target:
+        siblings(source)
+        problems(source, target, first)
+        redacted(target, first, 1)
+        later = ("a", *(name for name in names if name != first))
+        for name in later:
+            problem = problems(source, target, name)[name]
+            assert f"{name!r}: the target redacted event 1 in {first!r}" in str(problem)
+            assert name not in [row.id for row in target.conversations()]
+        redacted(source, "a", 1)
+        assert problems(source, target) == dict.fromkeys(("a", *names))
+        assert all("secret" not in texts(target, name) for name in later)
+        assert differing(source, target, *later) == []
+        assert_sound(target)
+
+
+def test_an_event_that_a_fork_redacted_in_the_target_refuses_no_other_event(source, target):
+    siblings(source)
+    problems(source, target, "left", "left-deep")
+    redacted(target, "left", 3)  # an event of left alone
+    say(target, "right", "another", "conversation")
+    redacted(target, "right", 1)
+    assert problems(source, target, "a", "right-deep") == dict.fromkeys(("a", "right-deep"))
+    assert texts(target, "right-deep")[1] == "secret"
+    assert_sound(target)
+
+
+def test_detached_forks_are_independent_but_their_own_forks_bring_no_event_back(source, target):
+    siblings(source)
+    problems(source, target, "left")
+    redacted(target, "left", 1)
+    erased(source, "a", detach_forks=True)
+    copied = problems(source, target, "left-deep", "right-deep")
+    assert "the target redacted event 1 in 'left'" in str(copied["left-deep"])
+    # "right" has its own copy of the event: a redaction in "left" would not reach it.
+    assert copied["right-deep"] is None
+    redacted(source, "left", 1)
+    assert problems(source, target, "left-deep") == {"left-deep": None}
+    assert_sound(target)
+
+
+def test_a_fork_that_was_copied_brings_no_later_event_of_its_parent_back(source, target):
+    say(source, "a", "one")
+    source.fork("a", 1, "fork")
+    say(source, "fork", "two", "secret")
+    problems(source, target, "fork")
+    say(source, "fork", "three", "secret too")
+    source.fork("fork", 5, "deep")
+    source.fork("fork", 5, "other")
+    problems(source, target, "deep")
+    redacted(target, "deep", 4)
+    for name in ("fork", "other"):
+        assert "the target redacted event 4 in 'deep'" in str(problems(source, target, name))
+    assert target.version("fork") == 3
+    assert_sound(target)

@@ -707,8 +707,10 @@ class Store:
         return True
 
     def _hides(self, theirs: Conversation, source: "Store", first: int) -> bool:
-        """Whether an ancestor or a fork is here with an event that was redacted here alone."""
-        relatives, below = [*theirs.origins], [theirs]
+        """Whether a conversation of the family is here with an event that was redacted here alone.
+        The family of an event are the ancestors, and all forks of the one that stores the event.
+        """
+        relatives, below = [*theirs.origins], [theirs.holder(first)]
         for each in below:
             forks = [fork for fork in source.forks(each) if fork.own_from > first]
             relatives += [fork.name for fork in forks]

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from foldlog import Histories
+from foldlog._archive import reading
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
@@ -17,8 +18,9 @@ from foldlog._redacting import redact_events
 from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.sources import moving
 from foldlog.formats import SourceRefused
-from tests.between import before_next_call, meeting
+from tests.between import Between, before_next_call, meeting
 from tests.foldlog.archive.imports import events_of, imported, new_store, refused
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import assert_sound
@@ -149,6 +151,43 @@ def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_pa
         assert store.conversation("s1").redactions == 1
         assert held(copy) == []
         assert_sound(copy)
+
+
+@pytest.mark.parametrize("has_made", ["source", "target"])
+@pytest.mark.parametrize("number", range(2, 8))
+def test_each_transaction_of_a_copy_leaves_a_sound_target_if_its_source_redacts_meanwhile(
+    number, has_made, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(reading, "SIZE", 300)  # so there are several blocks
+    monkeypatch.setattr(moving, "_TOGETHER", 1)
+
+    def act(now):
+        copy.database.recorder = recorder
+        if now == number:
+            redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
+        if now > number:
+            assert_sound(copy)
+        copy.database.recorder = between
+
+    with new_store() as store, new_store() as copy:
+        imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
+        if has_made == "source":
+            events_of(store, "s1")
+        [*copy_store(store, copy)]
+        if has_made == "target":  # so the events get other heads
+            events_of(copy, "s1")
+        imported(store, write(tmp_path / "s1.jsonl", [*LINES, line(5, "and"), line(6, "on")]))
+        recorder = copy.database.recorder
+        between = Between(recorder, act, ("query", "transact"))
+        copy.database.recorder = between
+        [*copy_store(store, copy, jobs=1)]
+        copy.database.recorder = recorder
+        assert_sound(copy)
+        problems = [moved.problem for moved in copy_store(store, copy)]
+        assert_sound(copy)
+        if has_made == "source":
+            assert problems == [None]
+            assert held(copy) == held(store)
 
 
 def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversation(
