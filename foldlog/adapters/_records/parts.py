@@ -26,6 +26,8 @@ Made = tuple[type[Event], dict[str, Any]]
 
 
 class PartsDecoder(FollowingDecoder):
+    """Reads a record as one event for each part. A record without parts becomes one event, too."""
+
     keeps_shown = False
     rules: PartsFormat
 
@@ -39,24 +41,26 @@ class PartsDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: Record) -> None:
         rules = self.rules
-        own = (read.origin, read.timestamp)
+        record_origin = read.origin
+        record_time = read.timestamp
         parts = within(record, *rules.parts) or _NO_PARTS
         for place, part in enumerate(parts):
-            made, fields = rules.read(part, record)
-            if made is Action:
+            event_class, fields = rules.read(part, record)
+            if event_class is Action:
                 fields["response_id"] = read.response
-            elif made is Message and len(parts) > 1 and rules.source(record) == "agent":
+            elif event_class is Message and len(parts) > 1 and rules.source(record) == "agent":
                 read.meta["reply"] = read.response
-            if made is Message or made is Annotation:
+            if event_class is Message or event_class is Annotation:
                 fields.setdefault("source", rules.source(record))
             if fields.pop("thinks", False):
                 fields["stays_with_next"] = place + 1 < len(parts)
-            origin, timestamp = own
+            origin = record_origin
+            timestamp = record_time
             if rules.part_time is not None:
                 timestamp, time = rules.part_time(record, part, place)
                 origin = replace(origin, time=time)
             read.begin(replace(origin, id=None) if place else origin, timestamp)
-            read.add(made, **fields)
+            read.add(event_class, **fields)
 
 
 _NO_PARTS = (None,)
