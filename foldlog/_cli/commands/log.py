@@ -94,8 +94,8 @@ def run(
         waits: dict[int, float] = {}
         if slow:
             slowest = reading.slowest(_SLOW if tail is None else tail, start, stop)
-            waits = {one.event.id: seconds for seconds, one in slowest}
-            events = iter([one for _, one in slowest])
+            waits = {logged.event.id: seconds for seconds, logged in slowest}
+            events = iter([logged for _, logged in slowest])
             lineage = ()
         elif tail is None:
             events = reading.events(start, stop)
@@ -107,7 +107,8 @@ def run(
             events = chain(events, reading.coming(stop))
         if as_json:
             borders = tuple(
-                BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage
+                BorderDocument(parent=border.parent, parent_version=border.version)
+                for border in lineage
             )
             documents = streamed(
                 shown_document(event, recorded_at) | _added_fields(event, reading, waits)
@@ -124,7 +125,7 @@ def run(
             with suppress(KeyboardInterrupt) if follow else paged():
                 show_log(
                     events,
-                    [each for each in lineage if each.version >= start],
+                    [border for border in lineage if border.version >= start],
                     reading,
                     stop,
                     waits,

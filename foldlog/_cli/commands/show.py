@@ -18,7 +18,14 @@ from foldlog._documents import DocumentsDocument, ShownDocument
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count, id_words
-from foldlog.eventstore import ATTRIBUTES, CondensationAction, Documents, Store
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    NOT_RECORDED,
+    CondensationAction,
+    Documents,
+    Store,
+    summary_of,
+)
 from foldlog.eventstore.inside import said
 from foldlog.projections import summary_event
 
@@ -72,13 +79,13 @@ def run(
 
 def _show_event(store: Store, conversation: str, event: int) -> None:
     version = store.version(conversation)
-    wanted = -event - 2 if event < -1 else event
-    if not 0 <= wanted < version:
+    stored_id = summary_of(event) if event < NOT_RECORDED else event
+    if not 0 <= stored_id < version:
         raise Refused(
             f"conversation {conversation!r} has no event {id_words(event)}; its events are 0 to"
             f" {version - 1}, and the summary of condensation 5 is S5"
         )
-    ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
+    ((recorded_at, found),) = store.log(conversation, stored_id, stored_id + 1)
     shown_event = in_own_ids(store, conversation)(found)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
@@ -87,8 +94,8 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
                 " condensations"
             )
             raise Refused(
-                f"conversation {conversation!r} has no event {id_words(event)}: event {wanted} has"
-                f" no summary; {hint}"
+                f"conversation {conversation!r} has no event {id_words(event)}: event {stored_id}"
+                f" has no summary; {hint}"
             )
         shown_event = found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=shown_document(found, recorded_at))

@@ -59,8 +59,10 @@ def run(
     """
     first_day = _first_day(since, by)
     with open_existing(db) as store, terminal.working("counting", "events") as update:
-        first = list(islice(chosen(store, conversations), None if conversations else 2))
-        names = first if conversations or len(first) == 1 else None
+        # Without names, two ids are enough to see whether the store has a single conversation. Its
+        # figures are then shown as if the user had named it.
+        first_ids = list(islice(chosen(store, conversations), None if conversations else 2))
+        names = first_ids if conversations or len(first_ids) == 1 else None
         update(total=None if names is None else events_total(store, names))
         collect = partial(
             collect_stats,
