@@ -36,7 +36,7 @@ def makes_events(store: Store) -> Store:
 
     def on_pending(pending: EventsNotMade) -> Recorder | None:
         nonlocal in_memory
-        if pending.pending < 0:
+        if pending.pending < 0:  # the conversation is archived
             from foldlog.eventstore.maintenance.archived import restore
 
             restore(store.database, pending.conversation)

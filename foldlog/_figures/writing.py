@@ -221,6 +221,9 @@ def _is_local(time: EventTime | None) -> bool:
 
 
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
+    """Yield the values by which lists and totals filter and group: what is counted, its name and
+    its number, such as ``("tool", "bash", 12)``.
+    """
     counts = figures.counts
     overview = figures.overview
     yield from _events_counted(counts)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from foldlog._formats.skeleton import Skeleton
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
+"""Further records, and the usage of calls, from the object that holds the records: see
+``Format.beside``.
+"""
 LOOK_AT = 50
 """The number of records at the beginning that decide on the format and the name of a history."""
 

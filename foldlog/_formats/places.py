@@ -1,4 +1,5 @@
-"""Record which events came from one record.
+"""Mark the events of one record with their places in the record, so that an export finds all events
+of the record.
 
 ``origin.rest`` is the number of earlier events from the same record, and None for the first event.
 A step to another branch has no record, so its ``origin.rest`` is None too.

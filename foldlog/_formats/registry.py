@@ -77,10 +77,10 @@ REGISTERED: dict[str, Format] = {}
 def _load(name: str) -> Format:
     # imported here, because most processes need only one or two formats
     if name in _OF_ADAPTERS:
-        room = "foldlog.adapters._records"
+        package = "foldlog.adapters._records"
     else:
-        room = "foldlog._formats"
-    format: Format = import_module(f"{room}.{name.replace('-', '_')}").FORMAT
+        package = "foldlog._formats"
+    format: Format = import_module(f"{package}.{name.replace('-', '_')}").FORMAT
     return _sent_by_name(format)
 
 
@@ -109,11 +109,11 @@ class UnknownFormat(EventStoreError, ValueError):
 
     def __init__(self, format: str) -> None:
         if format.lower() in _OF_PROGRAMS:
-            theirs = f"; its histories are {_OF_PROGRAMS[format.lower()]}"
+            hint = f"; its histories are {_OF_PROGRAMS[format.lower()]}"
         else:
-            theirs = ""
+            hint = ""
         super().__init__(
-            f"{format!r:.60} is not a format{theirs}; choose one of {', '.join(formats())}"
+            f"{format!r:.60} is not a format{hint}; choose one of {', '.join(formats())}"
         )
         self.format = format
 

@@ -64,10 +64,10 @@ def _unsigned(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
     if block.get("type") == "redacted_thinking":
-        out = SIGNATURES | {"data"}
+        encrypted = SIGNATURES | {"data"}
     else:
-        out = SIGNATURES
-    return {name: value for name, value in block.items() if name not in out}
+        encrypted = SIGNATURES
+    return {name: value for name, value in block.items() if name not in encrypted}
 
 
 def storable(text: str) -> str:

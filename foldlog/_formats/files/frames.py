@@ -23,6 +23,7 @@ TITLE = "title"
 and the first redaction erases the title.
 """
 WHERE = "where"
+"""The key of the place in which a program worked, such as a folder and a branch."""
 REDACTED = "redacted"
 """The key that marks a source whose frame and title were redacted. A later import of the
 conversation must not store a frame or a title.
