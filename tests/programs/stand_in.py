@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ _MARKS = (
 _TOKENS = 100
 _WAIT = "WaitForMcpServers"
 """The tool of Claude Code that waits for servers of tools."""
+_WAITS_MAX = 100
 
 
 class StandIn(ModelServer):
@@ -42,6 +44,7 @@ class StandIn(ModelServer):
         self.requests: list[dict[str, Any]] = []
         self.summaries: list[dict[str, Any]] = []
         self.not_offered: list[str] = []
+        self._waits = 0
         self._lock = threading.Lock()
 
     def reply_to(self, request: dict[str, Any]) -> Reply:
@@ -66,7 +69,10 @@ class StandIn(ModelServer):
         name, arguments = self.answers[0]
         tools = _tools(request, name)
         call_id = f"toolu_{uuid4().hex}"
-        if not tools and _WAIT in json.dumps(request["tools"]):
+        if not tools and self._waits < _WAITS_MAX:
+            # Codex starts the server beside the turn; a call of an unknown tool is a new request.
+            self._waits += 1
+            time.sleep(0.5)
             return Reply(calls=[(_WAIT, call_id, {})])
         self.answers.pop(0)
         if not tools:
