@@ -150,6 +150,7 @@ def counted_on(
         figures = Figures(figures.version, start=figures.start, overview=figures.overview)
     counts = figures.counts
     start = max(figures.counted, figures.start)
+    on_events(start)
     counts.findings += findings
 
     def read_log(first: int) -> Iterator[Logged]:

@@ -115,21 +115,29 @@ class FiguresOfStore:
             self.refresh()
             return
         rows = (self._store.conversation(name, pending=True) for name in where.only)
-        deque(self.of(rows), 0)
+        deque(self.of(rows, on_stored=self._on_events), 0)
         if len(where.only) > 1:
             self._counter.store_replies()
 
     # -- conversations ----------------------------------------------------------------------------
 
-    def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
+    def of(
+        self,
+        rows: Iterable[ConversationRow],
+        *,
+        whole: bool = True,
+        on_stored: Callable[[int], object] = lambda count: None,
+    ) -> Iterator[Row]:
         """If ``whole`` is false, a conversation that is not counted yet has only an overview. A
-        conversation that was erased after it was listed is yielded as erased.
+        conversation that was erased after it was listed is yielded as erased. ``on_stored`` gets
+        the number of events of each conversation whose figures are already stored.
         """
         remaining = iter(rows)
         self._counter.write_aside()
         while page := list(islice(remaining, _PAGE)):
             present = self._present_figures(page)
             missing = [row for row in page if row.erased_at is None and row.id not in present]
+            on_stored(sum(row.version for row in page if row.id in present))
             if whole and missing:
                 self._counter.count_now(missing)
                 present |= self._present_figures(missing)
@@ -139,7 +147,6 @@ class FiguresOfStore:
             for row in page:
                 figures = present.get(row.id)
                 if figures is not None:
-                    self._on_events(row.version)
                     yield row, with_calls.get(figures.key, figures)
                 else:
                     yield self._ends_of(row)
