@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog._redacting import redact_events
-from foldlog.eventstore import CondensationAction, Origin, Redacted, open_store
+from foldlog.eventstore import (
+    CannotRedact,
+    CondensationAction,
+    Origin,
+    Redacted,
+    UnknownEvent,
+    open_store,
+)
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.redacted import without_content
@@ -130,6 +137,14 @@ def test_a_receipt_that_was_cut_off_is_missed(path):
     redact_at(path, 2)
     stored_rows.execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 6")
     assert f"event 2: {NO_RECEIPT}" in findings(path)
+
+
+def test_an_event_of_a_later_version_is_not_redacted(path):
+    later = UnknownEvent(stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}')
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c", later, expected_version=6)
+        with pytest.raises(CannotRedact, match="a later version of foldlog"):
+            redact(store, "c", 6, reason="asked to", by="me")
 
 
 # -- what is left
