@@ -17,6 +17,7 @@ from foldlog.eventstore import (
     Annotation,
     CondensationRequest,
     CorruptEvent,
+    Documents,
     Erased,
     EventStoreError,
     open_store,
@@ -115,6 +116,15 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
             ):
                 store.query("a", read)
         assert len([*store.events("a")]) == LENGTH + 2
+
+
+def test_an_event_that_a_column_calls_a_change_of_documents_is_not_read_as_one(path):
+    execute(path, "UPDATE events SET kind = 'document_changes' WHERE conversation = 1 AND id = 7")
+    with (
+        open_store(f"sqlite:///{path}") as store,
+        pytest.raises(CorruptEvent, match="event 7: the event should"),
+    ):
+        Documents(store).all("a")
 
 
 def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
