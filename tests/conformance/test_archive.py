@@ -490,6 +490,23 @@ def test_an_object_that_is_not_what_was_made_is_named(
     assert content(store) == expected
 
 
+def test_an_object_store_that_does_not_answer_is_named(store, to):
+    folder = Path(to.removeprefix("file://"))
+    before = content(store)
+    folder.write_text("no folder")
+    with pytest.raises(StoreUnavailable, match="cannot look for the object"):
+        archive(store, "c1", to)
+    folder.unlink()
+    archive(store, "c1", to)
+    aside = folder.rename(f"{folder}-aside")
+    folder.write_text("no folder")
+    with pytest.raises(StoreUnavailable, match="cannot read the object"):
+        content(store)
+    folder.unlink()
+    aside.rename(folder)
+    assert content(store) == before
+
+
 def test_a_process_that_was_forked_after_a_use_of_an_object_store_is_refused(tmp_path):
     program = """
 import os, signal, sys
