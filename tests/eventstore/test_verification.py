@@ -215,6 +215,7 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
         store.ingest("a", (said(str(n)) for n in range(4_500)))
     execute(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
     assert found(path)["a"] == ["events 900 to 3100: they are missing"]
+    assert verdicts(path)["a"].events == 4_500 - 2_201
 
 
 def test_an_index_that_loses_the_end_is_named(path):
