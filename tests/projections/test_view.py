@@ -48,9 +48,11 @@ def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
 
 
-def test_events_with_a_gap_are_no_conversation():
-    with pytest.raises(InvalidEvent, match="2 events with ids 5 to 6 do not follow version 0"):
-        View.from_events([replace(event, id=event.id + 5) for event in said("a", "b")])
+@pytest.mark.parametrize("first, last", [(5, 6), (0, 2), (-2, 1)])
+def test_events_with_a_gap_are_no_conversation(first, last):
+    one, other = said("a", "b")
+    with pytest.raises(InvalidEvent, match=f"2 events with ids {first} to {last} do not follow"):
+        View.from_events([replace(one, id=first), replace(other, id=last)])
 
 
 @pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])
