@@ -8,7 +8,8 @@ import os
 import re
 from importlib.util import find_spec
 
-DEFAULT_DB = "~/.local/share/foldlog/foldlog.db"
+DEFAULT_DB = "foldlog.db"
+PROGRAM_DB = "~/.local/share/foldlog/foldlog.db"
 """The user's store, as a help shows it. ``home_db`` returns its path."""
 DEMO_DB = "foldlog-demo.db"
 
@@ -29,7 +30,21 @@ def home_db() -> str:
 
 
 def default_db() -> str:
-    """Return the store of a command without ``--db``."""
+    """Return the store of a command without ``--db``. If the current folder has no ``foldlog.db``,
+    this is the user's store, if it exists.
+    """
+    named = os.environ.get("FOLDLOG_DB")
+    if named:
+        return named
+    if not os.path.exists(DEFAULT_DB) and os.path.exists(home_db()):
+        return home_db()
+    return DEFAULT_DB
+
+
+def program_db() -> str:
+    """Return the store of hooks and tools without ``--db``. A program starts them in any folder, so
+    they never use a file of this folder.
+    """
     return os.environ.get("FOLDLOG_DB") or home_db()
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from foldlog._cli.hints import DEFAULT_DB as DEFAULT_DB, default_db, home_db, use_store
+from foldlog._cli.hints import (
+    DEFAULT_DB as DEFAULT_DB,
+    PROGRAM_DB as PROGRAM_DB,
+    default_db,
+    program_db,
+    use_store,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._whole_file import check_target
 
@@ -33,8 +40,18 @@ def completed(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-def _chosen(db: str) -> str:
-    chosen = home_db() if db == DEFAULT_DB else db
+def _chosen(ctx: typer.Context, db: str) -> str:
+    return _used(ctx, db, default_db)
+
+
+def _chosen_by_program(ctx: typer.Context, db: str) -> str:
+    return _used(ctx, db, program_db)
+
+
+def _used(ctx: typer.Context, db: str, default: Callable[[], str]) -> str:
+    source = ctx.get_parameter_source("db")
+    is_default = source is not None and source.name == "DEFAULT"
+    chosen = default() if is_default else db
     use_store(chosen)
     return chosen
 
@@ -46,6 +63,16 @@ Db = Annotated[
         envvar="FOLDLOG_DB",
         metavar="STORE",
         callback=_chosen,
+        help="The store: a file, such as history.db, or a URL.",
+    ),
+]
+ProgramDb = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="FOLDLOG_DB",
+        metavar="STORE",
+        callback=_chosen_by_program,
         help="The store: a file, such as history.db, or a URL.",
     ),
 ]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from foldlog._cli.hints import default_db, home_folder, make_folder_of
+from foldlog._cli.hints import home_folder, make_folder_of, program_db
 
 _PATIENCE_S = 5
 
@@ -28,7 +28,7 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
     """
     left = [option for option in options if option != _REDACT]
     if not left:
-        return default_db(), _REDACT in options
+        return program_db(), _REDACT in options
     if len(left) == 1 and left[0].startswith(f"{_DB}="):
         return left[0].removeprefix(f"{_DB}="), _REDACT in options
     if len(left) != 2 or left[0] != _DB:

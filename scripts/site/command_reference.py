@@ -30,7 +30,7 @@ An id with a character that controls a terminal is shown as bash and zsh accept 
 An id that begins with a dash comes last, after `--`: `foldlog log -- -x`.
 
 Options of nearly every command, not repeated below: `--db STORE`, a file or a URL (else `FOLDLOG_DB`, else
-`~/.local/share/foldlog/foldlog.db`); `--json`; `--help`.
+`foldlog.db`, or the store of the coding agents); `--json`; `--help`.
 """
 _OPTION = re.compile(r"^  (-\S.*\n(?: {8,}.*\n)*)", re.MULTILINE)
 _COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import home_db
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, open_or_create, whole
@@ -77,7 +75,6 @@ def run(
         messages = _read_messages()
     else:
         messages = [{"role": role.value, "content": text}]
-    is_first = new and db == home_db() and not os.path.exists(db)
     opened = open_or_create(db) if new else open_existing(db)
     with opened as store:
         history = Histories(store)[conversation if new else whole(store, conversation)]
@@ -98,8 +95,6 @@ def run(
         ids = f"{recorded[0].id:,} to {recorded[-1].id:,}"
     added = count(len(recorded), "event")
     terminal.answer(document, f"{terminal.typed_id(conversation)}: {added} appended, {ids}")
-    if is_first:
-        terminal.note(f"created the store {db}; --db names another store")
 
 
 def _read_messages() -> list[dict[str, Any]]:

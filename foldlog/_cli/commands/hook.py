@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
+from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
 from foldlog._cli.quick_hook import answer
 
 
-def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
+def run(redact_secrets: RedactSecrets = False, db: ProgramDb = PROGRAM_DB) -> None:
     """Import the transcript that a program names in JSON on stdin. After a compaction, tell the
     program's model which questions foldlog can answer.
 

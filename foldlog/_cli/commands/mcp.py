@@ -6,13 +6,13 @@ import os
 import sys
 from importlib import import_module
 
-from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
+from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog.eventstore.inside import install_command
 
 
-def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
+def run(redact_secrets: RedactSecrets = False, db: ProgramDb = PROGRAM_DB) -> None:
     """Serve five tools over stdio for a coding agent: dropped, why, recall, sessions, knew. The
     tools themselves only read the store.
 

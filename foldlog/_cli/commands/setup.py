@@ -15,8 +15,9 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.commands.mcp import check_installed
 from foldlog._cli.hints import command as command_of, home_db, home_folder
-from foldlog._cli.options import DEFAULT_DB, Db, RedactSecrets
+from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
 from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_or_create
 from foldlog._programs.programs import PROGRAMS
 from foldlog._programs.setup import recorded, settings_with, settings_without, write
 from foldlog._secrets import secret_finder
@@ -37,7 +38,7 @@ def run(
         bool, typer.Option("--remove", help="Remove the hooks and the server from the settings.")
     ] = False,
     redact_secrets: RedactSecrets = False,
-    db: Db = DEFAULT_DB,
+    db: ProgramDb = PROGRAM_DB,
 ) -> None:
     """Write hooks and the MCP server into the settings of a coding agent. The hooks import the
     agent's transcripts while they grow. The agent's model can ask what a compaction dropped.
@@ -89,11 +90,19 @@ def run(
     if remove and not show:
         terminal.note(f"the conversations stay in {db}")
     elif not show:
-        so_far = command_of("import", "--from", chosen.format)
-        terminal.note(
-            f"restart {program}, whose hooks will write to {db}; to import its present"
-            f" transcripts: {so_far}"
-        )
+        _name_store(program, chosen.format, db)
+
+
+def _name_store(program: str, format: str, db: str) -> None:
+    if db == home_db():
+        # From now on, commands without ``--db`` find this store.
+        with open_or_create(db, may_be_empty=True):
+            pass
+    so_far = command_of("import", "--from", format)
+    terminal.note(
+        f"restart {program}, whose hooks will write to {db}; to import its present"
+        f" transcripts: {so_far}"
+    )
 
 
 def _start_command() -> list[str]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command, make_folder_of, use_store
+from foldlog._cli.hints import command, use_store
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Yes
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
@@ -48,7 +48,6 @@ def run(
 
     Example: foldlog store restore monday.db --yes
     """
-    make_folder_of(db)
     path = path_of(db)
     if path is not None and os.path.exists(path) and not yes:
         question = (
