@@ -136,12 +136,12 @@ def copy_source(
     After each transaction, the source in the target is consistent. Until the last transaction, the
     source in the target is shorter than the original. Events that the target itself made stay, and
     records that the target redacted stay redacted. If the source redacts a record during the copy,
-    the copy begins again. Return the number of new records that have no events yet. If the conversation
-    has no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged``
-    if the target has other records, ``ConversationErased`` if the target erased the conversation,
-    and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost:
-    reading the index of each block, and copying the blocks from the first changed record on. If the
-    sources are equal, two small reads are enough.
+    the copy begins again. Return the number of new records that have no events yet. If the
+    conversation has no events, ``copy_source`` begins the conversation in the target. Raises
+    ``HistoryDiverged`` if the target has other records, ``ConversationErased`` if the target erased
+    the conversation, and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index
+    of each block, and copying the blocks from the first changed record on. If the sources are
+    equal, two small reads are enough.
     """
     stored = source.recorder.query(partial(_read_original, source, conversation.key))
     if stored is None:
