@@ -1,7 +1,6 @@
 """Decide which event stores a change of a prompt. ``docs/MESSAGES.md`` has the rules.
 
-Formats and adapters only report what a source says about its prompts. In a source with a tree of
-messages, a change is always a retraction.
+Formats and adapters only report what a source says about its prompts.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> 
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of the old entries with which the new prompt begins, in order."""
+    """Return the indexes of the old entries that begin the new prompt, in its order."""
     places: list[int] = []
     for place, entry in enumerate(old):
         if len(places) < len(new) and new[len(places)] == entry:

@@ -321,7 +321,7 @@ class ReadTransaction:
             raise CorruptEvent(
                 self.conversation,
                 row.id,
-                "the event should change documents, but has another kind",
+                "this event must be a change of documents, but it is of a different kind",
             )
         self._changes = event
         self._changes_before = version

@@ -228,8 +228,8 @@ def restore(database: Database, conversation: str) -> None:
     while (archived := recorder.query(find)) is not None:
         if not recorder.writable:
             raise StoreUnusable(
-                f"conversation {conversation!r} is archived, and its first use restores it; open"
-                " the store for writing",
+                f"conversation {conversation!r} is archived, and reading it would restore it;"
+                " open the store for writing",
                 kind="read_only",
             )
         try:

@@ -85,8 +85,8 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """The caller prepares ``skeleton`` and ``reading``. After that, ``begin`` writes a new
-    conversation, and ``append`` writes after the stored records of a conversation.
+    """Writes the records of a source, which ``reading`` reads and ``skeleton`` counts. ``begin``
+    writes a new conversation, and ``append`` writes after the stored records of a conversation.
     """
 
     def __init__(

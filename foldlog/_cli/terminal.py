@@ -326,7 +326,7 @@ def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -
     sys.stderr.write(f"{printable(question, one_line=True)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused(f"{of} was not changed: nothing was {done}")
+        raise Refused(f"nothing was {done}, and {of} is unchanged")
 
 
 _ERROR_MAX = 500

@@ -414,8 +414,8 @@ class History:
                 for call_id in results - calls.keys()
             )
             raise InvalidEvent(
-                f"conversation {self.id!r}: this is the result of {named}; nothing was appended."
-                " Append the reply that made the call first"
+                f"conversation {self.id!r}: the message is the result of {named}; nothing was"
+                " appended; first append the reply that made the call"
             )
         reply = tuple(
             result_of(event, calls) if isinstance(event, Observation) else event for event in reply
@@ -1129,8 +1129,9 @@ class History:
         return self._histories[fork_id]
 
     def difference(self, before: int, after: int) -> Difference:
-        """Return the events that entered and left the View between two versions, and the events
-        that were summarized. Raises ``NoSuchVersion`` if the history never had one of the versions.
+        """Return the events that entered the View between two versions, the events that left
+        the View, and the events that were summarized. Raises ``NoSuchVersion`` if the history never
+        had one of the versions.
         """
         try:
             return self._views.difference(

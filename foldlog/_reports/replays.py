@@ -94,9 +94,7 @@ class Replay:
 
     @property
     def needed_shown(self) -> float | None:
-        """The percentage of ``needed`` that was shown, or None if ``needed`` is 0
-        again.
-        """
+        """The percentage of ``needed`` that was shown, or None if ``needed`` is empty."""
         if self.needed:
             return 100 * (1 - len(self.missing) / len(self.needed))
         return None

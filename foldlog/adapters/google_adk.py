@@ -140,9 +140,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     ) -> Session:
         """Begin a session. Raises ``AlreadyExistsError`` if the session exists."""
         names = self._session_names(app_name, user_id, session_id or "")
-        if names[2]:
-            names = names
-        else:
+        if not names[2]:
             names = (app_name, user_id, platform_uuid.new_uuid())
         return self._session(
             names, self._begin(platform_time.get_time(), [], names, state or {}), []

@@ -92,10 +92,11 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         attributes  attributes of each saved conversation besides ``runtime`` and ``scope``, such as
                     ``{"user": "u7"}``
 
-    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. The SDK's conversation
-    ``ID`` has the id ``PREFIX/ID`` in foldlog, quoted as in a URL. Many tasks, processes and stores
-    may use the same conversation. ``delete`` erases a conversation, and its forks get copies of
-    shared messages. ``maintenance.vacuum`` removes the erased bytes from a SQLite file.
+    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. In foldlog, the id
+    of a conversation is ``PREFIX/ID``, where ``ID`` is the SDK's id, quoted as in a URL. Many
+    tasks, processes and stores may use the same conversation. ``delete`` erases a conversation,
+    and its forks get copies of shared messages. ``maintenance.vacuum`` removes the erased bytes
+    from a SQLite file.
     """
 
     def __init__(

@@ -311,8 +311,8 @@ def _check_version(facts: Mapping[str, str], schema: str, partitions: str | None
     if partitions and partitions != facts["partitions"]:
         raise StoreUnusable(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not"
-            f" {partitions}; leave partitions out of the URL, or copy the store to another schema,"
-            " ?schema= (see 'foldlog store copy --help')",
+            f" {partitions}; leave partitions out of the URL, or copy the store to a schema with"
+            " another name (?schema=NAME) by 'foldlog store copy'",
             kind="refused",
         )
     return min(version, newest)
