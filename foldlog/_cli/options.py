@@ -44,6 +44,11 @@ def _chosen(ctx: typer.Context, db: str) -> str:
     return _used(ctx, db, default_db)
 
 
+def _chosen_to_replace(ctx: typer.Context, db: str) -> str:
+    # A command that replaces a store never replaces one that the user did not name.
+    return _used(ctx, db, lambda: DEFAULT_DB)
+
+
 def _chosen_by_program(ctx: typer.Context, db: str) -> str:
     return _used(ctx, db, program_db)
 
@@ -63,6 +68,16 @@ Db = Annotated[
         envvar="FOLDLOG_DB",
         metavar="STORE",
         callback=_chosen,
+        help="The store: a file, such as history.db, or a URL.",
+    ),
+]
+DbToReplace = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="FOLDLOG_DB",
+        metavar="STORE",
+        callback=_chosen_to_replace,
         help="The store: a file, such as history.db, or a URL.",
     ),
 ]

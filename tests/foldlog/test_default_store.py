@@ -53,6 +53,16 @@ def test_a_store_that_is_named_is_the_store(foldlog, users_store, write, tmp_pat
     assert (tmp_path / "foldlog.db").exists()
 
 
+def test_a_restore_does_not_replace_the_users_store(foldlog, users_store, write, tmp_path):
+    path = write("c1.jsonl", [said(0, "hello")])
+    foldlog("import", path, "--db", users_store)
+    foldlog("store backup monday.db")
+    foldlog("append c1 later")
+    assert foldlog("store restore monday.db").status == 0
+    assert (tmp_path / "foldlog.db").exists()
+    assert len(foldlog("log c1 --json --db", users_store).document["events"]) == 2
+
+
 def test_the_helps_of_all_commands_show_their_default_store():
     stores = {
         name: option.default

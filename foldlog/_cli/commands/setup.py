@@ -88,7 +88,7 @@ def run(
         write(written, folder)
         terminal.say(f"{'removed' if written.text is None else 'wrote'} {written.path}")
     if remove and not show:
-        terminal.note(f"the conversations stay in {db}")
+        terminal.note(f"the conversations stay in {without_password(db)}")
     elif not show:
         _name_store(program, chosen.format, db)
 

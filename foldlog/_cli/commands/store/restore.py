@@ -11,7 +11,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Yes
+from foldlog._cli.options import DEFAULT_DB, AsJson, DbToReplace, Yes
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
@@ -34,7 +34,7 @@ def run(
         Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog store backup'.")
     ],
     yes: Yes = False,
-    db: Db = DEFAULT_DB,
+    db: DbToReplace = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Verify a backup and replace a store by a copy of the backup. The store may be in use,
