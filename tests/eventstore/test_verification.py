@@ -122,7 +122,7 @@ def test_an_event_that_a_column_calls_a_change_of_documents_is_not_read_as_one(p
     execute(path, "UPDATE events SET kind = 'document_changes' WHERE conversation = 1 AND id = 7")
     with (
         open_store(f"sqlite:///{path}") as store,
-        pytest.raises(CorruptEvent, match="event 7: the event should"),
+        pytest.raises(CorruptEvent, match="event 7: this event must"),
     ):
         Documents(store).all("a")
 

@@ -312,7 +312,7 @@ def _check_version(facts: Mapping[str, str], schema: str, partitions: str | None
         raise StoreUnusable(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not"
             f" {partitions}; leave partitions out of the URL, or copy the store to a schema with"
-            " another name (?schema=NAME) by 'foldlog store copy'",
+            " another name, ?schema=NAME (see 'foldlog store copy --help')",
             kind="refused",
         )
     return min(version, newest)
