@@ -58,8 +58,8 @@ KINDS: Mapping[str, type[KnownEvent]] = {
     str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)
 }
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
-"""Maps a kind to functions, each of which upgrades a body by one schema version. The first function
-upgrades version 1.
+"""Maps a kind to functions. Each function upgrades a body by one schema version, and the first
+function upgrades version 1.
 """
 
 _STORED_AS: Mapping[type, tuple[str, int]] = {

@@ -9,9 +9,9 @@ View. Before each call of the model a condenser may forget: because the View has
 because the model asked for it with a tool, or because its server refused the prompt as too long.
 Nothing is lost by that: the log keeps it all, and `foldlog log agent --db foldlog.db` shows it.
 Started again with the same conversation, the agent goes on where it stood; a call that was running
-when it died is not made again: the model is told that it may have run, and looks. The second line
-asks no model and needs no key: a script stands in for one, so that everything else can be seen at
-work.
+when it died is not made again: its result says that it may have run, and the model looks. The
+second line asks no model and needs no key: a script stands in for one, so that everything else can
+be seen at work.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
 
 def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
     """Make each call that waits, of this turn or left by a run that died, and record its result. A
-    call that had begun there is not made again: the model is told that it may have run.
+    call that had begun there is not made again: its result says that it may have run.
     """
     for call in history.open_calls():
         recorded = history.run(call, partial(run, folder))

@@ -67,7 +67,7 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the model was told that the call may have run, in place of the result."""
+    """Whether the result says only that the call may have run."""
 
     def state(self, living: str | None) -> EffectState:
         # ``living`` is the lease of the worker that runs the conversation now, or None if no worker

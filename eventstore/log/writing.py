@@ -144,7 +144,11 @@ class WriteTransaction(ReadTransaction):
         stored: Sequence[Row] = rows
         # A plain row without attachments is stored as ``chained`` makes it.
         has_attachments = Body in map(type, map(_body, rows))
-        if codec.data_key is not None or settings.compression is not None or has_attachments:
+        if (
+            codec.data_key is not None
+            or settings.compression not in (None, "none")
+            or has_attachments
+        ):
             stored = codec.encoded(rows, settings.compression)
         place = self._insert(rows, stored, after)
         assert after.updated_at is not None  # the conversation has events

@@ -22,8 +22,8 @@ from tests.crash.under_load import Follower
 
 
 @dataclass
-class Told:
-    """What the threads of one process were told: ids won in each kind of conversation, waits,
+class Answers:
+    """What the threads of one process got: ids won in each kind of conversation, waits,
     errors.
     """
 
@@ -42,16 +42,16 @@ def write(path, name, threads, seconds, answer):
     """A process of writers. Its threads begin together with those of the others, once everybody is
     there.
     """
-    told = Told()
+    answers = Answers()
     with open_store(f"sqlite:///{path}") as store:
         answer.send("ready")
         answer.recv()
         until = time.monotonic() + seconds
-        at_once(lambda n: _write(store, f"{name}-{n}", until, told), range(threads))
-    answer.send(told)
+        at_once(lambda n: _write(store, f"{name}-{n}", until, answers), range(threads))
+    answer.send(answers)
 
 
-def _write(store, own, until, told):
+def _write(store, own, until, answers):
     try:
         for conversation in _in_turn(own, "anybody", "race"):
             expected = ANY_VERSION if conversation == "anybody" else store.version(conversation)
@@ -61,17 +61,17 @@ def _write(store, own, until, told):
             try:
                 (recorded,) = store.append(conversation, _event(), expected_version=expected)
             except VersionConflict:
-                told.lost += 1
+                answers.lost += 1
             else:
-                told.won.append((conversation, recorded.id, recorded.position))
+                answers.won.append((conversation, recorded.id, recorded.position))
                 if expected is not ANY_VERSION and recorded.id != expected:
-                    told.errors.append(
+                    answers.errors.append(
                         f"{own} expected version {expected} of {conversation}, and got"
                         f" {recorded.id}"
                     )
-            told.waits.append(time.monotonic() - begun)
+            answers.waits.append(time.monotonic() - begun)
     except Exception as error:  # noqa: BLE001 - it is what the test is about
-        told.errors.append(f"{own}: {type(error).__name__}: {error}")
+        answers.errors.append(f"{own}: {type(error).__name__}: {error}")
 
 
 def _in_turn(*conversations):
@@ -116,20 +116,20 @@ def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s
     follower = Follower(path)
     for end in ends:
         end.send("go")
-    told = [end.recv() for end in ends[:-2]]
+    answers = [end.recv() for end in ends[:-2]]
     import_seconds, erasure_seconds = ends[-2].recv(), ends[-1].recv()
     follower.end()
-    meanwhile = (
+    others = (
         f"{imported:,} events were imported in {import_seconds:.1f} s and {erased:,} erased in"
         f" {erasure_seconds:.1f} s"
     )
-    return _judged(path, told, follower, imported, meanwhile, seconds, longest_wait_s, sync_before)
+    return _judged(path, answers, follower, imported, others, seconds, longest_wait_s, sync_before)
 
 
-def _judged(path, told, follower, imported, meanwhile, seconds, longest_wait_s, sync_seconds):
-    findings = [error for each in told for error in each.errors]
-    won = [one for each in told for one in each.won]
-    waits = sorted(wait for each in told for wait in each.waits)
+def _judged(path, answers, follower, imported, others, seconds, longest_wait_s, sync_seconds):
+    findings = [error for each in answers for error in each.errors]
+    won = [one for each in answers for one in each.won]
+    waits = sorted(wait for each in answers for wait in each.waits)
     with open_store(f"sqlite:///{path}") as store:
         there = [
             (r.position, r.conversation, r.id)
@@ -152,8 +152,8 @@ def _judged(path, told, follower, imported, meanwhile, seconds, longest_wait_s, 
     if waits[-1] > longest_wait_s:
         findings.append(f"an append waited {waits[-1]:.2f} s; {longest_wait_s} s is the most")
     print(
-        f"{len(told)} processes: {len(waits) / seconds:,.0f} appends/s ({len(won):,} done, "
-        f"{sum(each.lost for each in told):,} lost a race) while {meanwhile}; "
+        f"{len(answers)} processes: {len(waits) / seconds:,.0f} appends/s ({len(won):,} done, "
+        f"{sum(each.lost for each in answers):,} lost a race) while {others}; "
         f"waits: median {statistics.median(waits) * 1e3:.1f}, "
         f"p99 {waits[int(len(waits) * 0.99)] * 1e3:.0f}, longest {waits[-1] * 1e3:.0f} ms "
         f"(a sync takes {sync_seconds * 1e3:.2f} ms); {len(findings)} findings"

@@ -147,15 +147,15 @@ def test_an_event_of_a_later_version_is_not_redacted(path):
             redact(store, "c", 6, reason="asked to", by="me")
 
 
-# -- what is left
+# -- redacted events
 # --------------------------------------------------------------------------------------------------
 
-LEFT = rows("places_of_texts.json", "what is left of a redacted event")
+REDACTED_EVENTS = rows("places_of_texts.json", "what is left of a redacted event")
 
 
-@pytest.mark.parametrize("kind", LEFT)
+@pytest.mark.parametrize("kind", REDACTED_EVENTS)
 def test_a_redacted_event_has_its_place_and_its_usage(kind):
-    before, left = made_events(LEFT[kind])
+    before, left = made_events(REDACTED_EVENTS[kind])
     receipt = Redacted(at=WHEN, by="me", reason="mine", hash="", bytes=0)
     expected = encode(replace(left, redacted=receipt), ours=True)
     assert encode(without_content(before, receipt), ours=True).body == expected.body
