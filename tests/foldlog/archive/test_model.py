@@ -471,7 +471,9 @@ def test_it_never_comes_back_in_any_of_many_rounds(kind, ten, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_it_never_comes_back_on_a_server_in_many_rounds(kind, ten, on_server, tmp_path):
+def test_it_never_comes_back_on_a_server_in_many_rounds(ten, on_server, tmp_path):
+    """With each format in turn: what a server keeps does not depend on it, and every round takes a
+    second.
+    """
     for seed in range(20 * ten, 20 * ten + 20):
-        run(tmp_path, seed, kind, on_server)
+        run(tmp_path, seed, KINDS[seed % len(KINDS)], on_server)
