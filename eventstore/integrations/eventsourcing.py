@@ -5,8 +5,8 @@ Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and
 
 ``Conversations`` is a subclass of the library's ``Application`` that works on a store. A
 ``ProjectionRunner`` follows a ``Conversations`` application and passes every event to your
-projection once. Your projection writes its result and its position in one transaction. The view of
-a projection may be in the followed store (``TrackingView``) or in another database
+projection once. Your projection writes its result and its position in one transaction. A projection
+may write its view to the same store (``TrackingView``) or to another database
 (``docs/PROJECTIONS.md``).
 
 The library's events are ``ConversationEvent`` objects. A ``ConversationEvent`` is a foldlog event
@@ -77,7 +77,7 @@ _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
 _OF_VIEWS = 0
-"""The key under which the records of views are stored. No conversation has the key 0."""
+"""Views store their records under this key, which no conversation has."""
 _VIEW_CODEC = RowCodec("")
 
 T = TypeVar("T")
@@ -105,15 +105,15 @@ class Conversations(Application[str]):
     """The conversations of a store, as an application of the eventsourcing library.
 
     A view stores its position under the ``name`` of its application. ``events.put`` checks only the
-    versions, and not the rules that ``Store.append`` checks.
+    versions. It does not check the rules of ``Store.append``.
     """
 
     name = "conversations"
 
 
 class ConversationMapper(Mapper[str]):
-    """Converts a ``ConversationEvent`` to a ``StoredEvent`` and back, with foldlog's codec and
-    without the library's transcoder and cipher.
+    """Converts a ``ConversationEvent`` to a ``StoredEvent`` and back. The mapper uses foldlog's
+    codec instead of the library's transcoder and cipher.
     """
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
@@ -176,8 +176,8 @@ class StoreRecorder:
         self._recorder = database.recorder
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a write transaction, and return the result of ``work`` when the
-        transaction is durable.
+        """Run ``work`` in a write transaction. Wait until the transaction is durable, then return
+        the result of ``work``.
 
         Raises the library's ``IntegrityError`` if another writer took a version or a tracking
         position first.

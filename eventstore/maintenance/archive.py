@@ -53,15 +53,16 @@ class Archived(NamedTuple):
 
 def archive(store: Store, conversation: str, to: str) -> Archived:
     """Write the stored events of a conversation to a new object in the object store ``to``. Read
-    the object back, then delete the rows of the events. The last event and all data beside the
-    events stay in the store. After an interruption, call ``archive`` again.
+    the object back, then delete the rows of the events. The store keeps the last event, the
+    idempotency keys and the source of the conversation. After an interruption, call ``archive``
+    again.
 
     A conversation is not archived if it is damaged, has forks, or has only one event. A
-    conversation is not archived if its source has records without events, or if it changes during
-    the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL.
-    Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreUnusable`` if the
-    object store refuses. Cost: reading and writing the events once. Three copies of the events are
-    in memory.
+    conversation is not archived if some records of its source have no events yet, or if it changes
+    during the call. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a
+    URL. Raises ``StoreUnavailable`` if the object store does not answer, and ``StoreUnusable`` if
+    the object store refuses. Cost: reading and writing the events once. Memory: three copies of the
+    events.
     """
     database = store.database
     recorder = database.recorder
@@ -143,8 +144,8 @@ def _find_damage(store: Store, state: Conversation) -> str | None:
 
 
 def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -> bool:
-    """Store the address of the future object, so that a later call can delete the object after an
-    interruption.
+    """Store the object's address before the object is written. After an interruption, a later call
+    finds the address and deletes the object.
     """
     if transaction.conversation(state.id) != state:
         return False

@@ -1,24 +1,24 @@
 """Restore archived conversations. The events of an archived conversation are in one object of an
 object store.
 
-An archived conversation keeps its row, its last event and all data beside its events. Lists,
-figures, the version and the head therefore need no access to the object. Any other read or write of
-the conversation restores its events first: ``ReadTransaction`` raises ``EventsNotMade``, and the
-opener of the store calls ``restore``.
+The store keeps the row and the last event of an archived conversation, its idempotency keys and its
+source. Lists of conversations, the version and the head can therefore be read without the object.
+Any other read or write of the conversation restores its events first: ``ReadTransaction`` raises
+``EventsNotMade``, and the recorder's ``on_pending`` calls ``restore``.
 
 A row of ``unfinished`` contains the address of an object. The row is written before the object is
-made, and stays until the object is deleted. An interruption therefore leaves no object without a
-row. A row of ``unfinished`` names one of these operations:
+made, and stays until the object is deleted. So every object has a row, even after an interruption.
+A row of ``unfinished`` names one of these operations:
 
-    archive    archiving has begun, and the object may exist: a vacuum deletes the object
-    archived   only the object has the events
-    restored   both the store and the object have the events. The object stays, because older
-               backups need it, until the conversation is redacted, rekeyed, erased or archived
-    discard    the object is being deleted
-    erase      the object is being deleted together with the rows
+``archive``: archiving has begun, and the object may exist. A vacuum deletes the object.
+``archived``: only the object has the events.
+``restored``: both the store and the object have the events. Older backups need the object, so it
+stays until the conversation is redacted, rekeyed, erased or archived again.
+``discard``: the object is being deleted.
+``erase``: the object is being deleted together with the rows.
 
 An address is the SHA-256 of the object, a space and the object's URL. Each attempt to archive uses
-a new URL. An object can be deleted when its row can no longer become ``archived``.
+a new URL. An object is deleted only when its row can no longer change to ``archived``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _HEAD: Final = 8
-"""The name of an object begins with ``_HEAD`` bytes of the conversation's head."""
+"""The name of an object begins with this number of bytes from the conversation's head."""
 
 Placed = tuple[Row, int | None]
 """A stored row and its position. A staged row on a server has no position."""
@@ -115,7 +115,8 @@ def new_address(to: str, head: bytes, data: bytes) -> str:
 
 def check_reachable(address: str) -> None:
     """Raise ``StoreUnavailable`` if the object store does not answer. Call ``check_reachable``
-    before making an object, because an unreachable object could not be deleted again.
+    before writing an object. If the object store stopped answering after the write, the object
+    could not be deleted.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),

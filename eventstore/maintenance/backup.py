@@ -50,8 +50,8 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""If an import has written nothing for ``_STALE_US`` microseconds, the import counts as killed. If
-the process still runs, the import fails and has to be run again.
+"""A vacuum or a backup discards an import that has written nothing for this number of microseconds.
+If the process of the import still runs, the import fails and has to be run again.
 """
 
 
@@ -69,9 +69,9 @@ class BackedUp(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A store that was restored from a backup. ``kept`` is the new path of the former file. If only
-    a log existed, ``kept`` is the path of the log. ``erased_since`` contains the conversations that
-    were erased after the backup, and are back now.
+    """A store that was restored from a backup. ``kept`` is the new path of the former file. If the
+    store had only a write-ahead log and no file, ``kept`` is the new path of the log.
+    ``erased_since`` lists the conversations that were erased after the backup and exist again now.
     """
 
     path: str
@@ -85,7 +85,7 @@ class Restored(NamedTuple):
 class Vacuumed(NamedTuple):
     """The result of a vacuum. ``discarded`` is the number of killed imports whose rows the vacuum
     removed. ``bytes_pending`` is true if bytes of erased events may still be in the file.
-    ``space_returned`` is False while a reader that began before the vacuum is open. Run the vacuum
+    ``space_returned`` is False if an older reader is still open after the vacuum. Run the vacuum
     again when the reader has closed. On a server, ``space_returned`` is False if the role may not
     vacuum the tables. If the store is not a file, ``bytes_before`` and ``bytes_after`` are None.
     """
@@ -202,8 +202,8 @@ def restore(
 def _copied(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. A conversation is recognized by its time of creation,
-    which a copy keeps.
+    """Copy a backup, and verify the copy. Return the counts, and the id and creation time of each
+    conversation that is not erased.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -291,13 +291,13 @@ def _name_for_former(path: str) -> str:
 def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
-    """Complete interrupted erasures, and remove what killed imports, detachments and backups have
-    left. Return the space of deleted rows to the file system. After a vacuum, the file and its log
-    contain no bytes of erased, redacted or re-encrypted events.
+    """Complete interrupted erasures, and remove the leftovers of killed imports, detachments and
+    backups. Return the space of deleted rows to the file system. After a vacuum, the file and its
+    log contain no bytes of erased, redacted or re-encrypted events.
 
     A vacuum keeps the positions of events. Readers continue, but writers wait until the vacuum
-    ends. If bytes of an erasure are pending, the vacuum waits at most one minute for readers that
-    began before it, then raises ``StoreUnavailable``. Cost: rewriting the whole store.
+    ends. If an older reader still needs bytes that should be erased, the vacuum waits for at most
+    one minute, then raises ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database
     recorder = database.recorder

@@ -4,11 +4,12 @@ the new events.
 A copied event keeps its id, its time and its place in the hash chain. A copied conversation keeps
 its salt, its idempotency keys and its tombstone. A conversation has the same heads in the source
 and in the target. The copy computes the heads of copied events, and compares them with the heads in
-the source. Events that the source has redacted become redacted in the copy. If the target has other
-events of a conversation, the copy leaves the conversation unchanged and reports the problem.
+the source. Events that the source has redacted become redacted in the copy. If source and target
+have different events at the same version of a conversation, the copy leaves the target's
+conversation unchanged and reports the problem.
 
-Copied events get new positions, so followers of the target begin at position 0. The records of
-Views are copied, but no records of other projections.
+Copied events get new positions, so followers of the target begin at position 0. The copy includes
+the records of Views, but not the records of other projections.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Moved(NamedTuple):
     """The result of copying one conversation: how many events and tombstones were copied, and the
     conversation's version in the target. If the copy failed, ``problem`` says why. If a
     conversation was copied up to its damage, ``damaged`` is the id of the first event that was not
-    copied. ``records`` is the number of copied source records that have no events.
+    copied. ``records`` is the number of copied source records from which no events have been made
+    yet.
     """
 
     conversation: str
@@ -109,9 +111,9 @@ def copy_store(
 ) -> Generator[Moved, None, None]:
     """Copy the named conversations of ``source``, or all conversations, ``jobs`` conversations at a
     time and in any order. The copy proceeds only while the caller reads the results from the
-    returned iterator. A new conversation appears in the target completely or not at all, and an
-    existing conversation grows at its end. If ``damaged`` is true, a damaged conversation is copied
-    up to its first damaged event.
+    returned iterator. A new conversation appears in the target completely or not at all. An
+    existing conversation gets the new events at its end. If ``damaged`` is true, a damaged
+    conversation is copied up to its first damaged event.
 
     If a conversation is damaged or differs in the target, its result names the problem, and the
     copy continues with the next conversation. Raises ``ConversationNotFound`` for an unknown name,
@@ -296,17 +298,18 @@ def copy_conversation(
     with the current transaction.
 
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
-    ``HistoryDiverged`` if the target has other events, and ``ConversationErased`` if the target
-    erased the conversation. Raises ``CannotRedact`` if a redacted event is shared in the target, or
-    if the copy would bring a redacted record or event back.
+    ``HistoryDiverged`` if the target has different events, and ``ConversationErased`` if the target
+    erased the conversation. Raises ``CannotRedact`` if the source redacted an event that the target
+    stores in an ancestor of the conversation. Also raises ``CannotRedact`` if the target redacted
+    an event or a record that the copy would restore.
 
     A new conversation appears completely or not at all. After an error, an existing conversation
-    has none or some of the new events, and another copy goes on from there. The events are copied
-    before their records. If the target redacts a record between the two, the copied events of the
-    record stay until the source redacts the record too, and the conversation is copied again.
-    Cost: copying the new events in small transactions. If events were redacted after the last copy,
-    all events are read. If the target redacted events in an ancestor or in a fork of the same
-    family, its events are read too.
+    may have some of the new events. The next copy adds the remaining events. The events are copied
+    before their records. If the target redacts a record after its events were copied, these events
+    stay until the source redacts the record too and you copy the conversation again. Cost: copying
+    the new events in small transactions. If events were redacted after the last copy, all events
+    are read. If an ancestor or a related fork has redacted events in the target, the events of that
+    ancestor or fork are read too.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -451,10 +454,10 @@ def _check_not_redacted(
     start: int,
     stop: int,
 ) -> None:
-    """Raise ``CannotRedact`` if a copy of the events ``start <= id < stop`` would bring back an
-    event that the target redacted in an ancestor, in a fork, or in another fork of an ancestor. A
-    detached fork has its own events, so it does not belong to the forks of its former parent. Cost:
-    if the conversation has ancestors or forks, a few small reads for each of them.
+    """Raise ``CannotRedact`` if the target has redacted one of the events ``start <= id < stop`` in
+    a related conversation. A related conversation shares the event: it is an ancestor, a fork of an
+    ancestor, or a fork of this conversation. A detached fork shares no events. Cost: a few small
+    reads for each related conversation.
     """
 
     def read_forks(reader: Reader) -> list[str]:
@@ -519,8 +522,8 @@ class CopyWriter(StagedWriter):
     again.
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
-    id. The constructor raises ``ConversationErased`` if the target erased the conversation, unless
-    ``earlier`` ends with the tombstone.
+    id. The constructor raises ``ConversationErased`` if the target erased the conversation. A
+    tombstone that equals the last one in ``earlier`` is no error, because the copy replaces it.
     """
 
     def __init__(
@@ -547,11 +550,11 @@ class CopyWriter(StagedWriter):
         super().__init__(target, self.end, existing, replaces=replaces)
         self._records = records
         self._without_receipt: frozenset[int] = frozenset()
-        """The redacted events that were copied before their receipts."""
+        """The ids of redacted events whose receipts have not been copied yet."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the decoded rows. Their counts of earlier shown and structural rows are corrected.
-        Raises ``CorruptEvent`` at a row whose head does not follow from the previous row.
+        """Yield the decoded rows with new counts of the shown and structural rows before each row.
+        Raises ``CorruptEvent`` if the head of a row does not follow from the previous row.
         """
         end = self.end
         for row in rows:
@@ -576,8 +579,8 @@ class CopyWriter(StagedWriter):
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
         """Add the next rows, a few thousand at most, in one transaction. ``made`` contains the
-        records from which the events were made. ``keys`` lists idempotency keys by the version at
-        which their events are complete.
+        records from which the events were made. ``keys`` maps a version to the idempotency keys
+        whose events end at that version.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -677,7 +680,7 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
     """Copy the tombstones that the target lacks, from the oldest to the newest. Also copy the
-    fingerprints that later imports must not bring back.
+    fingerprints that make the target refuse later imports of erased content.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (
@@ -742,8 +745,8 @@ def _redact_too(
     redacted_rows: Sequence[Row],
     records: RedactedRecords | None,
 ) -> None:
-    """Redact events in the target that the source redacted after the last copy. Redact the records
-    of these events too.
+    """Redact the events that the source redacted after the last copy, and their source records, in
+    the target too.
     """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, existing).state, database

@@ -3,8 +3,8 @@ bytes from the files.
 
 A tombstone of the conversation stays. The tombstone contains the time and the reason of the
 erasure, the number of events, and the last head. The salt is deleted, so the head reveals nothing
-about the events. Followers read the erasure as an entry of the ledger: an ``Erased`` with its own
-position.
+about the events. The ledger gets an ``Erased`` entry with its own position, so followers see the
+erasure.
 """
 
 from __future__ import annotations
@@ -65,21 +65,22 @@ def erase(
     ``bytes_pending`` of the tombstone says whether bytes of the events may still be in the files.
     In a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
     PostgreSQL, ``erase`` vacuums the tables, unless ``complete`` is False. If the role may not
-    vacuum, the bytes stay until autovacuum or the tables' owner removes them. If a transaction that
-    began before the erasure may still read the rows, ``erase`` waits for a minute, then raises
-    ``StoreUnavailable``. After ``StoreUnavailable``, run the erasure again.
+    vacuum, the bytes stay until autovacuum or the tables' owner removes them. If an older
+    transaction may still read the rows, ``erase`` waits for at most a minute, then raises
+    ``StoreUnavailable``: run the erasure again.
 
-    A fork reads the shared events in its parent. ``with_forks`` first erases the forks, and the
-    forks of the forks. A fork that another process has detached is not erased. ``detach_forks``
-    first gives each fork a copy of the shared events, and the tombstone names the events that the
-    forks keep. To redact a shared event in all forks, redact the event before the erasure.
-    ``expected`` is the conversation's row as the caller read it. If the last event has changed
-    since, nothing is erased.
+    A fork does not store the events that it shares with its parent. ``with_forks`` first erases the
+    forks, and the forks of the forks. If another process has detached a fork, the fork is not
+    erased. ``detach_forks`` first gives each fork a copy of the shared events, and the tombstone
+    names the events that the forks keep. To redact a shared event in all forks, redact the event
+    before the erasure. ``expected`` is the conversation's row as the caller read it. If the last
+    event has changed since, nothing is erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last
-    event differs from ``expected``: read again, decide again. Cost: deleting the conversation's
-    events. On PostgreSQL, the vacuum also reads all table pages that are not marked all-visible.
+    event differs from ``expected``. Read the conversation again before you decide. Cost: deleting
+    the conversation's events. On PostgreSQL, the vacuum also reads all table pages that are not
+    marked all-visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")
@@ -199,8 +200,9 @@ def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
 def _copy_past(database: Database, conversation: str, fork: Conversation) -> None:
     """Copy the events that a fork shares to the fork's own key, in small transactions.
 
-    Readers do not see the copies until the fork leaves its parent. An interrupted detachment
-    continues when it is run again. Any other operation on the fork discards the copies.
+    Readers do not see the copies until the fork is separated from its parent. After an
+    interruption, run the detachment again to continue it. Any other operation on the fork discards
+    the copies.
     """
     with suppress(ConversationErased):  # another process has erased the fork
         origins.index_fork(database, conversation, fork.id)

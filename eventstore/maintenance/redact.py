@@ -55,9 +55,9 @@ class RedactionReceipt(NamedTuple):
 
     ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
     content, as in ``Redacted``. Followers find the receipt at ``position``. ``position`` is None if
-    all events were redacted before. ``quotes`` are the condensations whose summaries may quote the
-    redacted events. ``History.redact`` adds quoting events of companion conversations. ``forks``
-    share the redacted events. ``unconfirmed`` are the read models that have not reached
+    all these events were already redacted. ``quotes`` are the condensations whose summaries may
+    quote the redacted events. ``History.redact`` adds quoting events of companion conversations.
+    ``forks`` share the redacted events. ``unconfirmed`` are the read models that have not reached
     ``position``, so they may still contain the content. ``bytes_pending`` is true if only
     ``vacuum`` can complete the redaction. The documents in ``documents_lost``, such as
     ``attributes``, lost their newest value. ``documents_lost`` is set only by ``History.redact``.
@@ -91,7 +91,8 @@ def redact(
     """Erase the content of an event, and return the receipt. ``bytes_pending`` of the receipt says
     whether bytes of the content may still be in the files. The docstring of ``erase`` describes
     ``complete`` and the removal of the bytes. To finish an interrupted redaction, call ``redact``
-    again. The id of a summary (below -1) stands for its condensation.
+    again. If ``event_id`` is the id of a summary (below -1), the condensation that made the summary
+    is redacted.
 
     ``others`` maps other conversations to events to redact: copies of the event, and summaries that
     may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
@@ -240,9 +241,9 @@ def _erase_content(
 def redact_rows(
     transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
-    """Replace the events ``redacted`` by rows without content, and end ``writing``. Delete the
-    records of projections that may hold the content, including the records of forks that share the
-    events.
+    """Replace the rows of events with the new rows in ``redacted``, which have no content, then
+    call ``writing.end``. Delete the records of projections that may hold the content, including the
+    records of forks that share the events.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])
@@ -325,7 +326,9 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, Event]) -> None:
-    """Raise ``CannotRedact`` if a later value of a document builds on a redacted value."""
+    """Raise ``CannotRedact`` if a later event stores a document as a difference from a value that
+    would be redacted.
+    """
     changes: dict[Any, Any] = {
         event_id: event.changed
         for event_id, event in redacted.items()

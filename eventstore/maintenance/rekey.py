@@ -1,8 +1,8 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, one conversation after another.
 
-A conversation first gets its new key, so that its new events are encrypted with it. After the
-change of the key, the conversation's rows change in several transactions (``rekey_steps``). The
-records of projections are encrypted again, and the records of attributes are made again.
+A conversation first gets its new key, and all new events use this key. The existing rows change
+afterwards, in several transactions (``rekey_steps``). The records of projections are encrypted
+again, and the records of attributes are made again.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ _PAGE = 1_000
 class Rekeyed(NamedTuple):
     """The result of rekeying one conversation.
 
-    ``key``            whether the data key was encrypted again
-    ``rows``           the number of rows that were stored in another form
-    ``damaged``        the ids of damaged rows, which stay unchanged
-    ``problem``        why the conversation was not changed; None if it was changed
-    ``bytes_pending``  whether bytes of an old form may still be in the file
-    ``plain``          the names of files and tables outside of the store that hold texts of the
-                       conversation in plain form
+    ``key``: whether the data key was encrypted again.
+    ``rows``: the number of rows whose stored form changed.
+    ``damaged``: the ids of damaged rows, which stay unchanged.
+    ``problem``: the reason why the conversation stayed unchanged, or None if it changed.
+    ``bytes_pending``: whether bytes of an old form may still be in the file.
+    ``plain``: the files and tables outside of the store that contain plain text of the
+    conversation.
 
-    The file is cleaned once, after the last conversation. Only the last result has
-    ``bytes_pending`` and ``plain``.
+    Only the last result has ``bytes_pending`` and ``plain``.
     """
 
     conversation: str
@@ -166,11 +165,12 @@ class _Start(NamedTuple):
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
     """Begin to rewrite a conversation with the settings of this process. If ``decrypt`` is true,
-    store the conversation as plain text. Return whether the conversation got another key.
+    store the conversation as plain text. Return whether the conversation got a new key.
 
-    The key and the mark of the conversation change in ``transaction``. The rows change later, in
-    ``change_all``, which finishes the unfinished operation ``rekey``. Raises ``CorruptEvent`` if
-    the mark does not fit the conversation, and ``KeyUnavailable`` if the key is missing.
+    This transaction changes the key and the mark of the conversation, and stores an unfinished
+    operation ``rekey``. ``change_all`` later changes the rows and completes the operation. Raises
+    ``CorruptEvent`` if the conversation contradicts its mark, and ``KeyUnavailable`` if the key is
+    missing.
     """
     stored = transaction.conversation(key)  # on a server, other writers wait from here on
     check_finished(transaction, key)

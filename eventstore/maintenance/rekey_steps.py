@@ -1,10 +1,10 @@
 """The steps of a rekey: change the stored form of one conversation while other processes read and
 write.
 
-First the proofs of the conversation's idempotency keys change, then its rows. The conversation's
-mark says which rows may still have the old form. Heads do not change. Before a row is replaced, its
-old form is checked against the hash chain, and its new form is checked against the old form. If a
-new row would be read differently, the old row stays.
+The steps first rewrite the proofs of the idempotency keys, then the rows. The conversation's mark
+says which rows may still have the old form. Heads do not change. Before a row is replaced, its old
+form is checked against the hash chain, and its new form is checked against the old form. If a new
+row would not decode to the same event, the old row stays.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RekeyState(msgspec.Struct, frozen=True):
     """The progress of a rekey of one conversation. The progress is stored as JSON, so the names of
     the fields of ``RekeyState`` must not change.
 
-    ``decrypt``      whether rows become plain
-    ``compression``  the chosen compression; None leaves the compression of rows unchanged
-    ``until``        only rows with smaller ids are changed
-    ``next``         the id of the next row to change
-    ``key``          the next idempotency key to change; None if all keys are changed
-    ``sound``        whether all rows so far were undamaged
-    ``encrypted``    whether the conversation had a key when the rekey began
+    ``decrypt``: whether rows become plain text.
+    ``compression``: the chosen compression, or None to leave the compression of rows unchanged.
+    ``until``: only rows with smaller ids are changed.
+    ``next``: the id of the next row to change.
+    ``key``: the next idempotency key to change, or None if all keys are changed.
+    ``sound``: whether all rows so far were undamaged.
+    ``encrypted``: whether the conversation had a key when the rekey began.
     """
 
     decrypt: bool
@@ -62,11 +62,11 @@ class RekeyState(msgspec.Struct, frozen=True):
 class ChangedRows(NamedTuple):
     """The changes of one transaction, or the sum of all transactions.
 
-    ``rows``     the number of changed rows
-    ``damaged``  the ids of damaged rows, which stay unchanged
-    ``key``      whether the key was removed
-    ``size``     the number of bytes that one transaction read
-    ``state``    the progress after one transaction; None at the end
+    ``rows``: the number of changed rows.
+    ``damaged``: the ids of damaged rows, which stay unchanged.
+    ``key``: whether the key was removed.
+    ``size``: the number of bytes that one transaction read.
+    ``state``: the progress after one transaction, or None at the end.
     """
 
     rows: int = 0

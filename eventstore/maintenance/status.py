@@ -1,6 +1,4 @@
-"""The status of a whole store: what followers wait for, and which read models have confirmed
-erasures.
-"""
+"""The status of a whole store: why followers lag, and which read models have confirmed erasures."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ if TYPE_CHECKING:
 def follower_status(store: Store) -> Status:
     """Return the database session for which followers wait, and how far behind the followers are.
 
-    Raises ``InvalidOption`` if the store is not on a server: the followers of a file wait for no
-    session.
+    Raises ``InvalidOption`` if the store is not on a server, because in a file no session delays
+    followers.
     """
     recorder = store.database.recorder
     if not recorder.on_server:
@@ -36,10 +34,10 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     position. Later tombstones and receipts name the read model in ``unconfirmed`` until it confirms
     their positions. Pass None as the position to forget the read model.
 
-    A position below the recorded position changes nothing. The tracking of a ``TrackingView`` is
-    its confirmation, so a ``TrackingView`` does not call ``confirm``. Raises ``StoreUnavailable``
-    if the store cannot be written now. Durability: the position is on disk when the function
-    returns. Cost: one commit.
+    A position below the recorded position changes nothing. A ``TrackingView`` does not call
+    ``confirm``, because its stored position is its confirmation. Raises ``StoreUnavailable`` if the
+    store cannot be written now. Durability: the position is on disk when the function returns.
+    Cost: one commit.
     """
     name = f"tracking {read_model}"
     value = ""

@@ -1,21 +1,21 @@
 """Finish interrupted operations that need several transactions.
 
 Each operation keeps its progress in a row of the store. Each transaction of the operation updates
-this row, and each step reads the row. So another process can continue an operation, even if the
-operation still runs. Before an operation begins, any unfinished operation on its conversation is
-finished:
+this row, and each step reads the row. Another process can therefore continue an operation, even
+while the first process still works on it. Before an operation begins, any unfinished operation on
+its conversation is finished:
 
-    erase     delete the remaining rows of the erased conversation
-    import    discard the invisible rows of an import or a copy: run the import again
-    detach    discard the copies of a fork's past: the fork still shares its past, and can be
-              detached again
-    rekey     continue, with the settings with which it began
-    backup    remove the file of a killed backup
-    archive   delete the object, because the rows are in the store
-    discard   continue to delete the object
-    archived  nothing is unfinished; the row names the object, and changes of old events restore
-              the events first
-    restored  nothing is unfinished; a change of old events, or a new archiving, deletes the object
+``erase``: delete the remaining rows of the erased conversation.
+``import``: discard the invisible rows of an import or a copy. The import has to be run again.
+``detach``: discard the fork's copies of shared events. The fork still shares the events, and can be
+detached again.
+``rekey``: continue with the settings with which the rekey began.
+``backup``: remove the file of a killed backup.
+``archive``: delete the object, because the rows are in the store.
+``discard``: continue to delete the object.
+``archived``: restore the events if an operation will change them. Otherwise nothing is unfinished.
+``restored``: delete the object before old events change or are archived again. Otherwise nothing is
+unfinished.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
 The store alone cannot reveal that the end of a history was cut off, or that a whole history was
-rewritten. If a head was published earlier, it reveals that the history was cut off or rewritten.
+rewritten. To detect such a change, compare the history with a head that was published earlier.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""How often a conversation is checked if it changes during the check."""
+"""How many times a check is repeated if the conversation changed during the check."""
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
 
@@ -69,9 +69,9 @@ class Verdict(NamedTuple):
     the database itself.
 
     ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
-    If the conversation's id was used again, each ``generation`` has its own verdict. ``pending`` is
-    the number of source records without events. ``archived`` is the number of archived events,
-    which were not checked.
+    If conversations with this id were erased and begun again, each ``generation`` has its own
+    verdict. ``pending`` is the number of source records without events. ``archived`` is the number
+    of archived events, which were not checked.
     """
 
     conversation: str | None
@@ -577,8 +577,8 @@ class Unlisted(NamedTuple):
 def readable_conversations(
     recorder: Recorder, start: str = ""
 ) -> Iterator[Conversation | Unlisted]:
-    """Yield every conversation from ``start`` on, sorted by id. In place of an unreadable
-    conversation, yield an ``Unlisted``.
+    """Yield every conversation from ``start`` on, sorted by id. If a conversation is unreadable,
+    yield an ``Unlisted`` instead.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):

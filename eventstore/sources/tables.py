@@ -55,20 +55,20 @@ _numbers = struct.Struct(">2q").pack
 class Source(NamedTuple):
     """The row of a stored source, without its blocks and events.
 
-    ``conversation``  the key of the conversation
-    ``root``          the key of the first source of the family
-    ``parent``        the key of the source that shares the records below ``from_record``
-    ``records``       the number of records, including shared records
-    ``made``          the number of records that have events
-    ``format``        the name of the format
-    ``reader``        the version of the decoder that made the events
-    ``head``          the end of the chain of the records' hashes
-    ``fingerprint``   after an erasure, an import with this fingerprint is refused
-    ``redacted``      the numbers of the redacted records, without shared records: only their
-                      skeletons stay
-    ``about``         JSON about the origin, and the data beside the records
-    ``sums``          sums over the records, from which figures are made before all records have
-                      events; an import that adds records adds to these sums
+    ``conversation``: the key of the conversation.
+    ``root``: the key of the first source of the family.
+    ``parent``: the key of the source that shares the records below ``from_record``.
+    ``records``: the number of records, including shared records.
+    ``made``: the number of records that have events.
+    ``format``: the name of the format.
+    ``reader``: the version of the decoder that made the events.
+    ``head``: the end of the chain of the records' hashes.
+    ``fingerprint``: after an erasure, an import with this fingerprint is refused.
+    ``redacted``: the numbers of the source's own redacted records, without shared records. The
+    store keeps only the skeleton of a redacted record.
+    ``about``: JSON about the origin of the source, and the data beside the records.
+    ``sums``: sums over the records. The figures of a conversation are computed from the sums until
+    all records have events. An import that adds records adds to the sums.
     """
 
     conversation: int

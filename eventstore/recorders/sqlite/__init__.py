@@ -1,21 +1,21 @@
 """A store in one SQLite file, for any number of threads and processes.
 
-    recorder      the interface of a recorder: group commit, connections for readers, closing
-    transaction   the writes of a transaction, under SQLite's one write lock; the state that a
-                  transaction remembers for the next transaction
-    reader        the queries of one transaction
-    store_file    the file: connections to it, and a check that no other file has its name
-    writing       the connection that writes, and the handling of exceptions in its transaction
-    write_lock    the lock between processes
-                  (docs/internals/decisions/0021-writers-wait-in-order.md)
-    checkpoints   the log is written back beside commits
-                  (docs/internals/decisions/0022-checkpoints-beside-commits.md)
-    process_forks why connections are closed before a process forks
-    schema        check that the file is a store, and migrate its schema
-    maintenance   copy, rewrite and check the whole file, and positions in a copy of the file
-    replacing     make a new file, and replace another file by it
-    errors        the driver's errors become errors of a recorder
-    memory        a store in memory: the same statements on a database without a file
+``recorder``: the interface of a recorder, with group commit, connections for readers, and closing.
+``transaction``: the writes of a transaction under SQLite's one write lock. The transaction object
+remembers state for the next transaction.
+``reader``: the queries of one transaction.
+``store_file``: connections to the file, and a check that no other file has taken its name.
+``writing``: the connection that writes, and the handling of exceptions in its transaction.
+``write_lock``: the lock between processes
+(docs/internals/decisions/0021-writers-wait-in-order.md).
+``checkpoints``: a thread that writes the log back into the file between commits
+(docs/internals/decisions/0022-checkpoints-beside-commits.md).
+``process_forks``: closes connections before a process forks.
+``schema``: checks that the file is a store, and migrates its schema.
+``maintenance``: copy, rewrite and check the whole file, and find positions in a copy of the file.
+``replacing``: make a new file, and replace another file by it.
+``errors``: turns the driver's errors into errors of a recorder.
+``memory``: a store in memory, which runs the same statements on a database without a file.
 
 Writers wait in a fair queue. The threads of a process share transactions (``CommitQueue``).
 Processes wait for a lock on a file beside the database, and the lock ends when its process ends.
