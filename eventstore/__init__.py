@@ -4,16 +4,22 @@ A conversation is an append-only log of events with ids 0, 1, 2, …. A conversa
 number of events. No module of ``foldlog.eventstore`` makes a View or calls a model. Records of
 Views hold no content, so a redaction keeps them.
 
-    store.py opening.py                   append, read, follow; which store a URL names
-    events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
-    documents/                            values beside the events; conversations by attribute
-    log/ recorders/                       one conversation in one transaction; rows in a database
-    sources/                              the bytes that an import read, beside a conversation
-    maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing
-                                          library
-    codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
-    times.py inside.py                    times that come from outside; the names for projections
-                                          and tools
+    store.py         append, read and follow events
+    opening.py       open the store that a URL names
+    events.py        the kinds of events
+    codec.py         convert events to bytes and back
+    codec_json.py    store values that JSON cannot hold
+    conversation.py  the rules of an append
+    documents/       named values beside the events, and lists of conversations
+    log/             read and write one conversation in one transaction
+    recorders/       read and write the rows of a database
+    sources/         the files from which conversations were imported
+    maintenance/     verify, copy, erase and similar tasks
+    integrations/    the adapter for the ``eventsourcing`` library
+    arguments.py     check the arguments of callers
+    times.py         convert times of callers, sources and other programs
+    errors.py        the errors of the store
+    inside.py        the names for programs that extend foldlog
 """
 
 if __name__ != "foldlog.eventstore":  # from the root of a checkout: each class would be there twice

@@ -1,4 +1,4 @@
-"""Check the arguments of callers before they reach a database or a calendar."""
+"""Check arguments before they are passed to a database or to ``datetime``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Convert events to bytes and bytes to events, without a clock or a database.
 
 The stored form of an event is one JSON text. The event's id is a column beside the JSON text.
-``docs/internals/STORED_BYTES.md`` defines the stored form for other programs that read it. A stored
-event names its kind by a short name with a schema version, never by a Python path. ``KINDS`` lists
-the short names.
+``docs/internals/STORED_BYTES.md`` defines the stored form for other programs that read it. A row
+stores the kind of its event as a short name and a schema version, never as a Python path. ``KINDS``
+lists the short names.
 
 Stored bytes are never rewritten. A body of an older schema version is upgraded when it is read. The
 decoder puts an unknown field into ``extra``, and returns an event of unknown kind as an
@@ -74,7 +74,7 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 class Encoded(NamedTuple):
     """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
-    ``decoded`` is the event as a reader of ``body`` gets it, but with the caller's id. If another
+    ``decoded`` is the event decoded from ``body``, with the id that the caller set. If another
     process encoded the event, ``decoded`` is None.
     """
 
@@ -114,7 +114,8 @@ of the parsers.
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
-    """Return the stored form of ``event`` without its id, and the event that a reader gets.
+    """Return the stored form of ``event``, and the event that decoding returns. The stored form
+    does not contain the id.
 
     Bytes in the event are stored beside the body: see ``foldlog.eventstore.codec_json``. A time is
     stored in UTC if its offset from UTC has seconds. Raises ``InvalidEvent`` if a value has a wrong
@@ -262,8 +263,8 @@ def decode(
     """Decode the event ``event_id`` from the columns of its row.
 
     ``shown`` and ``structural`` are used only for a kind or schema version that this version of
-    foldlog does not know. An older schema version, an unknown field or a value in the exact form
-    makes decoding several times slower.
+    foldlog does not know. An older schema version, an unknown field, or a body with ``$exact`` or
+    ``$bytes`` makes decoding several times slower.
     """
     try:
         event: KnownEvent = _strict.decode(body)

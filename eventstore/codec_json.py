@@ -4,10 +4,10 @@
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
 
 The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
-An event's ``bytes`` are stored beside its JSON text. The JSON text contains the place and the
-SHA-256 of the bytes. The hash chain covers the JSON text, and thus the hashes of the bytes. A plain
-body begins with the field ``kind``, so a field ``$exact`` of a user is never mistaken for the exact
-form.
+An event's ``bytes`` are stored beside its JSON text. The JSON text contains the path of the field
+and the SHA-256 of the bytes. The hash chain covers the JSON text, and thus the hashes of the bytes.
+A plain body begins with the field ``kind``, so the decoder never mistakes a user's field named
+``$exact`` for the exact form.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Undecodable(ValueError):
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of ``fields``, which must not hold bytes. If JSON in UTF-8 cannot hold a
-    field, the body begins with ``$exact``: all fields as ASCII JSON in base64. After ``$exact``,
-    the body has the fields in an approximate form that any tool can read.
+    """Return ``fields`` as the body of an event. No field may contain bytes. If JSON in UTF-8
+    cannot hold a field, the body begins with the field ``$exact``, which contains all fields as
+    ASCII JSON in base64. The rest of the body contains an approximation that any tool can read.
 
     If a field has the name ``$exact``, the body is stored in the exact form.
     """
@@ -56,7 +56,7 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
     """Join each surrogate pair to one character, as JSON does. If ``alone`` is "replace", replace
-    lone halves and turn infinities into None, so that any tool can read the value.
+    lone surrogates, and turn NaN and infinities into None, so that any tool can read the value.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
@@ -89,8 +89,8 @@ class Attachment(NamedTuple):
     """Bytes that are stored beside a body. A conversation stores attachments with equal names and
     encodings only once.
 
-    Beside a plain body, the name is the SHA-256 of the bytes, and the encoding is 0. The row codec
-    may store another name and encoding, and other bytes.
+    Before compression and encryption, the name is the SHA-256 of the bytes, and the encoding is 0.
+    The row codec may change all three fields.
     """
 
     name: bytes
@@ -202,8 +202,8 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return a text about the first value that JSON cannot hold, or None if JSON can hold all
-    values. The text names the path and the type of the value, and advises what to write instead.
+    """Return a message about the first value that JSON cannot hold, or None if JSON can hold all
+    values. The message names the path and the type of the value, and advises what to write instead.
     JSON can hold None, texts, numbers, booleans, bytes, lists, tuples, and maps with texts as keys.
 
     If ``finite`` is true, NaN and infinities are refused.
@@ -244,7 +244,8 @@ def brackets(text: bytes) -> int:
 
 
 def plain(value: object) -> object:
-    """Convert a text or number of a derived class (NumPy's ``float64``) to the plain class."""
+    """Convert a text or number of a derived class, such as NumPy's ``float64``, to the plain class.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

@@ -2,7 +2,7 @@
 
 Ids are dense, so a condensation may forget any id below the version. ``State`` therefore holds
 little more than the version, even for a long conversation. Only an append that forgets a summary
-needs the condensation that made the summary.
+also needs to read an earlier condensation.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and the ids in an imported condensation are not checked.
@@ -42,7 +42,7 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""The ``expected_version`` of an append to a conversation of any version."""
+"""Pass ``ANY_VERSION`` as ``expected_version`` to append whatever the version is."""
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
@@ -52,7 +52,7 @@ _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChan
 class State(Struct, frozen=True):
     """The part of a conversation's state that ``decide`` needs.
 
-    ``summaries`` contains the ids in the command that belong to existing summaries. ``documents``
+    ``summaries`` contains the ids of existing summaries that the command forgets. ``documents``
     maps each document to the id of the event with its newest value. ``documents`` is None if the
     command changes no documents.
     """
@@ -204,7 +204,8 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
     """Check that a change of documents builds on the newest values. ``newest`` maps each document
     to the id of the event with its newest value. ``others`` maps each unchanged document to the id
-    of the event with its value. ``base`` names the event with the value that a difference changes.
+    of the event with its value. A difference changes an earlier value, and ``base`` is the id of
+    the event with that value.
     """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
     expected = {**bases, **event.others}

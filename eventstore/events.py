@@ -1,7 +1,7 @@
 """The kinds of events: frozen values with a tag and without behaviour.
 
-A conversation is a sequence of events. A tool is data and not a class, so eleven kinds are enough.
-An event of an unknown kind is stored and read unchanged, as an ``UnknownEvent``.
+A conversation is a sequence of events. A new tool needs no new kind, because an ``Action`` contains
+the tool's name. An event of an unknown kind is stored and read unchanged, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
     Message              a text of the user, the agent or the environment
@@ -113,9 +113,9 @@ class Redacted(
     ``at``      the time of the redaction, in UTC
     ``by``      who redacted the event
     ``reason``  why the event was redacted
-    ``hash``    the commitment to the former content, in hexadecimal: the SHA-256 of 16 random
-                bytes, which were erased too, and the stored body
-    ``bytes``   the former size of the event: its body and the bytes beside it, without its trace
+    ``hash``    the commitment to the former content, in hexadecimal: the SHA-256 of 16 random bytes
+                and the stored body; the random bytes were erased too
+    ``bytes``   the former size of the event: its body and its attachments, without its trace
                 context
     """
 
@@ -210,7 +210,7 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
     ``tool``       the name of the tool
     ``call_id``    the ``call_id`` of the action
     ``is_error``   whether the call failed
-    ``extras``     parts of the result that no model is shown
+    ``extras``     parts of the result that are never shown to a model
     """
 
     content: Content
@@ -241,9 +241,10 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     reads ``DocumentChanges``.
 
     ``changed`` maps each changed document to its change: ``{"value": …}``, ``{"base": id,
-    "difference": …}`` or ``{"deleted": true}``. ``base`` is the id of the event with the value that
-    the difference changes. ``others`` maps each unchanged document to the id of the event with its
-    newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has a wrong form.
+    "difference": …}`` or ``{"deleted": true}``. A difference changes an earlier value, and ``base``
+    is the id of the event with that value. ``others`` maps each unchanged document to the id of the
+    event with its newest value. Raises ``InvalidEvent`` if ``changed`` or ``others`` has a wrong
+    form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -304,8 +305,8 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 _TUPLE_MAX = 10_000
-"""A tuple has at most ``_TUPLE_MAX`` ids. A longer range of ids stays a ``range``, because a
-``range`` needs less memory.
+"""A range of at most ``_TUPLE_MAX`` ids becomes a tuple. A longer range stays a ``range``, which
+needs less memory.
 """
 
 
@@ -347,8 +348,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     The store keeps the condensation in the form that the writer passed. Readers always get the ids
     as ``forgotten_event_ids``, even if the writer passed bounds. ``forgotten_event_ids`` is a
     tuple, or a ``range`` for bounds with more than 10,000 ids. Pass ``summary`` together with
-    ``summary_offset``, the index of the summary in the View after forgetting. ``metadata``
-    describes the condensation: its reason, model, tokens, cost and latency.
+    ``summary_offset``, the index at which the View inserts the summary after it has removed the
+    forgotten events. ``metadata`` describes the condensation: its reason, model, tokens, cost and
+    latency.
 
     A condensation that forgets nothing and has no summary must be *declined*:
     ``metadata={"outcome": "declined", "reason": …}``.
@@ -451,8 +453,8 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def forgotten(self) -> Forgotten:
-        """The forgotten ids as intervals and summary ids, without -1 (the id of no event). Cost:
-        one pass over the ids in the event.
+        """The forgotten ids, as intervals of event ids and as ids of summaries. The id -1 is left
+        out, because no recorded event has it. Cost: one pass over the ids in the event.
         """
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
@@ -466,14 +468,14 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
 
 class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
-    """Take back the events from ``version`` on, including condensations. The View becomes what it
-    was at ``version``.
+    """Take back the events from ``version`` on, including condensations. The View then shows the
+    same events as at ``version``.
 
     The log keeps the retracted events. To reverse a retraction, append a second retraction whose
     ``version`` is the id of the first retraction. A retraction does not fulfil a condensation
     request, so a pending request stays pending.
 
-    ``version``    the version whose View the retraction restores
+    ``version``    the retraction restores the View of this version
     ``reason``     why the events are taken back
 
     Raises ``InvalidEvent`` if the version is not a whole number from 0.
@@ -522,8 +524,8 @@ class Entry(_Common, frozen=True, kw_only=True):
 
 
 class Erased(Entry, frozen=True, kw_only=True, tag="erased"):
-    """The conversation was erased, with all its events and entries at earlier positions. Later
-    events with the conversation's id belong to a new conversation that uses the id again.
+    """The conversation was erased, with all its earlier events and entries. Later events with the
+    conversation's id belong to a new conversation that uses the id again.
 
     ``reason``   why the conversation was erased
     """
@@ -544,7 +546,7 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
     """The conversation is no longer a fork. Before a ``Detached`` entry, followers read copies of
-    the shared events, as the fork's own events. The fork gets one ``Detached`` entry for each
+    the shared events, with the id of the fork. The fork gets one ``Detached`` entry for each
     conversation with which it shared events.
 
     ``parent``   the conversation with which the fork shared events
@@ -567,8 +569,8 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events were copied without their content, because the source store had redacted them. This
-    entry serves as the receipt until the source's receipt is copied. The receipt of a fork's event
-    may be in the parent conversation.
+    entry is the receipt until the receipt of the source store is copied. The receipt of a fork's
+    event may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
     """
@@ -578,8 +580,8 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
     """The store was restored from a backup, or the store is a copy. The events between position
-    ``after`` and this entry are lost. A follower has to discard what it made from the missing
-    events. The entry belongs to no conversation.
+    ``after`` and this entry are lost. A follower has to discard all results that it computed from
+    the lost events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -597,7 +599,7 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot that msgspec encodes, compares and copies. Readers use the property
+"""The descriptor of the field that msgspec encodes, compares and copies. Readers use the property
 ``forgotten_event_ids``.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
@@ -663,7 +665,7 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types that a structural event can have. Events of other types need no further check."""
+"""Events of these types may be structural. Events of other types need no further check."""
 
 _COMMON_FIELDS = """
     Fields of every event:
@@ -676,13 +678,13 @@ _COMMON_FIELDS = """
     ``shown``      whether a View shows the event
     ``cause``      the id of the earlier event that this event answers
     ``origin``     where an imported event comes from
-    ``meta``       an open map for trace, correlation, writer and tenant; no model is shown it
-    ``stays_with_next``  whether a model needs this event together with the agent's next event, as
-                   a model needs thinking together with the following call: both events are
-                   forgotten and sent together, and start a tool loop
+    ``meta``       an open map for trace, correlation, writer and tenant, never shown to a model
+    ``stays_with_next``  whether this event must stay with the agent's next event, as thinking must
+                   stay with the call after it: the two events are forgotten or sent only together,
+                   and start a tool loop
     ``extra``      fields that a newer version of foldlog wrote and this version does not know
-    ``redacted``   when, why and by whom the event's content was erased; None for an event with its
-                   content; only the store sets it
+    ``redacted``   when, why and by whom the event's content was erased, or None if the event has
+                   its content; only the store sets this field
     """
 for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"

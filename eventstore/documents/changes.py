@@ -4,8 +4,8 @@ A change of documents is an event of the kind ``DocumentChanges``, written in on
 the events that the caller appends. No View shows an event of the kind ``DocumentChanges``. The
 store copies, encrypts and erases documents like events, and the hash chain covers documents. A
 ``DocumentChanges`` contains the changed documents, as whole values or as differences from earlier
-values. A ``DocumentChanges`` names each unchanged document with the event of its newest value. The
-last ``DocumentChanges`` before a version contains or names all documents of the version.
+values. For each unchanged document, it contains the id of the event with the newest value. The last
+``DocumentChanges`` before a version therefore lists all documents at that version.
 """
 
 from __future__ import annotations
@@ -155,8 +155,9 @@ class Documents:
         expected_version: int,
         generation: Generation,
     ) -> Appending | None:
-        """Prepare an append of the values ``changed``. Pass the result as ``together`` to another
-        append. Return None if no value changes. After a conflict, call ``prepare`` again.
+        """Prepare an append that sets documents to the values in ``changed``. Pass the returned
+        object to another append, in the argument ``together``. Return None if no value changes.
+        After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _checked(changed), generation, None, None)
         if change.event is None:
@@ -212,9 +213,9 @@ class Documents:
 
 
 class _Change(NamedTuple):
-    """``event``  the event with the new values; None if no value changes
+    """``event``  the event with the new values, or None if no value changes
     ``guard``  a guard that refuses the append if another writer has changed these documents
-    ``state``  the conversation that was read for the comparison; None if it does not exist
+    ``state``  the conversation that was read for the comparison, or None if it does not exist
     ``stored`` the stored values before the change
     """
 
@@ -225,8 +226,9 @@ class _Change(NamedTuple):
 
 
 class LastValues(NamedTuple):
-    """The newest values of some documents after the last append of this store. The next append does
-    not read the newest values again, because its guard detects a change by another writer.
+    """Values of documents after this store's last append to a conversation. The next append
+    compares the new values with these values instead of reading the store. Its guard detects a
+    change by another writer.
 
     ``ids`` maps each document to the event with its newest value.
     """

@@ -1,10 +1,11 @@
 """Compute the difference between two JSON values, as JSON. A difference is small if lists grow at
 their end and objects change in few places.
 
-    {"=": value}                                          another value
-    {"set": {…}, "del": […], "in": {key: difference}}     two objects
-    {"keep": n, "in": {"index": difference}, "add": […]}  two arrays: keep n elements, change some
-                                                          of them, and add others at the end
+    {"=": value}                                          replaces any value
+    {"set": {…}, "del": […], "in": {key: difference}}     changes an object
+    {"keep": n, "in": {"index": difference}, "add": […]}  changes an array: keeps n elements,
+                                                          changes some of them, and adds others
+                                                          at the end
 
 For any two JSON values, ``patched(before, difference(before, after))`` equals ``after``. The
 comparison distinguishes the JSON types, so ``1``, ``1.0`` and ``true`` differ.

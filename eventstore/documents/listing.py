@@ -4,7 +4,7 @@ Attributes are the document ``attributes`` of a conversation. An attribute is a 
 or list of texts, such as user, project, title or tags. A read model finds conversations by their
 attributes. Every append changes the last activity, but the new value is written only when
 conversations are listed. Appends therefore stay fast. A list of conversations may be some seconds
-old, and says when it was made.
+old, and contains the time at which it was made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
-"""The name under which the store keeps the position and the moment of the newest list."""
+"""The name of the stored value with the position and the time of the newest list."""
 _AT_ONCE: Final = 200
 
 # Negative values in place of the version at which a conversation is listed:
@@ -61,9 +61,8 @@ class RecentConversation(NamedTuple):
 
 class RecentConversations(NamedTuple):
     """A page of conversations, sorted by last activity from the newest to the oldest. ``as_of`` is
-    the moment at which the list was made. The attributes may be newer than ``as_of``, but
-    ``version`` and ``updated_at`` are not. Pass ``after`` to get the next page; it is None on the
-    last page.
+    the time at which the list was made. The attributes may be newer than ``as_of``, but ``version``
+    and ``updated_at`` are not. Pass ``after`` to get the next page; it is None on the last page.
     """
 
     conversations: tuple[RecentConversation, ...]
@@ -139,8 +138,9 @@ def recent_conversations(
 
 
 class _Newest(NamedTuple):
-    """``attributes`` is None if the attributes are unreadable or already in the list
-    (``are_listed``). For an archived conversation, ``attributes`` is the stored record.
+    """``attributes`` is None if the attributes cannot be read. It is also None if ``are_listed`` is
+    true, because the list already contains the attributes. For an archived conversation,
+    ``attributes`` is the stored record.
     """
 
     conversation: Conversation
@@ -152,9 +152,9 @@ class _Newest(NamedTuple):
 def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
-    """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the moment
-    of the list in microseconds. If the list cannot be written now, also return the missing entries,
-    by the key of the conversation.
+    """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the time
+    of the list, in microseconds since 1970. If the list cannot be written now, also return its
+    missing entries, as a map from the key of the conversation to the entry.
     """
     now = database.now()
     recorder = database.recorder

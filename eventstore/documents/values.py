@@ -13,15 +13,15 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
-"""The maximal number of differences that may build on one whole value. A reader of a document has
-to read all its differences.
+"""The maximal number of differences after a whole value of a document. To read the document, a
+reader has to read all these differences.
 """
 
 
 class DocumentValue(NamedTuple):
-    """The value of a document, set by the event ``id``. ``value`` is computed from ``whole``, the
-    last value that was stored as a whole, and from the later ``differences``. ``is_redacted`` is
-    true if the whole value was redacted.
+    """The value of a document. The event ``id`` set the value. ``whole`` is the last value that was
+    stored without a difference, and applying ``differences`` to ``whole`` gives ``value``.
+    ``is_redacted`` is true if the whole value was redacted.
     """
 
     id: int
