@@ -33,16 +33,16 @@ def open_store(
 
     ``url`` is a URL or the path of a SQLite file. A path is a ``Path``, or a text with a dot or a
     slash, such as ``history.db``. ``sqlite:///history.db`` is a relative path, and
-    ``sqlite:////srv/history.db`` is an absolute path. A store ``memory:`` lasts as long as it is
-    open. ``?mode=ro`` opens a store for reading only. ``?mode=rw`` never makes a new store.
-    ``?patience_s=5`` waits up to 5 seconds for other writers, instead of 60 seconds.
+    ``sqlite:////srv/history.db`` is an absolute path. A store with the URL ``memory:`` exists only
+    while it is open. ``?mode=ro`` opens a store for reading only. ``?mode=rw`` never makes a new
+    store. ``?patience_s=5`` waits up to 5 seconds for other writers, instead of 60 seconds.
     ``?plain=allowed`` lets a process without a key begin plain conversations in a store with
     encrypted conversations. ``postgresql://user@h1,h2/database`` accepts all options of libpq and
     the options in ``docs/POSTGRESQL.md``.
 
     With ``durability="full"``, events are on disk when ``append`` returns. With
     ``durability="relaxed"``, a power cut may lose the newest commits, and each commit is lost
-    completely or not at all. A program that dies loses no commit.
+    completely or not at all. A crash of the program loses no commit.
 
     ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies. If ``keys`` is passed,
     new bodies are encrypted under the first key of the ring. Bodies in other forms can still be
@@ -125,13 +125,13 @@ def restore_store(
 
     A process that has the former store open can no longer write: its next append raises
     ``StoreUnavailable``, and the process must open the store again. The former file is kept beside
-    the restored file, with its write-ahead log. The restored store never uses a position again, so
-    followers continue. After the next write, followers read a ``StoreRestored``, which names the
-    position after which events were lost.
+    the restored file, with its write-ahead log. The restored store never gives a former position to
+    a new event, so followers can continue. After the next write, followers read a
+    ``StoreRestored``, which names the position after which events were lost.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the
     environment are used. ``read_models`` names the read models that may contain events of the
-    store. The restored store registers each read model, like ``confirm`` with position 0.
+    store. The restored store registers each read model as if it had confirmed position 0.
 
     Raises ``StoreUnavailable`` if a file cannot be read or written now, and ``KeyUnavailable`` if a
     key is missing. Raises ``StoreUnusable`` if the backup is damaged or not a store, or if the file

@@ -53,7 +53,7 @@ class Store:
     """A store of conversations. A conversation is an append-only log of events. Any number of
     threads may use one store.
 
-    As a context manager, a store closes its database at the end.
+    In a ``with`` statement, a store closes its database at the end of the block.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        """Open a store on a recorder. ``settings`` determines how new rows are compressed and
-        encrypted. By default, new rows are plain.
+        """Make a store that reads and writes its rows through ``recorder``. ``settings`` determines
+        how new rows are compressed and encrypted. By default, new rows are plain.
         """
         check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
@@ -101,7 +101,7 @@ class Store:
         was used before for equal events, nothing is appended. The earlier events are returned, even
         if the expected version is outdated. ``dedupe="origin"`` leaves out the events whose source
         id (``origin.format`` and ``origin.id``) the conversation already has. With ``dedupe``, the
-        returned events are the appended events, possibly none. ``guard`` is called in the
+        result contains only the appended events, possibly none. ``guard`` is called in the
         transaction if the conversation exists. If ``guard`` raises an exception, ``append`` raises
         the exception of ``guard`` and appends nothing. Other writers wait while ``guard`` runs.
         ``generation`` names one of the conversations that had the id ``conversation``. If this
@@ -113,10 +113,10 @@ class Store:
 
         Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
         ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises
-        ``IdempotencyConflict`` if the key was used for other events. Raises ``ConversationErased``,
-        ``StoreUnavailable``, and ``TypeError`` if an argument has a wrong type. Durability: the
-        events are on disk when ``append`` returns. Cost: writing the events, whatever the length of
-        the conversation.
+        ``IdempotencyConflict`` if the key was used for other events. Raises ``TypeError`` if an
+        argument has a wrong type. Also raises ``ConversationErased`` and ``StoreUnavailable``.
+        Durability: the events are on disk when ``append`` returns. Cost: writing the events,
+        whatever the length of the conversation.
         """
         work = prepare_append(
             self,
@@ -143,7 +143,8 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history without changes. Only the form of the events is checked.
+        """Import a history without changes. The method checks only whether the events can be
+        stored.
 
         The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
         events are compared with the stored events, and only the later events are added. Importing
@@ -178,10 +179,10 @@ class Store:
         events are computed from it, so that another copy of the source gets equal heads. Without
         ``secret``, the salts are random.
 
-        Only the form of the events is checked. The conversation may have records without events,
-        and the appended events may belong to these records. Raises ``VersionConflict``,
-        ``ConversationNotFound`` or ``InvalidEvent``. Durability: the events are on disk when the
-        method returns. Cost: writing the events.
+        The method checks only whether the events can be stored. The conversation may have records
+        without events, and the appended events may be the events of such records. Raises
+        ``VersionConflict``, ``ConversationNotFound`` or ``InvalidEvent``. Durability: the events
+        are on disk when the method returns. Cost: writing the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(
@@ -304,8 +305,8 @@ class Store:
         return self._listed([state])[0]
 
     def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
-        """Return the ids of the forks that share an event of a conversation. For the (negative) id
-        of a summary, return the forks that share its condensation.
+        """Return the ids of the forks that share an event of a conversation. If ``event_id`` is the
+        negative id of a summary, return the forks that share the summary's condensation.
 
         Raises ``ConversationNotFound`` or ``ConversationErased``. Cost: reading the rows of the
         forks.
@@ -344,8 +345,8 @@ class Store:
 
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield the events of all conversations after a position, in the order of positions, up to
-        now. On PostgreSQL, the events end before the oldest transaction that is still writing. A
-        later call yields the events of this transaction.
+        now. On PostgreSQL, ``follow`` stops before the oldest transaction that is still writing. A
+        later call yields the events of that transaction.
 
         Remember the last position, and pass it to the next call of ``follow``. No event is missed
         or repeated, because no later commit gets an earlier position. If the store has several

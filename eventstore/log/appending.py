@@ -97,7 +97,7 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """None if the append has no options, and no event is structural or changes documents."""
+    """None if the append has no options, no structural event and no change of documents."""
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
     """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
@@ -140,8 +140,8 @@ class Appending(Struct, eq=False):
             other(transaction)
 
     def _select_new(self, writing: WriteTransaction, besides: Besides) -> origins.NewEvents | None:
-        """Return the events that ``dedupe`` leaves, or None without ``dedupe``. Set ``earlier`` if
-        nothing remains to append. Raise the error of the guard.
+        """Return the events that ``dedupe`` does not leave out, or None if ``dedupe`` is not set.
+        Set ``earlier`` if nothing remains to append. Raises the error of the guard.
         """
         key = besides.idempotency_key
         self.earlier = self.last_conversation = None
@@ -293,8 +293,8 @@ class DocumentsUnchanged(Struct):
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key and the redactions of the conversation, as the caller read them. ``state`` is None if
-    the conversation did not exist.
+    """The conversation's key and number of redactions when the caller read the documents. ``state``
+    is None if the conversation did not exist.
     """
     ids: Mapping[str, int]
 
@@ -315,9 +315,9 @@ def can_append_all(database: Database) -> bool:
 def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Run several prepared appends in their order, in as few transactions as possible. Return for
-    each append the result or the error of ``Store.append``. A failed append does not change the
-    outcomes of other appends.
+    """Run several prepared appends in their order, in as few transactions as possible. Return one
+    outcome for each append: the result or the error that ``Store.append`` would have. A failed
+    append does not change the outcomes of other appends.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [

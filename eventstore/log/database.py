@@ -1,5 +1,5 @@
-"""A recorder, the codecs of its conversations, and the state of one conversation after the last
-append.
+"""A ``Database`` finds conversations through a recorder, opens their codecs, and caches the state
+of one conversation after the last append.
 
 A recorder stores rows as bytes. Code that reads or inserts rows has to apply the codec of the
 conversation. In a store without keys, the codec only adds and checks a checksum.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LastConversation(NamedTuple):
-    """The state of the conversation to which a connection last appended, and its codec. The salt is
+    """The state and the codec of the conversation to which a connection last appended. The salt is
     decrypted.
 
     In SQLite, the writing connection remembers the state of one conversation until another program
@@ -33,8 +33,8 @@ class LastConversation(NamedTuple):
     server, the next append sends the state that it expects. The server compares the expected state
     with the stored state, without a further round trip.
 
-    The codec was opened with ``settings``. ``rows`` contains the newest rows, decrypted. All
-    ``rows`` were appended after the state ``before``.
+    ``settings`` are the settings of the database that opened the codec. ``rows`` contains the
+    newest rows, decrypted. ``before`` is the state before the first of these rows was appended.
     """
 
     state: Conversation
@@ -49,7 +49,7 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        The heads differ if events of ``earlier`` were rolled back.
+        Also return None if events of ``earlier`` were rolled back, which a different head reveals.
         """
         present = self.state
         before = self.before
@@ -69,8 +69,8 @@ class Late(NamedTuple):
 
     ``data_version``  the database's ``data_version`` when the list was made
     ``until``         the position up to which changes were read
-    ``unlisted``      the keys of the conversations, each with its version in the list
-    ``listings``      the entries that the list should have, by key
+    ``unlisted``      pairs of a conversation's key and the version of its entry in the list
+    ``listings``      the missing entries, by the key of the conversation
     """
 
     data_version: int | None
@@ -101,8 +101,8 @@ class Database:
             self.now = lambda: to_microseconds(clock(), "what the clock returns")
         self.settings = settings or WriteSettings()
         self.last_conversation: LastConversation | None = None
-        """Only on a server: the state of the conversation to which this object appended last. The
-        next append expects that the conversation still has this state.
+        """Only on a server: the conversation of the last append through this object, with its
+        state. The next append expects that the conversation still has this state.
         """
         self._is_contended = False
         """Only on a server: whether other writers have written to ``last_conversation``. If
@@ -271,7 +271,9 @@ def behind(reader: Reader, position: int) -> list[str]:
 
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
-    """Return the conversation with a new data key, and a mark that still accepts plain rows."""
+    """Give the conversation a new data key. Return the conversation, the data key, and a mark that
+    allows the stored rows to stay plain.
+    """
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)
     renewed = conversation._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)

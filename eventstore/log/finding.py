@@ -31,9 +31,10 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 
 
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
-    """Find the conversation ``former`` again in a new transaction. Raises ``ConversationErased`` if
-    the conversation was erased, even if a new conversation now has its id. Raises ``EventsNotMade``
-    if the conversation has records without events, but ``former`` had none.
+    """Find a conversation again in a new transaction. ``former`` is its state in an earlier
+    transaction. Raises ``ConversationErased`` if the conversation was erased, even if a new
+    conversation now has its id. Raises ``EventsNotMade`` if the conversation got records without
+    events since then.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -117,8 +118,8 @@ def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Co
 
 
 class Moment:
-    """All conversations of a store in one transaction. Use a ``Moment`` only while its transaction
-    is open.
+    """Reads any conversations of a store in one transaction. Use a ``Moment`` only while its
+    transaction is open.
     """
 
     def __init__(self, database: Database, reader: Reader) -> None:

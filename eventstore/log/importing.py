@@ -1,8 +1,8 @@
 """Import a history into one conversation: compare the stored events, stage the new events, and
 publish all staged events at once.
 
-An import compares the contents of events. A copy (``eventstore/maintenance/copy.py``) compares
-their heads.
+An import compares the contents of events. A copy (``eventstore/maintenance/copy.py``) compares the
+heads of events.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Row
 
 CHUNK = 1_000
-"""The number of rows in one transaction. 1,000 events hold the write lock for 10 to 50 ms."""
+"""The number of rows in one transaction. Writing 1,000 rows holds the write lock for 10 to 50 ms.
+"""
 REST_S = 0.005
 """The pause between two transactions, in seconds. Other writers get the write lock during the
 pause.
@@ -126,10 +127,9 @@ class StagedWriter:
         beside: Beside = lambda _: None,
         check: Callable[[Transaction], object] = lambda _: None,
     ) -> None:
-        """Make a staged conversation visible. ``check`` is called before this in the same
-        transaction, and ``beside`` after this. Discard all other staged imports of the
-        conversation. If another staged import of the conversation is still running, that import
-        fails.
+        """Make a staged conversation visible. In the same transaction, call ``check`` before the
+        change and ``beside`` after it. Discard all other staged imports of the conversation. If
+        another staged import of the conversation is still running, that import fails.
         """
 
         def work(writing: WriteTransaction) -> None:

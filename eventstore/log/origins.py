@@ -1,7 +1,7 @@
 """The index of imported events, by source id. Writers ask for the index of source ids with
 ``dedupe="origin"``.
 
-Each source id is stored as an idempotency key of the conversation, for one event. Copies, erasures
+The index stores each source id as an idempotency key, which leads to one event. Copies, erasures
 and encryption therefore need no extra code for the ids of a source. The key contains a digest of
 the source's id, because idempotency keys are not encrypted.
 

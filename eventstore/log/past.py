@@ -1,9 +1,9 @@
 """The past of a fork: the events that it shares with its ancestors, or has copied from them.
 
-A part of a fork's past is stored under the key of the ancestor that recorded the part. A fork that
-was detached from its parent, or copied to another store, has all its events under its own key. A
-fork has the salt of its parent and continues the parent's chain of heads. A shared event therefore
-has the same head in the fork and in its parent.
+The events that a fork shares with an ancestor are stored only once, under the ancestor's key. A
+fork that was detached from its parent, or copied to another store, has all its events under its own
+key. A fork has the salt of its parent and continues the parent's chain of heads. A shared event
+therefore has the same head in the fork and in its parent.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ _DOCUMENTS = "document_changes"
 _BACK = 16
 """A caller that goes back through the versions reads ``_BACK`` events at once."""
 SOURCE_KEYS: Final = "foldlog:source:"
-"""Idempotency keys that begin with ``SOURCE_KEYS`` have an index in the database, so a search finds
-them in all conversations at once.
+"""The database has an index of the idempotency keys that begin with ``SOURCE_KEYS``, so one query
+finds such a key in all conversations.
 """
 _NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
 _MISSING = "it, or a later event that is shown or structural, cannot be found"
@@ -73,8 +73,8 @@ class ReadTransaction:
         """The newest ``DocumentChanges`` below version ``_changes_before``, or None."""
         self._changes_before = 0
         self._changes_back: list[Row] = []
-        """The row of ``_changes`` and rows of earlier ``DocumentChanges``, from the oldest to the
-        newest.
+        """Rows of ``DocumentChanges``, from the oldest to the newest. The last row belongs to
+        ``_changes``.
         """
 
     @property
@@ -101,9 +101,9 @@ class ReadTransaction:
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The ancestors of a fork, from the oldest to the newest. A ``Border`` names an ancestor,
-        and the version up to which the fork shares its events. The fork begins at the last of these
-        versions.
+        """The ancestors of a fork, from the oldest to the newest. Each ``Border`` contains an
+        ancestor, and the version up to which the fork shares the ancestor's events. The fork's own
+        events begin at the last of these versions.
 
         The tuple is empty if the conversation is not a fork.
         """
@@ -111,8 +111,8 @@ class ReadTransaction:
 
     def origins(self) -> tuple[Border, ...]:
         """Return the conversations whose events a fork shares or has copied, sorted from the oldest
-        to the newest. A ``Border`` names a conversation, and the version up to which the fork has
-        its events.
+        to the newest. Each ``Border`` contains a conversation, and the version up to which the fork
+        has the conversation's events.
 
         Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: reading the ledger's
         entries of one conversation.
@@ -169,16 +169,16 @@ class ReadTransaction:
         """Return the last ``count`` events in the order of their ids. If the conversation has fewer
         events, return all events.
 
-        Raises ``InvalidArgument`` if ``count`` is negative, and the errors of ``events``. Cost:
-        reading the returned events.
+        Raises ``InvalidArgument`` if ``count`` is negative. Also raises the errors of ``events``.
+        Cost: reading the returned events.
         """
         check_whole("count", count, 0)
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start <= id < stop`` if the event before ``start`` has the head
-        ``head``. Otherwise return None.
+        """Return the events with ``start <= id < stop``. Return None if the event before ``start``
+        has another head than ``head``.
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: reading the
         returned events and the event before them.
@@ -381,7 +381,7 @@ class ReadTransaction:
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Yield the versions of damaged records of a projection. All other reads skip damaged
-        records. The projection makes damaged records again.
+        records. The projection then replaces the damaged records.
         """
         codec = self._codec()
         after = 0
@@ -396,8 +396,8 @@ class ReadTransaction:
     # -- for the store and its maintenance
 
     def page(self, start: int, stop: int) -> Iterable[Event]:
-        """Return the events ``start <= id < stop``, in one read. Iterating over the events raises
-        the errors of ``events``.
+        """Return the events with ``start <= id < stop``, in one read. Errors are raised during the
+        iteration: see ``events``.
         """
         return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
@@ -417,15 +417,15 @@ class ReadTransaction:
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:
-        """The events that are stored under other keys, as segments from the oldest to the newest.
-        Only a fork has events under other keys.
+        """The events that a fork shares with its ancestors, as segments from the oldest to the
+        newest. The tuple is empty if the conversation is not a fork.
         """
         return past_of(self.database, self._reader, self.state)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return the events that an append recorded under a caller's idempotency key, or None if
-        the key is new. Raises ``CorruptEvent`` if the idempotency key was changed without the
-        encryption key.
+        the key is new. Raises ``CorruptEvent`` if a program without the data key changed the
+        idempotency key.
         """
         return self.recalled(stored_key(self.salt, idempotency_key))
 
@@ -447,8 +447,8 @@ class ReadTransaction:
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the idempotency keys of source ids, each with its events. Raises the errors of
-        ``recall``.
+        """Yield the idempotency keys of the conversation's source ids, each with the event of the
+        id. Raises the errors of ``recall``.
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
@@ -462,7 +462,7 @@ class ReadTransaction:
         )
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
-        """Raise ``CorruptEvent`` if an idempotency key was changed without the encryption key."""
+        """Raise ``CorruptEvent`` if a program without the data key changed an idempotency key."""
         codec = self._codec()
         for name, key in recalled:
             if not codec.is_proved(name, key):

@@ -1,11 +1,11 @@
 """Make the event that remains after a redaction.
 
-The kind, the id, the place in the log and the times of the event stay. The fields that pair a call
-with its result stay: tool, call id, response id, cause and source. The source id of the event stays
-if it is a number or a short word. The number of the event in its record stays. The names of tools,
-annotations and documents stay. The effect of a condensation or a retraction on a View stays. The
-usage of model calls stays: the model, the numbers of tokens, and the cost. Any other text becomes
-``[redacted]``.
+A redaction keeps the kind, the id, the place in the log and the times of the event. It keeps the
+fields that pair a call with its result: tool, call id, response id, cause and source. It keeps the
+source id of an imported event if the id is a number or a short word. It keeps the number of an
+imported event in its source record. It keeps the names of tools, annotations and documents. It does
+not change the effect of a condensation or a retraction on a View. It keeps the usage of model
+calls: the model, the numbers of tokens, and the cost. Any other text becomes ``[redacted]``.
 """
 
 from __future__ import annotations

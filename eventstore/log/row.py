@@ -192,9 +192,9 @@ def present() -> int:
 def chained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
-    """Return the rows of ``batch`` after the events of ``conversation``, and the conversation's new
-    state. The rows have the checksums of plain rows. Ids are dense, heads are linked, and recorded
-    times never decrease.
+    """Make the rows that append ``batch`` to ``conversation``. Return the rows and the
+    conversation's new state. The rows have the checksums of plain rows. Ids are dense, heads are
+    linked, and recorded times never decrease.
 
     Each event has its own salt. The salt is random, or computed from ``secret`` and the event's id.
     Cost: one hash and one checksum of each body. ``link`` and ``with_checksums`` compute the heads
@@ -255,7 +255,7 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     """Return the event of a row. An event of a known kind without a time gets the time at which it
     was recorded.
 
-    Raises ``CorruptEvent`` with ``position`` if the bytes are not an event.
+    Raises ``CorruptEvent`` if the bytes are not an event. The error contains ``position``.
     """
     event = stored_event_of(conversation, row, position)
     if event.timestamp is None and event.origin is None:
@@ -350,8 +350,8 @@ def not_erased(
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return ``conversation`` unchanged. Raises ``CorruptEvent`` if the conversation has lost its
-    events, because a damaged conversation must not look empty.
+    """Return ``conversation`` unchanged. A damaged conversation must not look empty, so
+    ``CorruptEvent`` is raised if the conversation has lost its events.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):

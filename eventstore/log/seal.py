@@ -1,11 +1,11 @@
 """Convert a plain row to the stored row and back: compress and encrypt the body, and add the
 checksum.
 
-The encoding of a row is a number: 0 means JSON text, 1 means zlib, 2 means zstd. The encoding of a
-row is 8 higher if its body is encrypted with AES-256-GCM under the conversation's data key. The
-encryption also protects the other columns of the row against changes. The encoding of a row is 16
-higher if its body has attachments (``foldlog.eventstore.codec_json``). Each attachment is
-compressed and encrypted separately.
+The encoding of a row is a number: 0 for JSON text, 1 for zlib, and 2 for zstd. Encryption adds 8 to
+the number: the body is encrypted with AES-256-GCM under the conversation's data key. The encryption
+also protects the other columns of the row against changes. Attachments
+(``foldlog.eventstore.codec_json``) add 16 to the number. Each attachment is compressed and
+encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and with the reason as its body.
 """
@@ -157,7 +157,9 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The first bytes of the associated data of an encrypted row, by the length of the row's proof."""
+"""The associated data of an encrypted row begins with one of these texts. The length of the row's
+proof selects the text.
+"""
 
 _record_columns = struct.Struct(">3q").pack
 _key_columns = struct.Struct(">2q").pack
@@ -245,8 +247,8 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Encode the row ``plain`` with the settings of this codec. Return ``stored`` if its
-        compression and encryption stay the same.
+        """Encode the row ``plain`` with ``compression`` and the key of this codec. Return
+        ``stored`` if it already has this compression and encryption.
 
         If ``compression`` is None, the compression of the row does not change.
         """

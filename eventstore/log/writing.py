@@ -42,8 +42,8 @@ the list of rows.
 
 
 class _NewestRows(NamedTuple):
-    """The newest rows of a conversation, appended after the state ``before``. ``LastConversation``
-    ends with the same three fields.
+    """The newest rows of a conversation. ``before`` is the state before the first of these rows was
+    appended. The last three fields of ``LastConversation`` are the same.
     """
 
     before: Conversation
@@ -63,7 +63,8 @@ class WriteTransaction(ReadTransaction):
     _reader: Transaction
     _changed = False
     _newest_rows: _NewestRows | None = None
-    """The appended rows that stay in memory, or None before the first append."""
+    """The newest rows, which stay in memory, or None before the first append of this transaction.
+    """
     _before: Conversation | None = None
 
     @property
@@ -180,8 +181,8 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace rows under the conversation's own key by redacted rows, which are not encoded
-        yet.
+        """Replace stored rows by the redacted ``rows``, which are not encoded yet. All rows must be
+        the conversation's own, not rows that a fork shares.
         """
         self._reader.replace_rows(self.state.key, self._encoded(rows))
         self._changes = None  # the redacted rows may include it
@@ -304,8 +305,8 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
-    """Raise ``KeyUnavailable`` if a new conversation would be plain in a store with encrypted
-    conversations, unless ``?plain=allowed`` permits it.
+    """Check that a new conversation may be plain. Raises ``KeyUnavailable`` if the store has
+    encrypted conversations, and neither a key nor ``?plain=allowed`` is set.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:
