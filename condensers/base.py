@@ -1,9 +1,9 @@
-"""The interface of condensers. A condenser reads a View. A condenser then returns the View that the
-agent uses next, or a condensation to append.
+"""The interface of condensers. A condenser reads a View, and returns either the View that the agent
+uses next or a condensation to append.
 
 The method ``step`` of a condenser returns a ``Step`` and never changes the View. The method
-``condense`` calls ``step`` and leaves out the reports. A condenser uses models through two small
-protocols: a ``Summarizer`` writes a text, and an ``AgentModel`` counts tokens.
+``condense`` returns only the result of ``step``, without the reports. A condenser uses models
+through two small protocols: a ``Summarizer`` writes a text, and an ``AgentModel`` counts tokens.
 ``condensers/models/client.py`` implements both protocols.
 """
 
@@ -97,7 +97,7 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    A condensation's own reports are in its metadata, not in ``reports``.
+    The reports on a condensation are in its metadata, not in ``reports``.
     """
 
     result: View | Condensation
@@ -175,7 +175,7 @@ class Summarizer(Protocol):
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """The part of the agent's model that a token budget needs.
+    """The interface of the agent's model for token budgets.
 
     The model may also have an attribute ``dialect``, the name of the message format that the
     model's server accepts: see ``foldlog.projections.View.to_messages``.
@@ -231,9 +231,9 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     configuration both accept the parameter.
 
     ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
-    configuration and the constructor check the bounds. A condenser that defines ``__post_init__``
-    must call ``Condenser.__post_init__`` in it, or its bounds are not checked. In a configuration,
-    ``in_tables`` replaces ``ge``.
+    configuration and the constructor check the bounds. A condenser with a method ``__post_init__``
+    must call ``Condenser.__post_init__`` there, because this call checks the bounds. ``in_tables``
+    is a minimum that only configurations check, instead of ``ge``.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -261,15 +261,13 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that foldlog calls with a View and the agent's model. A strategy may define these
-methods without the argument ``agent_llm``.
-"""
+"""The names of the methods that a strategy may define without the argument ``agent_llm``."""
 
 
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let a strategy leave out the argument ``agent_llm`` of the decorated method."""
+    """Allow strategies to define the decorated method without the argument ``agent_llm``."""
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
@@ -386,8 +384,8 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser with ``agent_llm`` as the model of each strategy without a model.
-        The default method returns this condenser unchanged.
+        """Return this condenser, with ``agent_llm`` for the strategies that name no model. The
+        default method returns this condenser unchanged.
 
         Raises ``InvalidCondenser`` if the condenser needs a model, and ``agent_llm`` is None or has
         no method ``complete``.
@@ -473,8 +471,8 @@ class Condenser:
             self.write_metadata(state)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Condense as ``condense`` does, and return the result with its reports. If the method
-        raises ``NoCondensationAvailable``, the attribute ``reports`` of the error has the reports.
+        """Return the result of ``condense`` together with its reports. If the method raises
+        ``NoCondensationAvailable``, the attribute ``reports`` of the error has the reports.
         """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
@@ -485,14 +483,15 @@ CondenserBase = PipelinableCondenserBase = Condenser
 
 
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of a condenser, with the condenser's metadata as a report.
+    """Run a step of a condenser, and check its result. The metadata from ``add_metadata`` becomes a
+    report of the step.
 
-    If the condenser changes the events of the View but reports no rule, the step reports the rule
-    ``None``. Foldlog cannot make this View again from the log. A returned condensation never
-    forgets an event that ``view`` must keep. If no event is left to forget, the step returns the
-    View unchanged. Raises ``NoCondensationAvailable`` if a condensation is required and no event
-    may be forgotten. Raises ``TypeError`` if the condenser returned neither a condensation nor a
-    View that was made from ``view``.
+    If the condenser changes the events of the View without a report on the rule, foldlog cannot
+    rebuild the changed View from the log. The step then has a report with the rule ``None``. A
+    returned condensation never forgets an event that ``view`` must keep. If no event is left to
+    forget, the step returns the View unchanged. Raises ``NoCondensationAvailable`` if a
+    condensation is required and no event may be forgotten. Raises ``TypeError`` if the condenser
+    returned neither a condensation nor a View that was made from ``view``.
     """
     condenser.take_metadata()  # The metadata may come from an earlier step that failed.
     try:
@@ -512,7 +511,9 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
         view.version,
         view.kept_from,
     ):
-        advice = "return view.with_events(events): another View does not know the conversation"
+        advice = (
+            "return view.with_events(events), since a new View does not belong to the conversation"
+        )
     elif isinstance(step, Step) and isinstance(result, View | Condensation):
         # A View with masks makes its events only when they are read, so the events are compared
         # last.

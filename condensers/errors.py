@@ -27,7 +27,7 @@ was empty, cut off or malformed.
 """
 
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""After one of these failures, the next prompt would fail too."""
+"""The failures after which a call with a different prompt would fail too."""
 
 
 class CondenserError(EventStoreError):

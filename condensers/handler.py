@@ -3,8 +3,9 @@ decision. Other writers never wait for a model, so they may append events while 
 model.
 
 The handler checks each plan of a condenser against the newest View, without a second model call. A
-plan stays valid while the View shows the events of the plan and may forget them. The handler drops
-and reports a plan that is no longer valid, and the condenser plans again.
+plan stays valid while the newest View shows the events to forget, and while these events may be
+forgotten. The handler drops and reports a plan that is no longer valid, and the condenser plans
+again.
 """
 
 from __future__ import annotations
@@ -106,17 +107,17 @@ class CondenseHandler:
         """Take a step. The result is the View that the agent uses next, or a condensation that is
         already appended. After a condensation, call ``handle`` again.
 
-        A step without a condensation appends its reports as an ``Annotation``. A report with a
-        rule, such as a mask, is not appended again in every step. If a model fails and the
-        condensation can wait, the handler asks the model again some events later: see
+        A step without a condensation appends its reports as an ``Annotation``. A report on a rule,
+        such as a mask, is the same in every step, so it is not appended every time. If a model
+        fails and the condensation can wait, the handler asks the model again some events later: see
         ``Remembered``.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before
         ``handle`` raises ``NoCondensationAvailable``, it appends a condensation with the outcome
         ``declined``. The declined condensation closes the request, so the next step can go on. If
         the prompt is still too long after a declined condensation, the next step raises
-        ``NoCondensationAvailable`` again. This step appends only the reports on calls that cost
-        something. ``handle`` also raises the errors of the store. ``generation`` is an argument of
+        ``NoCondensationAvailable`` again, and appends only its reports on calls that cost
+        something. ``handle`` also raises the errors of the store. ``generation`` is passed to
         ``Store.append``. When the method returns, the appended events are on disk. Cost: a step
         reads the View and runs the condenser.
         """
@@ -295,7 +296,9 @@ class CondenseHandler:
     def _append_declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Return False if newer events make the error outdated. Take the step again."""
+        """Return False if newer events changed the View, so that the error may no longer apply. The
+        caller must then take the step again.
+        """
         newest = _newest(view)
         is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
@@ -329,8 +332,9 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """After a declined condensation, the agent may go on again only if it has taken a turn. A
-        turn shows that the prompt was not too long.
+        """Return whether the agent may go on after a declined condensation. If the previous
+        condensation was declined too, the agent may go on only if it took a turn in between,
+        because the turn shows that the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -393,7 +397,7 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""The last turn of the agent is looked for among the newest ``_LOOKED_BACK`` events."""
+"""How many of the newest events are searched for the agent's last turn."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:
@@ -401,14 +405,14 @@ def _newest(view: View) -> Mapping[str, Any]:
 
 
 def planned_before(action: CondensationAction, view: View, new_events: Sequence[Event]) -> View:
-    """Raise ``NoCondensationAvailable`` if ``new_events`` make the plan ``action`` for ``view``
-    invalid.
+    """Check the plan ``action``, which was made for ``view``, against newer events. Return the new
+    View. Raises ``NoCondensationAvailable`` if the plan is no longer valid.
 
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
-    see ``selection.without_kept``. In the new View, the summary must stand before the same event,
-    at a cut point. A retraction makes every plan invalid. A new condensation makes a plan invalid,
-    unless the new View shows all events that the plan forgets. Cost: the check copies the View and
-    its units.
+    see ``selection.without_kept``. Its summary must still come before the same event, and at a cut
+    point of the new View. A retraction makes every plan invalid. A new condensation makes a plan
+    invalid, unless the new View shows all events that the plan forgets. Cost: the check copies the
+    View and its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -436,9 +440,9 @@ class Remembered:
     """A handler's notes on a conversation. Without the notes, each step would report the same rules
     again and ask a failing model again.
 
-    If a model failed, only a hard condensation asks a model before the version ``ask_again_at``.
-    Each further failure doubles the wait. Several threads may use the notes of a conversation. A
-    race between threads can cause an extra call of a model.
+    After a failure of a model, a soft condensation waits until the View has the version
+    ``ask_again_at``. Each further failure doubles the wait. Several threads may use the notes of a
+    conversation. A race between threads can cause an extra call of a model.
     """
 
     def __init__(self, conversation: str) -> None:

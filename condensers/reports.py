@@ -47,9 +47,9 @@ def newest_rules(
     """Return the id of the newest annotation with rules before ``version``, and its reports with a
     rule.
 
-    An annotation without reports counts too, because it ends the former rules. If the last
-    ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no reports.
-    Cost: the function reads at most ``RULES_COUNT_FOR`` events.
+    An annotation without reports counts too, because it ends the rules of earlier annotations. If
+    the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no
+    reports. Cost: the function reads at most ``RULES_COUNT_FOR`` events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
@@ -125,7 +125,7 @@ def model_of(report: Report) -> str:
 class Usage:
     """The sums over model calls: attempts, seconds, tokens of each kind, and US dollars.
 
-    ``cost`` is None if a price is unknown. A call without a reply costs nothing.
+    ``cost`` is None if a price is unknown. A call without a reply counts as free.
     """
 
     attempts: int = 0

@@ -1,9 +1,10 @@
 """A rolling condenser lets a View grow to a limit, forgets a part of the View, and lets the View
 grow again.
 
-no reason                   the View, as it is
-soft (too many events)      a condensation, else the View
-hard (a request, tokens)    a condensation, else the hard reset, else NoCondensationAvailable
+If no condensation is due, a step returns the View. A View with too many events gets a soft
+condensation. If a soft condensation is impossible, the step returns the View. A request or too many
+tokens require a hard condensation. If a hard condensation is impossible, the step tries the hard
+reset of the strategy, and raises ``NoCondensationAvailable`` if there is none.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""True after a failed model call. Then only a hard condensation asks a model."""
+"""Whether only hard condensations may ask a model. True for a while after a failed model call."""
 
 
 class RollingCondenser(Condenser, ABC):
@@ -134,8 +135,9 @@ class RollingCondenser(Condenser, ABC):
         return condensation if action is condensation.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
-        """If the action has a summary, the result also forgets the earlier summaries of the View. A
-        strategy with its own ``should_condense`` need not name these summaries.
+        """If ``action`` has a summary, return an action that also forgets the earlier summaries of
+        the View. A strategy with its own ``should_condense`` therefore need not name the earlier
+        summaries.
         """
         if action.summary is None:
             return action

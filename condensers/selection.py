@@ -58,10 +58,10 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     """Return the span between the first ``keep_first`` events (the head) and the last ``keep_last``
     events (the tail). Returns None if the span is empty or ``keep_last`` is negative.
 
-    The end of the head and the beginning of the tail move to the next cut point. The head may
-    therefore grow to the end of a unit, and the tail may shrink to the beginning of a unit. The
-    tail always contains the events that must stay. The tail also contains every call without a
-    result, because no cut point follows the call.
+    The end of the head and the beginning of the tail move forward to the next cut point. The head
+    may therefore grow, and the tail may shrink, by a part of a unit. The tail always contains the
+    events that must stay. The tail also contains every call without a result, because no cut point
+    follows the call.
     """
     if keep_last < 0:
         return None
@@ -161,13 +161,13 @@ def _has_message(view: View) -> bool:
 
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """Return ``forgotten`` without the events that must stay between tool loops. Call this function
+    """Return ``forgotten`` without the events that keep two tool loops apart. Call this function
     for a condensation without a summary.
 
     A tool loop ends at the next event that is neither an action nor an observation. If the event
     after a tool loop is forgotten, the loop continues into the next calls. If a call in a loop is
     abandoned, the prompt leaves out the whole loop (docs/internals/decisions/0031-joined-loops.md).
-    If the prompt would lose events in this way, every event after a loop stays.
+    If the prompt would lose events because loops are joined, every event after a loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)

@@ -1,9 +1,9 @@
 """This module runs a condenser, and keeps the events that no model has seen yet.
 
-An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
-Before the agent's first turn, all events are unseen. In a conversation without replies, a model has
-seen a View if a later event notes the View's version. No condenser forgets, hides or masks unseen
-events.
+An event is *unseen* if it was appended after the agent's last turn began, or while a model was
+writing that turn. Before the agent's first turn, all events are unseen. If a conversation has no
+replies, a later event may record the version of a View that was sent. The events of this View count
+as seen. No condenser forgets, hides or masks unseen events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
 longest texts of results and messages. The step shortens even texts that a model has seen. The log
@@ -107,11 +107,11 @@ def _condense_requested(
 
 
 def _first_unseen(view: View) -> int:
-    """Usually the first unseen event is the first event of the agent's last turn. If the last turn
-    answers an earlier View, the first unseen event comes before that turn. If a View was shown
-    after the last turn, the events of that View count as seen. Returns 0 if the log records neither
-    a turn nor a shown View. Cost: the function reads only the events from the first unseen event
-    on.
+    """Return the id of the first unseen event. Usually it is the first event of the agent's last
+    turn. If other events were appended while a model wrote the last turn, it is the first of these
+    events. If a View was shown after the last turn, the events of that View count as seen. Returns
+    0 if the log records neither a turn nor a shown View. Cost: the function reads only the events
+    from the first unseen event on.
     """
     first: Event | None = None
     shown = 0
@@ -130,8 +130,8 @@ def _first_unseen(view: View) -> int:
 
 
 def _noted(event: Event, default: int = 0) -> int:
-    """Return the version of the View that the ``meta`` of an event notes as shown. The result is at
-    most the id of the event, because the View did not contain the event.
+    """Return the version of the shown View that the ``meta`` of an event records. The version is at
+    most the id of the event, because the shown View did not contain the event.
     """
     version = event.meta.get(SHOWN, default)
     return min(version, event.id) if isinstance(version, int) else default

@@ -1,7 +1,7 @@
 """The registry finds a strategy by the ``type`` of its configuration. Other packages can add
 strategies to the registry. A configuration is a pydantic model of the parameters of a strategy.
 
-A package adds its strategy by a call of ``register_config``, or by an entry point:
+A package adds its strategy by calling ``register_config``, or with an entry point:
 
     [project.entry-points."foldlog.condensers"]
     every_other = "mypackage:register"      # the type's name; a function without arguments that
@@ -42,8 +42,8 @@ class CondenserConfig(StrictTable):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
-    """The further names of the type. A configuration may contain an alias. Foldlog itself writes
-    ``type``.
+    """Other names that a configuration may contain as its ``type``. Foldlog itself writes only the
+    default name.
     """
 
     type: Any  # ``type`` is a text. Pyright lets a subclass narrow the annotation Any, but not str.
@@ -65,7 +65,7 @@ class CondenserConfig(StrictTable):
     def of(cls, condenser: Any, **values: Any) -> Self:
         """Return the configuration of a condenser. A field takes its value from ``values``, or else
         from the condenser's attribute of the same name. Raises ``InvalidCondenser`` if the
-        configuration cannot express a value or does not allow it.
+        configuration does not accept a value.
         """
         attributes = {
             name: getattr(condenser, name)

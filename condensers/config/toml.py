@@ -15,8 +15,8 @@
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Foldlog ignores the tables of other programs, unless the name of a table resembles ``condenser`` or
-``llm``. A mistake in foldlog's own tables raises ``InvalidCondenser`` with the path of the key.
+Foldlog ignores the tables of other programs, but refuses a misspelt ``[condenser]`` or ``[llm]``. A
+mistake in foldlog's own tables raises ``InvalidCondenser`` with the path of the key.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class AskingCondenser(RollingCondenser):
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
-    """The ability that this condenser needs from its model, or None."""
+    """The feature that the model must support, or None."""
 
     llm: Summarizer | None = field(kw_only=False)
 

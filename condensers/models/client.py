@@ -48,7 +48,7 @@ timeout first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""Litellm would download the tokenizer of a model with one of these texts in its name."""
+"""Litellm would download the tokenizer of a model whose name contains one of these texts."""
 
 _TRANSLATED = frozenset(
     {
@@ -72,9 +72,9 @@ _TRANSLATED = frozenset(
 def dialect_of_model(model: str) -> Dialect:
     """Return ``litellm`` if litellm translates the messages of a model, and otherwise ``openai``.
 
-    Without this translation, a server refuses fields that OpenAI's chat completions do not have.
-    The dialect ``openai`` works for every model, but does not send the model's thinking back to the
-    model.
+    If litellm does not translate the messages, the server refuses fields that OpenAI's chat
+    completions do not have. The dialect ``openai`` works for every model, but does not send the
+    model's thinking back to the model.
     """
     provider, slash, _ = model.partition("/")
     if slash:
@@ -277,8 +277,8 @@ class LLM(TokenCounter):
 
     @property
     def tokenizer(self) -> str:
-        """The model whose tokenizer is used. For an unknown model, the name of litellm's general
-        tokenizer.
+        """The name of the model whose tokenizer counts the tokens. For an unknown model, litellm
+        uses its general tokenizer.
         """
         return self.config.tokenizer or (
             self.model if self.is_known else "litellm's general tokenizer"

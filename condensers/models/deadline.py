@@ -1,9 +1,9 @@
 """A deadline for all model calls of a step. If a call does not end before the deadline, it is
 abandoned.
 
-The timeout of an HTTP client is not enough, because the client applies it to every read. While a
-request waits in its queue, a server may send blanks to keep the connection open. A server that
-sends blanks never exceeds the timeout, and can delay a call for half an hour.
+The timeout of an HTTP client is not enough, because it limits each read and not the whole call.
+While a request waits in its queue, a server may send blanks to keep the connection open. A server
+that sends blanks never exceeds the timeout, and can delay a call for half an hour.
 """
 
 from __future__ import annotations

@@ -46,12 +46,12 @@ _TOO_LONG = re.compile(
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt was too long. A condensation may help
-    after this failure.
+    """Return whether a model call failed because its prompt was too long. If so, a condensation may
+    help.
 
     The function knows ``ModelCallFailed``, the errors of litellm and OpenAI, and the error texts of
-    servers. The function returns False for a request that was rejected for a different reason,
-    because a condensation would not help.
+    servers. For a request that was rejected for another reason, the function returns False, because
+    a condensation would not help.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"
@@ -153,8 +153,8 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     named like keys.
 
     An error may repeat a whole request. In an error, ``***`` also replaces texts in ``extra``, such
-    as headers, and the values of environment variables that may be keys. A reply keeps these texts,
-    because it must not lose any words.
+    as headers, and the values of environment variables that may be keys. In a reply, these texts
+    and values stay, because a reply must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

@@ -87,8 +87,8 @@ PASSED_ON = frozenset(
 )
 """The keys that become arguments of ``litellm.completion`` without a change."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""The value of each key is a map, which becomes the named argument of ``litellm.completion``. If
-the argument is None, each entry of the map becomes an argument.
+"""The keys of ``[llm]`` that contain a map. The map ``litellm_extra_body`` becomes the argument
+``extra_body`` of ``litellm.completion``. Each entry of ``completion_kwargs`` becomes an argument.
 """
 WITHOUT_EFFECT = frozenset(
     {

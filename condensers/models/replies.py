@@ -183,7 +183,9 @@ def sendable(value: Any) -> Any:
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """If the response has no choice, or content of an unknown format, the reply has no text."""
+    """Return a reply without text if the response has no choice, or if its content has an unknown
+    format.
+    """
     message = response.choices[0].message if response.choices else {}
     content = message.get("content")
     calls = message.get("tool_calls") or ()

@@ -98,10 +98,10 @@ class TokenCounter:
 
     def token_sums(self, view: View) -> tuple[int, ...]:
         """If several events make a message, the last of these events gets the tokens of the
-        message. A call and its results count as a single message. The tokens of the last events are
-        at most the last sum minus the sum before these events. Raises ``TokensUnknown`` if the
-        tokens cannot be counted. Cost: a pass over all messages. Only the messages that are new
-        since the last View of the conversation are counted.
+        message. A call and its results count as a single message. To get an upper limit for the
+        tokens of the last events, subtract the sum before these events from the last sum. Raises
+        ``TokensUnknown`` if the tokens cannot be counted. Cost: a pass over all messages. Only the
+        messages that are new since the last View of the conversation are counted.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
@@ -152,8 +152,8 @@ _PLAIN = 2
 
 
 class _Group(NamedTuple):
-    """Messages that are counted together. ``end`` is the number of messages up to the end of the
-    group. ``position`` is the index of the last event in the group.
+    """Messages that are counted together. ``end`` is the index of the first message after the
+    group. ``position`` is the index in the View of the group's last event.
     """
 
     end: int

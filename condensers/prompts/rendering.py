@@ -56,7 +56,8 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""The beginning of a closing tag. A model would think that a quoted text ends at a closing tag."""
+"""Matches the beginning of a closing tag in a quoted text. For a model, the text would end there.
+"""
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 
@@ -65,8 +66,8 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """If the limit is None or negative, the whole text is returned. If the note on the missing part
-    does not fit into the limit, only the beginning of the text is returned.
+    """If the limit is None or negative, the whole text is returned. If the limit is too small for a
+    note on the missing part, the beginning of the text is returned without a note.
     """
     if limit is None or limit < 0 or len(text) <= limit:
         return text

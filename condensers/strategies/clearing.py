@@ -21,8 +21,8 @@ _OF_A_MARK = 40
 
 @dataclass(frozen=True, eq=False)
 class ClearToolUsesCondenser(Condenser):
-    """Clears old tool results, many at once, if a prompt has too many tokens. No event is
-    forgotten. A cleared result becomes a line with the id of its event.
+    """Clears old tool results if a prompt has too many tokens. No event is forgotten. A cleared
+    result becomes a line with the id of its event.
 
     The condenser estimates the tokens. If a prompt has more tokens than ``trigger``, the condenser
     clears all results except the newest ``keep`` results. The cleared results stay cleared in later
@@ -92,8 +92,8 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""The value that replaces thinking. The value is not sent to a model. The value marks the beginning
-of a tool loop, so that the loop stays whole.
+"""The value that replaces thinking. It is not sent to a model, but still shows where a tool loop
+begins, so that the loop stays whole.
 """
 
 

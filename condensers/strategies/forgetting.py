@@ -230,13 +230,14 @@ def _recall_query(event: Event) -> object:
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return the indices of the newest events that stay, as one or two sets, with the better set
-    first. Usually there is one set: the last ``size`` events, without the observations and
-    summaries at its beginning.
+    """Return one or two sets of indices of events to keep, with the better set first. Usually there
+    is one set: the last ``size`` events, from the first event that is neither an observation nor a
+    summary.
 
     If the last ``size`` events are only observations and summaries, there are two sets. The first
-    set contains the observations of the newest calls, so these calls stay. The second set contains
-    only observations in tool loops. It is used if nothing can be forgotten with the first set.
+    set contains the observations that are sent to a model, and so keeps their calls. The second
+    set, for Views in which nothing could be forgotten with the first set, contains only the
+    observations in tool loops.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

@@ -48,7 +48,7 @@ class PipelineCondenser(Condenser):
 
     @property
     def timeout_s(self) -> float:
-        """The seconds that the models of all parts together may take in a step."""
+        """The time limit, in seconds, for all model calls of a step together."""
         return max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:

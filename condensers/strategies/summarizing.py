@@ -1,10 +1,10 @@
 """The common part of all condensers that replace the forgotten events by a summary.
 
-due         more tokens than the agent's model accepts, more than max_size events, or a request
-forgotten   the events between the head and the tail, so that half of the exceeded limit is free
-in return   one summary, in the place of the forgotten events; older summaries among them are
-            summarized too
-never made  a condensation that forgets too little, saves no tokens, or has no usable summary
+A condensation is due if the View has more tokens than the agent's model accepts, if the View has
+more than ``max_size`` events, or after a request. The condenser forgets the events between the head
+and the tail, so that half of the exceeded limit is free. One summary takes the place of the
+forgotten events, and also summarizes the older summaries among them. The condenser never makes a
+condensation that forgets too few events, saves no tokens, or has no usable summary.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SummarizingCondenser(RollingCondenser):
-    """Selects the events to forget, requires progress, and makes the hard reset. A subclass defines
-    ``summarize``.
+    """Selects the events to forget, refuses to forget too few events, and makes the hard reset. A
+    subclass defines ``summarize``.
 
     If the agent's model is unknown or its tokens cannot be counted, the condenser estimates the
     tokens. The estimate is more often too high than too low.
@@ -195,7 +195,8 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Each reason for the condensation limits the tail, and the strictest limit counts.
+        """Return the events to forget. Each reason for the condensation limits the size of the
+        tail, and the smallest limit counts.
 
         The head may have more than ``keep_first`` events, because it includes the system prompt and
         ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log
@@ -286,9 +287,9 @@ class SummarizingCondenser(RollingCondenser):
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
         """If the prompt exceeded a limit, the text is shortened until the prompt needs at most the
-        share ``_ROOM`` of the limit. If that is impossible, the text itself may have the share
-        ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the prompt is
-        smaller than before the condensation.
+        share ``_ROOM`` of the limit. If the text cannot be shortened so much, the text itself may
+        have the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
+        prompt is smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -332,8 +333,8 @@ def limit_of(
     The model's own limit is its input, minus the tokens reserved for its answer, minus a margin.
     The margin is ``margin_ratio`` of the input. The margin stays free because servers add tokens
     that foldlog cannot count. At most half of the input is reserved for an answer:
-    docs/internals/decisions/0040-room-for-the-answer.md says why. If the agent has no model, a step
-    passes ``ESTIMATE``: see ``counting``.
+    docs/internals/decisions/0040-room-for-the-answer.md says why. For an agent without a model,
+    ``agent_llm`` is ``ESTIMATE``, which has no limit: see ``counting``.
     """
     if agent_llm is None:
         return None

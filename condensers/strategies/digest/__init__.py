@@ -43,8 +43,8 @@ guarantees that every digest makes the prompt shorter.
 """
 
 _TOKENS = 32_000
-"""How many tokens a View may have besides its head, if the model's token limit is unknown. Few
-models accept fewer tokens.
+"""How many tokens a View may have after its head, if the model's token limit is unknown. Few models
+accept fewer tokens.
 """
 
 _MEMORY = "digest"
@@ -90,8 +90,8 @@ class DigestCondenser(SummarizingCondenser):
     def condensation_requirement(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Requirement | None:
-        """Return how urgent a condensation is now. A default limit never makes a condensation hard,
-        so it never makes a step fail.
+        """Return how urgent a condensation is now. A default limit requires only soft
+        condensations, so a step never fails because of a default limit.
         """
         required = super().condensation_requirement(view, agent_llm)
         if (

@@ -53,7 +53,9 @@ _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""A command that only changes files may contain these programs."""
+"""Programs without a result of their own. A command with these programs may still count as a
+command that only changes files.
+"""
 _ALL = re.compile(r"-\w*a|--all")
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
@@ -64,7 +66,7 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """If an editor made the change, ``new`` is the text that replaced the text ``old``."""
+    """A change of a file. If an editor made the change, it replaced the text ``old`` by ``new``."""
 
     path: str
     deed: str
@@ -145,9 +147,9 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether a success of the command ``wide`` repairs the failure of the command
-    ``narrow``. The command ``wide`` must be the same command, check at least the same files, or
-    commit a failed merge.
+    """Return whether an error of the command ``narrow`` is repaired once the command ``wide``
+    succeeds. ``wide`` must be the same command, check at least the same files, or commit a failed
+    merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

@@ -75,7 +75,7 @@ class CallOutcome(NamedTuple):
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` are files that only the output shows as changed.
+    git's line about a commit. ``changes`` lists the changed files that only the output names.
     ``is_proven`` is false if the call still runs and its output comes later.
     """
 
@@ -110,7 +110,7 @@ _CHANGING = frozenset(
 )
 _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
 _TASK_KEYS = frozenset({"taskId", "activeForm"})
-"""Only calls that make or change a single task have these arguments."""
+"""These arguments occur only in calls that create or change a single task."""
 _TASK_MADE = re.compile(r"Task #(\d+) created successfully: (.+)")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
@@ -141,7 +141,7 @@ _REFUSED_SILENTLY = re.compile(
     r"User rejected the action\.?|The action was rejected, and no reason was given\."
 )
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
-"""A comment describes a change less well than code, so comments are skipped."""
+"""Matches a comment. Code describes a change better than a comment, so comments are skipped."""
 _RUNNING = re.compile(
     r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) \w"
     r"|<status>running</status>"
@@ -149,7 +149,9 @@ _RUNNING = re.compile(
 _HEADER_MAX = 200
 """The first ``_HEADER_MAX`` characters of a result show how a process ended."""
 _ECHO_LEAST = 12
-"""A shorter first line of a command is not looked for in outputs."""
+"""Outputs are searched for the first line of a command only if the line has ``_ECHO_LEAST``
+characters.
+"""
 _LISTED_LINES = 6
 """An output of up to ``_LISTED_LINES`` short lines is shown whole."""
 _CONFLICTS_MAX = 600

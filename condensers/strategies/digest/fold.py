@@ -98,13 +98,13 @@ _CALLS_AFTER_ERROR = 30
 something else.
 """
 _OPENING = 60
-"""If the user's request and the environment's first message begin with the same ``_OPENING``
-characters, the environment's message is an example.
+"""Some runtimes show an example task first. The environment's first message is an example if the
+user's request begins with the same ``_OPENING`` characters.
 """
 OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
-"""Nearly all results are at least the share ``_IN_ALL`` of the results, and at least
-``_IN_ALL_LEAST`` results.
+"""A line is in nearly all results if the share ``_IN_ALL`` of the results, and at least
+``_IN_ALL_LEAST`` results, contain the line.
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
@@ -165,9 +165,10 @@ class _Pending(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted with its result, because the result shows what the call did. If a result did not
-    contain the output yet, ``late`` maps the first line of the command to the command. A terminal
-    repeats the first line of a command before its output. After the output came, the value is None.
+    A call is noted with its result, because the result shows what the call did. A result may come
+    before the output of its command. Then ``late`` maps the first line of the command to the call,
+    because a terminal repeats this line before the output. When the output comes, the value becomes
+    None.
     """
 
     count: int = 0
@@ -182,21 +183,22 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Counts, by program and line, the results without an error that have the line near their
-    beginning or end. An empty program stands for all programs, and an empty line counts all
-    results.
+    """Counts results without an error, by program and line. A line counts if it is near the
+    beginning or end of the result. An empty program stands for all programs, and an empty line
+    counts all results.
     """
     opening: str = ""
-    """The beginning of the environment's first message, if no call came before it. An example task
-    begins like the user's request.
+    """The beginning of the environment's first message, or empty if a call came first. An example
+    task begins like the user's request: see ``_OPENING``.
     """
     ran_program: bool = False
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
-    """Maps a hash of the file, the old text and the new text to the id of the edit's call."""
+    """Maps an edit (a hash of the file, the old text and the new text) to the id of its call."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent has reported. A later text of the agent may correct the report."""
+    """Whether the agent has reported its work. A later text of the agent may correct this report.
+    """
     said: DigestLine | None = None
     _pending: dict[object, _Pending] = field(default_factory=dict)
 

@@ -45,7 +45,7 @@ SHARES: Mapping[Section, float] = {
 """The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28
 """The share of a digest for names with the words around them. Names get more of the digest only if
-no section leaves out lines.
+the lines of all sections fit.
 """
 _USED_IS_NEWER = 100
 """A name that the user or the agent wrote ranks as if it were ``_USED_IS_NEWER`` events newer."""
@@ -68,8 +68,9 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""In each round of the layout, a section may use this multiple of its share. The second number is
-for the section of requests. A long request thus uses only characters that no other section needs.
+"""A pair for each round of the layout. A section may use its share times the first number, and the
+section of requests may use its share times the second number. A long request thus uses only
+characters that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -81,8 +82,8 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
-"""All lines except the newest are cut to one of these lengths, the longest that fits. If the lines
-do not fit with the shortest length, lines are left out.
+"""The lengths to which the older lines of a section may be cut. The layout takes the longest length
+with which all lines fit. If the lines do not fit with the shortest length, some lines are left out.
 """
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
 _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
@@ -91,12 +92,12 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 def text_of(digest: Digest, max_length: int) -> str:
     """Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. In
     a second round, every section may have up to twice its share. Last, the sections get the
-    remaining characters in the order of their importance. In this order, the section of requests
-    comes last. If a section is too small for all its lines, its newest
-    lines stay in the digest. The first request and the first standing order stay in the digest too,
-    if there is room. If the newest request or the agent's last text is too long, only its beginning
-    and its end are shown. A standing order is not repeated if it is part of a request in the
-    digest. The digest always says how many files were changed.
+    remaining characters in the order of their importance, and the section of requests gets its part
+    last. If a section is too small for all its lines, its newest lines stay in the digest. The
+    first request and the first standing order stay in the digest too, if there is room. If the
+    newest request or the agent's last text is too long, only its beginning and its end are shown. A
+    standing order is not repeated if it is part of a request in the digest. The digest always says
+    how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
