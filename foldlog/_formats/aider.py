@@ -9,7 +9,7 @@ session to this Markdown file.
 
 The file has no records, so foldlog makes a record for each block: ``{"aider": "start" | "user" |
 "tool" | "assistant", "text"}``. ``raw`` has the original text of a block that aider would write
-differently. All blocks together are the whole file.
+differently. Joined in order, the blocks are the whole file.
 
     start, tool     Annotation. If the text says that the history was cleared, the event is a
                     condensation of all shown events
@@ -17,10 +17,10 @@ differently. All blocks together are the whole file.
                     to the model (``/ask``)
     assistant       Message
 
-A line of the model may begin like a line of aider or of the user. But aider ends its own lines and
-the user's lines with two spaces. The first line of aider or of the user shows whether a session has
-these spaces. In a session with these spaces, a line without them belongs to the model after a blank
-line, and to aider after a line of aider.
+A line of the model's text may also begin with ``####`` or ``>``. aider ends its own lines and the
+user's lines with two spaces, so foldlog checks whether the first such line of a session has the two
+spaces. If it has them, a later line without the spaces is the model's text after a blank line, and
+aider's text after a line of aider.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _BESIDE = (
     ".aider.conf.yml",
     ".aider.llm.history",
 )
-"""The names of the files that aider writes. The first file contains the chats."""
+"""The names of the files that aider writes. The chats are in ``.aider.chat.history.md``."""
 _NO_CHAT = (
     "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
     " chat started at' on"
@@ -172,8 +172,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and the text of each block of a session, in order. When a session grows, all
     blocks except the last stay unchanged.
 
-    A blank line after a model's text, or after the first line of the session, belongs to the
-    previous block. Any other blank line belongs to the next block.
+    The blank line that ends a model's text, or follows the first line of the session, belongs to
+    the block before it. Any other blank line belongs to the block after it.
     """
     kind = "start"
     block = ""

@@ -22,10 +22,10 @@ The messages, and the events that they become:
     a message without content       Annotation
 
 The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
-``ui_messages.json``, Cline marks the messages that are no longer sent to the model. Each new mark
-becomes a record with the time of the mark and the number of the newest message at that time. The
-record comes after the messages that the mark deletes. foldlog reads nothing else in
-``ui_messages.json``, because its texts repeat the messages.
+``ui_messages.json``, Cline marks the messages that are no longer sent to the model. Whenever Cline
+deletes more messages, the import adds a record with the time, the range of deleted messages, and
+the number of the newest message. This record comes after the deleted messages. foldlog reads
+nothing else in ``ui_messages.json``, because its texts repeat the messages.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks of deletions. Each mark is under the number of the message before it. Raises
-    ``NotAHistory`` if the file is damaged: without its marks, the history would show deleted
-    messages.
+    """Return the records of Cline's deletions by the number of the message before each record.
+    Raises ``NotAHistory`` if the file is damaged: without these records, the history would show
+    deleted messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
@@ -159,7 +159,7 @@ def _accepts(record: Any) -> bool:
 
 
 class AnthropicDecoder(FollowingDecoder):
-    """The tag of an event is the number of its message, and the ``truncationParent``."""
+    """Tags each shown event with the number and the ``truncationParent`` of its message."""
 
     has_own_ids = True
 
@@ -240,7 +240,7 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Convert the files of Cline 4 into texts, and leave out empty texts."""
+    """Convert the parts with files that Cline 4 writes into texts, and leave out empty texts."""
     if type(content) is list:
         return [part for block in content if (part := _part(block)) is not None]
     return content

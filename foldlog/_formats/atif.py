@@ -2,8 +2,8 @@
 "steps": […]}``.
 
 The first record has the fields before the steps, and the last record has the fields after the
-steps. A step is a record too. The fields after the steps change whenever an agent writes the file.
-The steps, and the events that they become:
+steps. A step is a record too. An agent changes the fields after the steps each time it writes the
+file. The steps, and the events that they become:
 
     system, before any other step   SystemMessage, with the tools of the agent
     system, later                   Annotation: the trajectory does not say whether the step was
@@ -184,9 +184,7 @@ class _Decoder(FollowingDecoder):
         self._begun = self._copies = False
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether a boundary leaves the event in the View. A boundary does not replace a
-        system prompt.
-        """
+        """Return whether the event stays in the View after a boundary: only system prompts stay."""
         return isinstance(event, SystemMessage)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -323,8 +321,8 @@ class _Encoder(RepliesEncoder):
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return a record for results whose calls are not written. A step needs a call, so the
-        record also has calls with the same ids and tools.
+        """Return a step for results that are written without their calls. A result must answer a
+        call of its own step, so the step also gets a call with the id and the tool of each result.
         """
         calls = [
             Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)

@@ -142,8 +142,9 @@ def known_of(block: Any) -> _Block | None:
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
     """Return the blocks of a model's message. A call that Anthropic's server answered becomes one
-    part with its results. The server refuses a call with only some of its results. If ``singles``
-    is true, a block that only Anthropic's server knows becomes a part too.
+    part together with all its results, because the server refuses a call if a result is missing. If
+    ``singles`` is true, every other block that only Anthropic's server knows becomes a part of its
+    own.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
@@ -258,9 +259,7 @@ def _file_at(url: str) -> _Block:
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether a content has only white space. Anthropic's server refuses a content of only
-    white space.
-    """
+    """Return whether the content is only white space, which Anthropic's server refuses."""
     if isinstance(content, str):
         return not content.strip()
     return all(

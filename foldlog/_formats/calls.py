@@ -19,7 +19,7 @@ V = TypeVar("V")
 class Recent(OrderedDict[K, V]):
     """A mapping that holds only the last ``limit`` keys that were set.
 
-    The class is not a plain dict, because a dict skips all deleted keys to find its first key.
+    A plain dict would be slow: it passes over all deleted keys before it finds its first key.
     """
 
     def __init__(self, limit: int) -> None:
@@ -67,7 +67,9 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. A hidden call may be a copy of an open call in the View."""
+        """Add the next call. For a hidden call the View is read first, because the call may be a
+        copy of an open call there.
+        """
         if not call.shown:
             self._read_past()
         self._reply = self._reply if is_of_reply(call, self._reply) else []
@@ -85,12 +87,11 @@ class OpenCalls:
         return [*self._calls.values()]
 
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
-        """Close the call that a result answers. ``key`` is the id of the call, or a call that
+        """Close the call that a result answers. ``key`` is the id of the call, or the value that
         ``of_result`` returned. ``cause`` is the event id of the call.
 
-        Return the id, the event id and the tool of the call. If the call does not wait for a
-        result, return ``key``, ``cause`` and an empty text. If ``key`` is not a text, return None
-        as the id.
+        Return the id, the event id and the tool of the call. If no such call is open, return the
+        id, ``cause`` and an empty tool name. The returned id is None if the call has no id.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -110,13 +111,13 @@ class OpenCalls:
         return next((place for place in places if place is not None), None)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
-        """Return the call that a result without an id answers. The returned value is a ``key`` for
-        ``close``. If the result has an id, return the id.
+        """Return the ``key`` that ``close`` needs for a result: its call id, or the call that a
+        result without an id answers.
 
-        If the result names its tool, return the first open call of this tool in the newest reply.
-        If the result names no tool, return the first open call whose id is the name of its tool.
-        Return None if no call fits. A result whose id is the name of its tool is treated as a
-        result without an id. If the history has no reply yet, return the name of the tool.
+        A result without an id answers the first open call of its tool in the newest reply. If the
+        result names no tool either, it answers the first open call that has the name of its own
+        tool as its id. Return None if no such call is open. An id that equals ``tool`` counts as no
+        id. If the history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):
             return call_id

@@ -35,7 +35,7 @@ _CONTEXT = {
 }
 """Maps a kind of content about the user to its fields with text."""
 _TEXTS = ("text", "result", "summary", "content", "name")
-"""For all other kinds of content, the text is in the first of these fields that is not empty."""
+"""The fields that may hold the text of any other kind of content. The first text is used."""
 
 
 # -- the file
@@ -60,7 +60,7 @@ class _Files(Exports):
 
     def messages(self, conversation: Record) -> list[Any]:
         """Return the nodes without their ``children``. Return an empty list if no node has a
-        message. A damaged node comes after its parent.
+        message. The parent of a damaged node is the node that lists it in ``children``.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
@@ -113,7 +113,7 @@ class _Decoder(TreeDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._open: dict[Any, Action] = {}
-        """Maps the id of a node to the call that is open after this node."""
+        """Maps the id of a node to the call that still waits for its result after this node."""
 
     def say(self, read: RecordEvents, record: Record) -> None:
         message = record["message"] or {}

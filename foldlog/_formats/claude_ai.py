@@ -118,8 +118,8 @@ def _message_blocks(record: Record) -> list[Record]:
 
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
-    """Return the blocks in groups. A response of the model is a group, and the results of its calls
-    are the next group. A call without an id gets an id.
+    """Split the blocks into groups: a response of the model, the results of its calls, the next
+    response, and so on. A call without an id gets an id.
     """
     responses: list[list[Record]] = [[]]
     last = ""

@@ -96,10 +96,10 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    If ``as_history`` is true, OpenHands V0 records are the agent's history, and all events are
-    shown except condensations and requests. If ``as_history`` is false, the records are a stream. A
-    stream also has records outside of the agent's history, which are not shown. If a log of V1 or
-    Claude Code has branches, only the active branch is shown.
+    ``as_history`` only affects OpenHands V0. If it is true, the records are the agent's history,
+    and all events are shown except condensations and requests. If it is false, the records are a
+    stream, and its records outside of the agent's history are not shown. If a log of V1 or Claude
+    Code has branches, only the active branch is shown.
 
     If a record is not an event, ``decode`` calls ``findings`` with the problem and goes on with the
     next record. If ``findings`` is None, ``decode`` raises ``InvalidEvent``. ``findings`` also
@@ -145,9 +145,9 @@ def encode(
     ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
     Retracted events are written too. ``history.export`` leaves out retracted events, and returns
-    the records of an import unchanged. ``openai-chat`` can hold any history, but no bookkeeping. If
-    the format cannot hold a kind of events, ``encode`` calls ``notes`` with a text about these
-    events.
+    the records of an import unchanged. Any history can be written as ``openai-chat``, without its
+    bookkeeping. If the format cannot hold a kind of events, ``encode`` calls ``notes`` with a text
+    about these events.
 
     Raises ``UnknownFormat`` if foldlog does not write the format, or if the history was imported
     from another format. Raises ``ValueError`` if an event is missing, because a record may refer to
@@ -168,8 +168,8 @@ def encode_standing(
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
     """Return the records of a whole history up to ``version``, without events that ``retractions``
-    took back. If the source itself left a branch, the records of this branch are written too.
-    Raises the errors of ``encode``.
+    took back. A branch that the imported source itself abandoned is written too. Raises the errors
+    of ``encode``.
     """
     retractions_here = [retraction for retraction in retractions if not is_of(retraction, format)]
     kept_intervals = intervals_kept(retractions_here, version) if retractions_here else None

@@ -24,8 +24,8 @@ The types, and the events that they become:
 
 A View does not show events of sub-agents (``agentId``, ``parentToolCallId``). If a user goes back
 to an earlier message, Copilot CLI cuts its file there. The code of Copilot CLI is not public, so
-the following two rules come from its events. A compaction keeps the records that came after the
-compaction began. A truncation removes the oldest messages.
+two rules were inferred from its events: a compaction keeps the records that came after the
+compaction began, and a truncation removes the oldest messages.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ _KINDS = frozenset(
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
 """The text for the model already describes attachments of these types."""
 _SYSTEM = "system"
-"""The tag of a system prompt. The tag of any other event is the id of its record."""
+"""The decoder tags system prompts with this text, and every other shown event with the id of its
+record.
+"""
 
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
 
@@ -102,7 +104,7 @@ def _where(record: Any) -> _Part:
 
 
 class CopilotDecoder(FollowingDecoder):
-    """The tag of a shown event is the id of its record, or ``_SYSTEM``."""
+    """Tags each shown event with the id of its record, or with ``_SYSTEM``."""
 
     has_own_ids = True
 
@@ -159,8 +161,8 @@ class CopilotDecoder(FollowingDecoder):
         read.close(kind, data)
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
-        """Add a system prompt in place of the last system prompt. A prompt of the developer
-        replaces nothing.
+        """Add a system prompt in place of the last system prompt. A prompt with the role
+        ``developer`` is added without replacing a prompt.
         """
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:

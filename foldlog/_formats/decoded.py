@@ -89,7 +89,7 @@ class DecodedRecords:
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
-        """The folder, branch and model of the source, in the fields of ``SourceState.where``."""
+        """The folder, the branch and the model of the source: see ``SourceState.where``."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
         """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""

@@ -37,8 +37,8 @@ class StoredRecords(Protocol):
     """The stored records of one history."""
 
     def count(self, event: Event) -> int:
-        """Return the number of events from the record that begins with ``event``. Return 0 if no
-        stored record begins with ``event``.
+        """Return how many events were made from the stored record whose first event is ``event``.
+        Return 0 if there is no such record.
         """
 
     def record(self, events: Sequence[Event]) -> Any:
@@ -56,15 +56,15 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""Stands for a history without stored records."""
+"""Use this for a history without stored records."""
 
 
 class Encoder:
     """Turns the events of one history back into records, one event after another.
 
-    A ``stored`` record is returned unchanged. The encoder of the format makes records of events
-    without a stored record. An export may begin at any event that begins a record. ``notes`` counts
-    the events that the export leaves out. Raises ``UnknownFormat``.
+    A ``stored`` record is returned unchanged. For events without a stored record, the encoder of
+    the format makes new records. An export may begin at the first event of any record. ``notes``
+    counts the events that the export leaves out. Raises ``UnknownFormat``.
     """
 
     def __init__(
@@ -83,10 +83,13 @@ class Encoder:
         self._missing = 0
         """The number of events that the incomplete record still needs."""
         self._head: Sequence[Any] | None = None
-        """The records at the beginning of the history, until they are written."""
+        """The opening records of the export: None before they are made, and empty once they are
+        written.
+        """
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event. A result is written even if its call came before this event.
+        """The id of the first exported event. A result is written even if its call is older than
+        this event.
         """
         self._waiting = WaitingCalls()
         self._calls_of_user = set[int]()
@@ -94,7 +97,7 @@ class Encoder:
         """Stored records that were not passed to the writer yet."""
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
-        """Note a stored record that the caller writes itself."""
+        """Tell the encoder about a stored record that the caller writes itself."""
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
@@ -252,8 +255,8 @@ class Encoder:
         return [_with_parts(record, self._parts, shown_parts)] if shown_parts else []
 
     def _write_remains(self, events: Sequence[Event]) -> list[Any]:
-        """Return new records for the events that remain of a record after a redaction. If the
-        format has ``parts``, return a single record.
+        """After a redaction, return new records for the remaining events of one record. If the
+        format has ``parts``, return a single record with all their parts.
         """
         earlier_records = self._end_open_record()
         records = list[Any]()
@@ -333,8 +336,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with new values in ``fields``. Only changed fields are set, because a
-    condensation accepts either a list or a range of ids.
+    """Return the event with the values in ``fields``. Only values that differ are set, because a
+    condensation refuses a list of ids together with a range.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}

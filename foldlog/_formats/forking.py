@@ -25,9 +25,9 @@ from foldlog.projections.units import WaitingCalls
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
-    """Fork a conversation at a version: see ``Store.fork``. If the fork lacks records of its
-    source, its first own event says how many, because the event of the import may come after
-    ``at``.
+    """Fork a conversation at a version: see ``Store.fork``. If some records before ``at`` could not
+    be imported, the fork adds an event that says how many, because the import may have recorded
+    this only after ``at``.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -65,9 +65,9 @@ def lacking(number: int, what: str, before: int) -> str:
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
-    """Return the version after the last event with the id ``source_id`` in its source. The View at
-    this version shows the branch of this event, even if the source switched to another branch
-    later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    """Return the version after the last event whose id in the imported source is ``source_id``. The
+    View at this version shows the branch of this event, even if the source switched to another
+    branch later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     The events of one record, the actions of one response and their observations are one group. The
     version comes after all events of the group, so that no call stays open. If a record has both a

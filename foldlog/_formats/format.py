@@ -18,17 +18,15 @@ if TYPE_CHECKING:
     from foldlog._formats.skeleton import Skeleton
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
-"""Further records, and the usage of calls, from the object that holds the records: see
-``Format.beside``.
-"""
+"""What ``Format.beside`` returns: further records, and the usage of calls."""
 LOOK_AT = 50
-"""The number of records at the beginning that decide on the format and the name of a history."""
+"""foldlog reads at most this many records to find the format and the name of a history."""
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
-    """Return a function for ``Format.conversation``. The returned function applies ``name_in`` to
-    the first 50 records, and returns the first name. If the first name is empty, the function
-    returns None.
+    """Return a function for ``Format.conversation``. The returned function calls ``name_in`` with
+    the first 50 records, and stops at the first name. An empty name stops the search too, and the
+    result is None.
     """
 
     def first(records: Iterable[Any]) -> str | None:
@@ -39,8 +37,8 @@ def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]
 
 
 class UnusableFormat(EventStoreError, TypeError):
-    """foldlog cannot use a format of a program or of an installed package. Correct the format, or
-    uninstall the package.
+    """foldlog cannot use a format that a program registered or an installed package brings. Correct
+    the format, or uninstall the package.
     """
 
 
@@ -66,8 +64,9 @@ class RecordDecoder(ABC):
         and the id of the record. A store keeps the record itself, so an event needs only the fields
         that people and models read.
 
-        Raises ``NotAnEvent`` for a value that is not a record of the format. The caller turns this
-        error into a finding and goes on, so the error must leave the decoder unchanged.
+        Raises ``NotAnEvent`` for a value that is not a record of the format. The caller reports
+        this error as a finding and goes on with the next record, so raise it before the decoder has
+        changed.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -89,8 +88,8 @@ class RecordEncoder(ABC):
 
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
-        """Return the records that ``event`` completes. Return an empty sequence if later events may
-        belong to the record of ``event``.
+        """Return the records that ``event`` completes. Return an empty sequence if the record still
+        waits for later events.
 
         Return None if the format has no record for ``event``. A note of the export counts the
         events without a record.
@@ -104,8 +103,8 @@ class RecordEncoder(ABC):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         """Remember the facts about a record that later records need. By default, remember the id of
-        the record. ``events`` are the events of the record. ``record`` is None if ``events`` change
-        the branch or were taken back.
+        the record. ``events`` are the events of the record. ``record`` is None for events that are
+        not written: steps to another branch, and events that were taken back.
         """
         if record is not None:
             self.last = self.rules.source_id(record) or self.last
@@ -196,11 +195,11 @@ class Format:
                       several fields: see ``detection.py``.
     ``refuses``       whether a JSON value comes from another program with similar records. A
                       history with such a record is imported only if the user names its format.
-    ``looks_like``    the name of another format whose records can also be in this format. A
-                      history with such records has this format, unless it has an ``own`` record
-                      of the other format.
-    ``own``           whether a record proves this format, even if another format ``looks_like``
-                      this format.
+    ``looks_like``    the name of another format that some records of this format match too. Such
+                      records count as records of this format, unless the history has an ``own``
+                      record of the other format.
+    ``own``           whether a record can only be of this format, and not of a format that
+                      ``looks_like`` it.
     ``files``         the reader of the format's files, if these files are not a sequence of JSON
                       values.
     ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:
@@ -213,24 +212,24 @@ class Format:
     ``conversation``  the name of the conversation in the first records, or None.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` in a record. If the
                       format has a skeleton, the skeleton reads these fields.
-    ``marks_errors``  whether records of the format's program mark failed calls.
+    ``marks_errors``  whether the format's program marks failed calls in its records.
 
     These attributes read records:
 
-    ``decoder``       returns a decoder for one history. A record becomes at least one event, an
-                      ``Annotation`` if no model reads the record. Compactions become condensations.
-                      Branches become retractions. The store keeps the record itself.
+    ``decoder``       returns a decoder for one history. A record becomes at least one event. A
+                      record that no model reads becomes an ``Annotation``. Compactions become
+                      condensations. Branches become retractions. The store keeps the record itself.
     ``accepts``       whether a JSON value can be a record when the user names this format. The
                       decoder refuses other values.
     ``expected``      a description of a record, for the error about a refused value.
     ``source_id``     the id of a record in its source, or None. The id becomes the ``origin.id`` of
                       the first event of the record.
-    ``time``          the time of a record, in the form of ``read_time``. If no record of the format
-                      has a time, ``time`` is None. Then an imported event has no time, and a live
-                      event has the time of its recording.
-    ``beside``        reads the object that holds the records. The arguments are the object, its
-                      first 50 records and its last record. The function returns further records,
-                      and the usage of each call (with the id of its ``reply``) or of the whole run.
+    ``time``          the time of a record, in the form of ``read_time``. ``time`` is None if no
+                      record of the format has a time. Imported events then have no time, and live
+                      events have the time of their recording.
+    ``beside``        reads the object that holds the records. The arguments are the object and its
+                      records. The function returns further records, and the usage of each call
+                      (with the id of its ``reply``) or of the whole run.
     ``recorded_usage``    how events of the format record the calls of models.
     ``says_again``    whether a compaction repeats the events that stay in the prompt. These copies
                       come before the condensation.
@@ -241,12 +240,12 @@ class Format:
     These attributes are about writing records. An imported record is exported unchanged:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted.
-                      Adapters use this writer too. If ``lacks`` is set, an export can write any
-                      history with this writer.
-    ``lacks``         the nouns of ``export_notes`` for events that the format cannot hold. If
-                      ``lacks`` is None, only a history that was imported from this format can be
-                      exported in this format. A note counts the events that were appended after the
-                      import.
+                      Adapters use this writer too. An export uses it for any other history only if
+                      ``lacks`` is set.
+    ``lacks``         what the format cannot hold, as nouns of ``export_notes``. If ``lacks`` is
+                      None, only a history that was imported from this format can be exported in
+                      this format. Events that were appended after the import are left out, and a
+                      note counts them.
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format.
     ``document``      returns the content of a file with the given records, as a text or a JSON
                       value. If ``document`` is None, the file has a line for each record.

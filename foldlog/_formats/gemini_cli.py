@@ -16,9 +16,9 @@ document.
                                         compaction
 
 If an id comes again, the new message replaces the old message. A Retraction takes back the old
-message and all messages after it. The new message, and copies of all messages after the old
-message, follow the Retraction. The View at every version is the prompt that Gemini CLI would send.
-If the new message equals the old message, the record makes no event.
+message and all messages after it. Then the new message and copies of the later messages are added.
+The View at every version is the prompt that Gemini CLI would send. If the new message equals the
+old message, the record makes no event.
 
 A resumed chat begins with a second record of the session. Gemini CLI then sets the messages twice:
 first only its context, and then all messages. These messages have new times and another form. If
@@ -136,8 +136,8 @@ def _shown(part: _Part) -> _Part | None:
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
     """Return the content of the result of a call, and whether the result is an error. ``result``
-    may also contain results of other calls. A part without a response belongs to the response
-    before it.
+    may also contain results of other calls. A part that is not a response belongs to the last
+    response before it.
     """
     parts_read: list[Any] = []
     failed = False
@@ -275,14 +275,13 @@ class GeminiDecoder(FollowingDecoder):
         self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
         self._is_resuming = False
-        """Whether the session was resumed, and no message has come since."""
+        """True from the record that resumes a session until the next message."""
         self._waiting: list[_Part] | None = None
-        """A resumed session first sets its context. The context waits here until the session sets
-        all messages.
+        """The context that a resumed session sets first, until the session sets all its messages.
         """
         self._context_at = -1
-        """The id of the event that replaced the context in a resumed session. The id is -1 while
-        the first message is the context.
+        """The id of the event that replaced the context in a resumed session, or -1 as long as the
+        original context is shown.
         """
 
     def begin_record(self, record: _Part, time_and_id: TimeAndId) -> RecordEvents:
@@ -321,8 +320,8 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages of the session. A resumed session first sets only its context, which
-        Gemini CLI never sends alone. Then wait until the session sets all messages.
+        """Set the messages of the session. The context that a resumed session sets first is stored
+        until the session sets all its messages, because Gemini CLI never sends a context alone.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages
@@ -338,8 +337,8 @@ class GeminiDecoder(FollowingDecoder):
             self._set_messages(read, waiting)
 
     def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
-        """If the messages begin with a context of another text, replace the context in the prompt.
-        Messages after the context stay in the prompt.
+        """If the messages begin with a changed context, replace the context in the prompt. All
+        other messages stay in the prompt.
         """
         if not self._messages or not messages or not self._messages[0].shown:
             return
@@ -366,8 +365,8 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Compare the current messages with ``messages`` from their beginnings, and return how many
-        of each are equal. The two numbers may differ, because results may be in separate messages.
+        """Return how many of the current messages, and how many of ``messages``, are the same from
+        the beginning on. The two numbers may differ, because results may be in separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}
@@ -394,8 +393,8 @@ class GeminiDecoder(FollowingDecoder):
         return index, len(messages)
 
     def _find_same(self, record: _Part, index: int) -> int | None:
-        """Return the index of the current message that equals ``record`` for a model, or None.
-        Hidden messages before this message are skipped.
+        """Return the index of the next current message that gives a model the same text as
+        ``record``, or None. Hidden messages before it are skipped.
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
@@ -479,7 +478,8 @@ class GeminiDecoder(FollowingDecoder):
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
         """Take back all messages from ``index`` on. If the View shows one of these messages, add a
-        retraction. ``records`` are the next records, which may repeat the messages.
+        retraction. If ``records``, which come next, repeat these messages, the reason of the
+        retraction is ``WRITTEN_AGAIN``.
         """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {

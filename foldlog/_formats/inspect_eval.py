@@ -187,8 +187,8 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """The tag of a shown event says whether the event stays in the View after a summary. The events
-    of the input stay. If there is no input, all events up to the first message of the user stay.
+    """Tags each shown event with whether it stays in the View after a summary. System prompts, the
+    input, and all events up to the first message of the user stay.
     """
 
     has_own_ids = True

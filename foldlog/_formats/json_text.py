@@ -116,8 +116,8 @@ def value_of(text: str) -> Any:
 
 
 def bytes_of(value: Any) -> bytes:
-    """Return a value as JSON. Equal values make equal bytes. If strict JSON cannot represent the
-    value, the bytes are ASCII.
+    """Return a value as JSON. Equal values make equal bytes. A value that strict JSON cannot
+    represent (a lone surrogate, a long number) is written in ASCII.
     """
     try:
         return _encode(value)
@@ -130,7 +130,7 @@ def json_text(value: Any) -> str:
 
 
 def json_of(value: Any) -> bytes:
-    """Return the JSON text of a record. If strict JSON cannot represent the record, the text is
+    """Return the JSON text of a record. A record that strict JSON cannot represent is written in
     ASCII. Raises ``InvalidEvent``.
     """
     try:

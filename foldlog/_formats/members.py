@@ -13,8 +13,9 @@ T = TypeVar("T")
 
 
 class MemberLink(Generic[T]):
-    """The newest member of a View, linked to the earlier members. A member consists of the id of an
-    event or summary, and a tag of the format.
+    """The newest member of a View, linked to the earlier members. A member is the id of an event or
+    summary, with a tag: any value that the format needs later to choose the events that a
+    condensation forgets.
     """
 
     __slots__ = ("before", "member")
@@ -27,14 +28,14 @@ class MemberLink(Generic[T]):
 class Members(Generic[T]):
     """The present content of a View, in order. The memory grows with the size of the View.
 
-    To remember the present members, store ``newest``: a link never changes.
+    To save the members of this moment, store ``newest``. Its links never change.
     """
 
     def __init__(self) -> None:
         self.newest: MemberLink[T] | None = None
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
-        """Pairs of the id of an event that changed the View, and the newest member before the
-        event.
+        """A pair for each event that changed the View: the id of the event, and the newest member
+        before the event.
         """
         self.condensed_at = -1
         """The id of the newest condensation, or -1 if there is no condensation."""
@@ -49,8 +50,8 @@ class Members(Generic[T]):
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, known: T) -> None:
-        """Add a shown event with its tag ``known``, or apply a change of the View. If the change
-        adds a summary, ``known`` is the tag of the summary.
+        """Add a shown event, or apply a condensation or a retraction. ``known`` is the tag of the
+        event, or of the summary that a condensation adds.
         """
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))

@@ -97,8 +97,8 @@ _OF_ANTHROPIC = (
 
 
 def is_message_of_anthropic(message: Part) -> bool:
-    """Return whether a message of the user or the assistant has blocks of Anthropic's. In a user's
-    message, only some types of blocks count, because a user may send any part to any server.
+    """Return whether a message of the user or the assistant is in Anthropic's format. In a user's
+    message, only some types of blocks prove this, because a user may send any part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -130,7 +130,7 @@ def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
 
 
 COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
-"""The reason of a condensation that stands for a provider's compaction."""
+"""The reason in a condensation that foldlog makes for a compaction by the provider."""
 
 
 def compaction_in(item: Any) -> Message | None:
@@ -186,8 +186,8 @@ class MessageReader:
     """
 
     def refuse(self, problem: str) -> None:
-        """Handle a malformed value. A subclass may raise an error in ``refuse``. If no error is
-        raised, the JSON text replaces the malformed value.
+        """Handle a malformed value. A subclass may raise an error here. Without an error, the
+        reader goes on with the JSON text of the value.
         """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
@@ -195,8 +195,8 @@ class MessageReader:
         return arguments
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return ``meta`` with all fields except ``taken``, under the key ``name``. The content is
-        in ``meta`` only if its texts have further fields.
+        """Return the ``meta`` of an event, with all ``fields`` except ``taken`` under the key
+        ``name``. This reader stores no other fields.
         """
         return {}
 
@@ -246,9 +246,9 @@ class MessageReader:
         return self.response_events(content, calls, thinking, response_id, meta)
 
     def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
-        """Return the action for a call in a chat message, an item or a block. Fields that an action
-        does not have go to ``meta`` under ``name``. ``id_key`` is the field with the id of the
-        call.
+        """Return the action for a call in a chat message, an item or a block. Fields for which an
+        action has no place are stored in ``meta``, under the key ``name``. ``id_key`` is the field
+        with the id of the call.
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
@@ -367,8 +367,8 @@ class MessageReader:
     def anthropic(
         self, message: Part, response_id: str | None = None, meta: Part | None = None
     ) -> list[Event]:
-        """In a user's message the results come first. A model's message with only thinking has no
-        events.
+        """Return the events of a message in Anthropic's format. In a user's message the results
+        come first.
         """
         description = f"the {message['role']} message"
         blocks = self.parts(message.get("content") or [], description)
@@ -437,8 +437,8 @@ class MessageReader:
         return _content(self.parts(value, description))
 
     def parts(self, value: Any, description: str) -> list[Part]:
-        """Return the parts of a content. ``refuse`` receives a part that is neither a text nor a
-        map, or a text part without a text.
+        """Return the parts of a content. Calls ``refuse`` for a part that is neither a text nor a
+        map, and for a text part that has no text.
         """
         if not isinstance(value, str | list):
             self.refuse(
@@ -508,7 +508,8 @@ def _part(part: Part) -> Part:
 
 
 def is_odd(content: Any) -> bool:
-    """Return whether text parts in a content have fields that an event cannot have."""
+    """Return whether a text part of the content has fields besides its type, text and cache mark.
+    """
     texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
     return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
 

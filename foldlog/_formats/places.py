@@ -1,8 +1,7 @@
-"""Mark the events of one record with their places in the record, so that an export finds all events
-of the record.
+"""Number the events that were made from one record, so that an export finds all of them.
 
 ``origin.rest`` is the number of earlier events from the same record, and None for the first event.
-A step to another branch has no record, so its ``origin.rest`` is None too.
+It is also None for a step to another branch, which was not made from a record.
 """
 
 from __future__ import annotations

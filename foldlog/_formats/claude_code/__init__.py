@@ -24,7 +24,7 @@ the newest line, also while a session grows. A View does not show the side chain
 unless the log has no main chain.
 
 ``reading.py`` makes the events. ``skeleton.py`` counts lines without making events. ``remains.py``
-writes the parts of a line that a redaction left. ``lines.py`` reads parts of lines. ``branches.py``
+writes a line again without its redacted content. ``lines.py`` reads parts of lines. ``branches.py``
 follows the tree of lines.
 """
 

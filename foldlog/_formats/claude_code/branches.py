@@ -1,8 +1,8 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
 Lines are read in order, so a session may grow. A *switch* is a line whose parent is not the newest
-line. Before the events of a switch, a retraction returns to the version at which the parent was the
-newest line. The View at that version shows the branch of the parent.
+line. A switch first adds a retraction to the version at which its parent was the newest line. The
+View then shows the branch of the parent.
 
 The lines of one model response and the results of its calls form a group, in any order. A line that
 follows any line of a group follows the whole group.
@@ -72,8 +72,8 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 class _Group:
-    """Lines that belong together. ``version`` is the version after these lines. ``above`` is the
-    previous group.
+    """Lines that belong together. ``version`` is the version after the last line of the group.
+    ``above`` is the previous group.
     """
 
     __slots__ = ("above", "version")
@@ -91,12 +91,11 @@ class Switches:
     def __init__(self) -> None:
         self.is_of_side = False
         self._names_parents = False
-        """Whether a line has named its parent. Until then, a line without a parent follows the
-        newest line.
+        """Whether any line so far names its parent. As long as no line does, a line without a
+        parent follows the newest line.
         """
         self._groups: dict[str, _Group | None] = {}
-        """Maps the id of a line to its group. The group of bookkeeping is the group of its parent.
-        """
+        """Maps the id of a line to its group. A line of bookkeeping has the group of its parent."""
         self._responses: dict[str, _Group] = {}
         """Maps the id of a model response to its group."""
         self._calls: dict[str, frozenset[Any]] = {}
@@ -107,7 +106,7 @@ class Switches:
         self._kept = Kept()
         """The lines that the newest compaction keeps."""
         self.is_copy = False
-        """Whether the last line copies an earlier line, with the same id and the same calls."""
+        """Whether the last line is a copy: an earlier line has the same id and the same calls."""
 
     def _is_ours(self, record: dict[str, Any]) -> bool:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
@@ -171,8 +170,8 @@ class Switches:
         return self._groups.get(parent, self._newest)
 
     def _is_repeated(self, kept: str) -> bool:
-        """Return whether Claude Code wrote a kept line again after the compaction. Forks of
-        sessions have repeated lines.
+        """Return whether Claude Code wrote the line again after the compaction that keeps it, as it
+        does in forks of sessions.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)

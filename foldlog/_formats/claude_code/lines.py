@@ -100,7 +100,7 @@ class Kept(NamedTuple):
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line with this parent continues the kept messages."""
+        """Return whether a line whose parent is ``parent`` comes right after the kept messages."""
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
@@ -155,9 +155,9 @@ class Titles:
     """Finds the lines that set the title of the log. A line sets the title only if no earlier title
     has a higher rank.
 
-    A log may begin with summaries of other sessions. A summary belongs to this session if the line
-    that it names is in the log. If the named line comes after the summary, the named line sets the
-    title. A title depends only on earlier lines, so a growing log and a complete log get equal
+    A log may begin with summaries of other sessions. A summary names a line, and belongs to this
+    session if the log has that line. If the line comes after the summary, the title is set at the
+    line. A title depends only on earlier lines, so a growing log and a complete log get equal
     titles.
     """
 

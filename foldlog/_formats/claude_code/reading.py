@@ -33,8 +33,8 @@ from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]
-"""The tag of a shown event: the id of its line, and whether the event is a system prompt. A model
-gets the system prompt before all messages.
+"""The decoder tags each shown event with the id of its line, and with whether the event is a system
+prompt. A model gets the system prompt before all messages.
 """
 _RESPONSES_MAX = 100
 """The number of responses whose thinking the decoder remembers. Side chains run at the same time,
@@ -51,7 +51,7 @@ _CLEARED = (
 
 class ClaudeCodeDecoder(FollowingDecoder):
     """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
-    line with a message decides which chain is shown. The tag of a shown event is its line.
+    line with a message decides which chain is shown.
     """
 
     def __init__(self, options: Options) -> None:
@@ -214,8 +214,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
-    """Return the usage and the id of a response as ``meta`` of an event. The last line of a
-    response has its complete usage. An earlier line has only the usage up to this line.
+    """Return the usage and the id of a response as ``meta`` of an event. Only the last line of a
+    response has the complete usage.
 
     The id consists of the message's id and its ``request`` id, because some servers use one id for
     many messages.

@@ -108,7 +108,7 @@ class ClaudeCodeSkeleton(Skeleton):
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
         """Checksums of the ids of the last lines. A summary usually names one of these lines."""
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """Maps the id of a line to its title from a summary, until the line comes."""
+        """The titles of summaries whose line has not come yet, by the id of the line."""
         self._told: dict[str, Any] | None = None
         """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
         lines of a reply repeat the usage.
@@ -182,8 +182,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.conversation = session
 
     def _store_title(self, line: _Line) -> None:
-        """Store the title of a line, unless an earlier title has a higher rank. The title of a
-        summary is used only after the line that the summary names.
+        """Store the title of a line, unless an earlier title has a higher rank. The title in a
+        summary is used only once the line that the summary names has come.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

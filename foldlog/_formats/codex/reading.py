@@ -76,8 +76,8 @@ _NOT_HERE = (
 
 
 class _Known(NamedTuple):
-    """The tag of a shown event: its role and its texts. Only the tags of system prompts, messages
-    of the user and contexts have texts.
+    """The tag of a shown event. ``role`` is one of the roles above. ``texts`` is empty, except for
+    system prompts and for messages that are not from the agent.
     """
 
     role: int
@@ -190,9 +190,8 @@ class CodexDecoder(FollowingDecoder):
         """Retract the last turns. A turn begins with a message of the user. If no retraction is
         possible, a condensation forgets the turns.
 
-        A retraction cannot return to a version before the newest compaction, or before a line that
-        names the session again. A retraction cannot take back events that did not come from the
-        rollout.
+        A retraction cannot go back past the newest compaction or the newest ``session_meta`` line.
+        It cannot take back events that did not come from the rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]

@@ -8,5 +8,5 @@ documents.py      reads JSON documents with the text of each record
 frames.py         stores the text between the records of a document
 found_sources.py  describes one history at a path, or the reason for finding no history
 
-No file in this package knows a format. ``Recognize`` finds the format of a record.
+This package has no code for a single format. ``Recognize`` finds the format of a record.
 """

@@ -18,8 +18,8 @@ class Found(NamedTuple):
     """One history at a path.
 
     ``reader`` reads the records. ``usage`` is the usage of models from ``Format.beside``.
-    ``others`` are further files that were read for the history. ``findings`` are problems in these
-    further files. ``title`` is described at ``Contained``.
+    ``others`` are further files that were read for the history. ``findings`` are the problems found
+    in ``others``. ``title`` is described at ``Contained``.
     """
 
     name: str

@@ -72,7 +72,8 @@ def frame_in(fields: Mapping[str, Any]) -> Frame | None:
 
 def texts_beside(fields: Mapping[str, Any]) -> list[Any]:
     """Return the texts of a source that are not in its records: the title, the folder, and the text
-    between the records. The result also has the parsed values of the text between the records.
+    between the records. The text between the records is returned twice: as pieces of text, and
+    parsed as JSON.
     """
     texts = [fields.get(TITLE), fields.get(WHERE)]
     frame = frame_in(fields)

@@ -56,10 +56,10 @@ _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _LOOK_AT_BYTES = 2**20
 _LEAST = 2
-"""The rows up to this index are always read, even if the rows are long."""
+"""The rows from index 0 to this index are always read, however long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
-"""Matches the beginning of a JSON document. But if the first line is a complete value, the file is
-JSON Lines.
+"""Matches the beginning of a file that may be one JSON document. If its first line is a complete
+value, the file is JSON Lines.
 """
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
@@ -113,8 +113,8 @@ def _contained(
     root: Path, path: Path, recognize: Recognize, begin: bytes = b""
 ) -> Iterator[Found] | None:
     """Let a format read the histories of a file or folder (``Format.files``). Return None if no
-    format reads the file or folder, or if its first records do not have the expected format. Raises
-    ``NotAHistory`` for records of another program.
+    format reads the file or folder, or if the first records that it reads have another format.
+    Raises ``NotAHistory`` for records of another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
@@ -233,8 +233,9 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and the names of the files that are missing between them. If most
-    files seem to be missing, the program skips numbers. Then yield only the files of records.
+    """Yield the files of records, and the names of the files that are missing between them. If more
+    than half of the numbers have no file, the program probably skips numbers, and no missing files
+    are yielded.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
@@ -394,8 +395,8 @@ class _File:
 
     def _container(self, holder: Located, number: str, names: Names) -> Found | None:
         """Return the history in an object with further fields, such as an answer, metrics, a task
-        or a patch. Return None if the object has no history. Raises ``NotAHistory`` for a request
-        to a model with a separate field for the system prompt.
+        or a patch. Return None if the object has no history. Raises ``NotAHistory`` for a model
+        request that has its system prompt in a field of its own.
         """
         value = holder.value
         if value.keys() >= _REQUEST:

@@ -8,9 +8,9 @@ import.
     the source names nothing            the name of the file: ``runs/1/events``; a number is added
                                         if the file contains several histories
 
-If a folder is imported, the name of a file is its path below this folder. If a file has the name of
-its folder, the path has this name only once. If a single file is imported, its name has no path. If
-the name of the single file is common (``events``), the name of its folder comes first.
+If a folder is imported, the name of a file is its path below this folder. A file with the same name
+as its folder gets the path of the folder. A single imported file has its own name without a path,
+or ``folder/name`` if the name is a common one (``events``).
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class JsonLines:
 
 def on_lines(path: Path, least: int = 2) -> bool:
     """Return whether a file is JSON Lines, with at least ``least`` lines. The first line must be a
-    complete object or array, or the next two lines must be objects. If ``least`` is 2, a file with
-    a single line is not parsed, because the line may be long.
+    complete object or array, or the next two lines must be objects. With ``least`` 2, a file with a
+    single line is refused without parsing the line, which may be long.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -141,10 +141,10 @@ def in_document(
     """Yield the history in a document. ``name_in`` returns the name of the history in the document.
     Raises ``NotAHistory``.
 
-    The first record is an object with the fields ``before``. The next records are the elements of
-    the array ``key``. If the document has further fields, the last record is an object with the
-    further fields. If ``after`` is not empty, the last record always exists, and holds the further
-    fields under the key ``after``.
+    The first record is an object with the fields that ``before`` names. The elements of the array
+    ``key`` follow. The other fields of the document, if there are any, are the last record. If
+    ``after`` is given, the last record always exists, and has the other fields under the key
+    ``after``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)
