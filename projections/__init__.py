@@ -1,5 +1,5 @@
-"""The read side: the View of a conversation, at its present or an earlier version, as a fold of its
-log.
+"""The read side of foldlog: the View of a conversation at any version. A View is a fold over the
+log of the conversation.
 
 ``fold.py`` is the fold. The fold uses ``units.py`` (the events that belong together),
 ``left_behind.py`` and ``v0_dialect.py``. ``view.py`` defines the result of the fold, and
@@ -10,15 +10,13 @@ computes, in one pass over the log, at which versions a View shows each event. `
 stored revisions with the log. ``tool_results.py`` is the only module of ``foldlog.projections``
 that appends events.
 
-    items.py intervals.py                  the events of a View as a sequence; sets of ids as
-                                           intervals
-    condensations.py retractions.py        the condensations that made a View; the events that
-                                           retractions took back
-    tool_results.py                        record the result of a call, or close a call whose result
-                                           will never come
-    effects.py                             whether the tool of a call has run, even if Views forget
-                                           the call
-    errors.py                              versions and events that do not exist
+    items.py          the events of a View, as a sequence
+    intervals.py      sets of ids, as intervals
+    condensations.py  the condensations that made a View
+    retractions.py    find the events that retractions took back
+    tool_results.py   record the result of a call, or close a call that will never get a result
+    effects.py        find out whether the tool of a call has run, even if Views forget the call
+    errors.py         the errors for versions and events that do not exist
 """
 
 # An import from the root of a checkout would define each class twice.

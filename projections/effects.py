@@ -30,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that marks the start of a tool. The name is also the key of the
-effect's fields in later events.
+"""The name of the annotation that marks the start of a tool. Later events contain the fields of the
+effect under the same name.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -42,11 +42,11 @@ class Effect:
     """The effect of one call.
 
     ``call``      the action
-    ``key``       the name of this effect in all systems, which never changes: 32 hexadecimal digits
+    ``key``       the name of the effect in all systems: 32 hexadecimal digits, which never change
     ``state``     ``intended``, ``begun``, ``done``, ``failed`` or ``unknown``
     ``attempts``  the number of times that the tool began
-    ``outcome``   the result of the tool, or the text of a person; for an unknown effect, the text
-                  that the model got instead, or None
+    ``outcome``   the result of the tool, or the outcome that a person recorded; in the state
+                  ``unknown``, the text that the model got instead, or None
     """
 
     call: Action
@@ -106,8 +106,8 @@ class CallTrace:
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """Return the traces of the calls among ``events``, by the id of the call.
 
-    A mark with an intent belongs to a call that its runtime stores later. A later action with the
-    ``call_id`` of the mark is this call, and gets the trace of the mark. The returned ids include
+    A mark with an intent belongs to a call that the runtime stores only later. If a later action
+    has the ``call_id`` of the mark, the action gets the trace of the mark. The returned ids include
     the ids of marks with an intent.
     """
     traces = dict[int, CallTrace]()
@@ -187,8 +187,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of calls with an unknown outcome, and the ids of their results. Calls are left
-    out if a later event of the View tells whether they ran.
+    """Yield the ids of calls with an unknown outcome, and the ids of their results. A call is left
+    out if a message of the View tells whether the call ran.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

@@ -34,15 +34,16 @@ class Why:
     """The ``fate`` of ``event`` in the View at ``version``: "shown", "forgotten", "taken back" or
     "never shown".
 
-    shown         ``position`` is the index of ``event``; ``sent`` says whether a model is sent
-                  ``event``
-    forgotten     ``by`` is the event that forgot ``event``, at version ``forgotten_at``: a
-                  condensation, or in some imported histories a request. ``summary`` is the summary
-                  that ``by`` put in place of ``event``, or None. ``stands_in`` is the summary that
-                  the View shows for ``event``: ``summary``, or a later summary that replaced it
+    shown         ``position`` is the index of ``event`` in the View. ``sent`` is true if ``event``
+                  is sent to a model
+    forgotten     ``by`` is the condensation that forgot ``event``, at version ``forgotten_at``. In
+                  some imported histories, ``by`` is a request. ``summary`` is the summary that
+                  ``by`` put in place of ``event``, or None. ``stands_in`` is the summary that the
+                  View shows for ``event`` now, or None: ``summary``, or a later summary that
+                  replaced it
     taken back    ``by`` is the retraction that took ``event`` back, at version ``forgotten_at``
-    never shown   ``by`` is the imported condensation that forgot ``event`` before ``event`` was
-                  appended, or None
+    never shown   ``by`` is the imported condensation that forgot the source id of ``event`` before
+                  ``event`` was appended, or None
 
     ``reason`` is a sentence for people.
     """

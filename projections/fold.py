@@ -1,4 +1,4 @@
-"""The View as a fold: every event changes what the View shows.
+"""Fold the events of a conversation into a View.
 
 The same fold makes every View. The result of a fold does not depend on the number of its steps. The
 fold accepts every event of a log and repairs nothing. ``well_formed`` makes the events of a View
@@ -8,8 +8,7 @@ acceptable for a model.
     CondensationRequest    sets the flag
     CondensationAction     removes the events that it forgets, inserts its summary at its offset,
                            and clears the flag
-    Retraction             restores the View of an earlier version; the flag is set if it
-                           is set now, or was set at that version
+    Retraction             restores the View of an earlier version, but does not clear the flag
 
 A condensation imported from V0 follows other rules, which ``foldlog.projections.v0_dialect``
 describes.
@@ -71,10 +70,10 @@ class ViewState:
     """The part of a View that the next step of the fold needs.
 
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
-    events ascend, and summaries have negative ids. ``left_behind`` contains the ids
-    of items whose unit was partly forgotten. No model is sent these items. ``register`` and
-    ``tomb`` belong to the V0 dialect. A retraction finds the earlier state in ``past``. Comparisons
-    of states ignore ``past``.
+    events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
+    unit was partly forgotten. These items are not sent to a model. ``register`` and ``tomb`` belong
+    to the V0 dialect. A retraction finds the earlier state in ``past``. Comparisons of states
+    ignore ``past``.
     """
 
     version: int = 0
@@ -102,8 +101,8 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into the state.
 
-    If a retraction returned to a state before the fold, ``older`` replaces the earlier
-    condensations. Otherwise it is None.
+    If a retraction returned to a version before the fold, ``older`` contains the condensations of
+    that version, which replace the earlier condensations. Otherwise ``older`` is None.
     """
 
     state: ViewState
@@ -228,8 +227,8 @@ def resume(
     start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
 ) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
-    shown and the structural events, in their order. ``places`` contains the indices of the events
-    that change more than the end of the View.
+    shown and the structural events, in their order. ``places`` contains the indices of all events
+    that are not simply added to the end of the View.
     """
     if places is None:
         places = _places_of_changes(events)

@@ -24,23 +24,24 @@ class Items(Sequence[Event]):
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
-        """Take over ``events``: the caller must not change the list any more. If ``shown_for`` is
-        passed, ``events`` are sent to a model in its place. Both sequences share caches.
+        """Use the list ``events`` without a copy: the caller must not change the list any more. If
+        ``shown_for`` is passed, ``events`` are sent to a model in place of ``shown_for``. Both
+        sequences share caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """Maps a condenser and an event id to the event and its mask or size. A condenser does not
-        compute these masks and sizes again.
+        """A cache of masks and sizes that condensers computed. The key is a condenser with an event
+        id, and the value is the event with its mask or size.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
         """The newest messages, by dialect. A caller takes the messages out of ``renderings`` while
         it uses them.
         """
         self._units_so_far: list[UnitsSoFar] = []
-        """The units of the first events of the list. A caller takes the units out of
-        ``_units_so_far`` while it uses them.
+        """The units that were computed so far, possibly for only a first part of the list. A caller
+        takes the units out of ``_units_so_far`` while it uses them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:

@@ -37,7 +37,9 @@ def left_behind_after(
 def left_behind_by_ids(
     events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]
 ) -> set[int]:
-    """Return the ids of the events that stay while a part of their unit is forgotten."""
+    """Return the ids of the events that are not forgotten, but belong to a unit with a forgotten
+    event.
+    """
     view_units = units(events, left_behind)
     positions = {position for position, event in enumerate(events) if event.id in forgotten}
     members_of_parted: set[int] = set()

@@ -47,15 +47,15 @@ def append_tool_result(
     generation: Generation | None = None,
 ) -> Recorded:
     """Append the observation of the open call ``call_id``. If several open calls have this id, the
-    observation answers the first of them in the newest reply. ``call_id`` may also be the call
-    itself, from ``View.open_calls``.
+    observation answers the first open call with the id in the newest reply. ``call_id`` may also be
+    the call itself, from ``View.open_calls``.
 
-    ``current`` returns the View in which ``call_id`` is open, even for a repeated
-    ``idempotency_key``. If another writer answers the call first, the call gets no second
-    observation. If ``idempotency_key`` was used before with an equal result, nothing is appended,
-    and the recorded event is returned. Raises ``InvalidEvent`` if no call with the id ``call_id``
-    is open, and the errors of ``Store.append``. Durability: the observation is on disk when the
-    function returns. Cost: loading the View, and one pass over the open calls.
+    ``current`` returns the newest View, in which the call must be open. If another writer answers
+    the call first, the call gets no second observation. If ``idempotency_key`` was used before with
+    an equal result, nothing is appended, and the recorded event is returned. Raises
+    ``InvalidEvent`` if no call with the id ``call_id`` is open, and the errors of ``Store.append``.
+    Durability: the observation is on disk when the function returns. Cost: loading the View, and
+    one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(
@@ -97,9 +97,9 @@ def close_open_calls(
     generation: Generation | None,
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
-    """Append the ``answers`` to the open calls, all or none. A call that was made after ``before``
-    stays open, but a call without a time is answered. Return the recorded answers in the order of
-    the calls that they answer.
+    """Append the observations that ``answers`` returns for the open calls, all or none. A call that
+    was made after ``before`` stays open, but a call without a time is answered. Return the recorded
+    answers in the order of the calls that they answer.
 
     Other writers may append at the same time. If another writer answers a call first, the call gets
     no second observation. Raises ``ConversationNotFound`` before the first append, and the errors

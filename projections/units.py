@@ -5,22 +5,23 @@ A model refuses a conversation in which an action lacks its observation, an obse
 action, or one of several parallel calls is missing. A model also refuses a loop that lost the
 thinking at its beginning.
 
-    observation      answers the action that is its ``cause``, if the call ids are equal and the
-                     action has no observation yet. Without a ``cause``, it answers the first action
-                     with its call id, in the newest response with this call id. An observation
-                     without an action is an orphan.
-    parallel calls   the actions of one model response, with their observations. An action without a
-                     response id is a response of its own. Servers reuse ids, so a response ends at
-                     an action with another response id, or with a call id that was answered in this
-                     response. If all calls of a response are answered, it also ends at a summary.
-    bond             an event that must stay with the agent's next event, together with that event.
-                     Several of these events in a row are one bond. If no event of the agent
-                     follows, the bond has one event, which is never sent.
-    loop             starts with thinking: at an action with thinking, or at a bond of several
+    observation      An observation with a ``cause`` answers that action, if the call ids are equal
+                     and the action has no observation yet. An observation without a ``cause``
+                     answers the first action with its call id, in the newest response with this
+                     call id. An observation without an action is an orphan.
+    parallel calls   Parallel calls are the actions of one model response, with their observations.
+                     An action without a response id is a response of its own. Servers reuse ids, so
+                     a response ends at an action with another response id, or with a call id that
+                     was answered in this response. A response also ends at a summary if all its
+                     calls are answered.
+    bond             A bond is an event that must stay with the agent's next event, together with
+                     that event. Several of these events in a row form one bond. If no event of the
+                     agent follows, the bond has only one event, which is never sent.
+    loop             A loop starts with thinking: at an action with thinking, or at a bond of several
                      events. A loop continues over actions, observations, and the texts of a reply
-                     before its actions. All other events end a loop, and so does the start of
-                     the next loop. An orphan, or an event that no model sees, does not belong to a
-                     loop, and does not end a loop.
+                     before its actions. All other events end a loop, and so does the start of the
+                     next loop. An orphan, or an event that is never sent to a model, does not
+                     belong to a loop, and does not end a loop.
 
 If a condensation forgot one event of a unit, the remaining events were *left behind*. Events left
 behind do not belong to a unit any more.
@@ -78,8 +79,8 @@ def begins_reply(event: Event, before: Event | None = None) -> bool:
 
 class ParallelCalls(Struct, gc=False):
     """The actions of one response and their observations. ``members`` contains the positions of the
-    actions and the observations in ascending order. The first member is an action. ``unanswered``
-    is the number of actions without an observation.
+    actions and the observations in ascending order, beginning with an action. ``unanswered`` is the
+    number of actions without an observation.
     """
 
     members: list[int]
@@ -89,9 +90,9 @@ class ParallelCalls(Struct, gc=False):
 class Units(NamedTuple):
     """The units of a View, as positions. Events left behind are in no unit.
 
-    ``parallel_calls``  in the order of their first actions
+    ``parallel_calls``  the parallel calls, in the order of their first actions
     ``answers``         maps the position of an answered action to the position of its observation
-    ``loops``, ``orphans``, ``bonds``  in ascending order
+    ``loops``, ``orphans``, ``bonds``  each in ascending order of the positions
     ``seen``            the events that a model may see
     ``notes``           the annotations among ``seen``
     ``unseen``          the events without a form as messages
@@ -119,8 +120,8 @@ class UnitsSoFar:
     """The units of a growing list of events. A View usually grows at its end. Only one thread at a
     time may use a ``UnitsSoFar``.
 
-    Values that ``units`` returned never change: a new value replaces parallel calls or a loop that
-    grew.
+    A value that ``units`` returned never changes. If parallel calls or a loop grow, a new value
+    takes the place of the old value.
     """
 
     def __init__(self, left_behind: Set[int]) -> None:
@@ -338,8 +339,8 @@ def fit_positions(view_units: Units) -> list[int]:
 
     Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then
     parallel calls and bonds that lost a member are dropped, again and again, until nothing changes.
-    Last, a loop is dropped if it lost an event before its last remaining member. A loop is not
-    dropped for an unsent call at its end.
+    Last, a loop is dropped if one of its events was dropped and a later event of the loop remains.
+    A loop that lost only calls at its end is not dropped.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
         return sorted([*view_units.seen, *view_units.unseen])
@@ -383,9 +384,9 @@ def pending_positions(view_units: Units) -> Sequence[int]:
     """Return the positions of the parallel calls that wait for an observation, together with their
     present observations.
 
-    Parallel calls wait if one of the calls is unanswered and only members of these parallel calls
-    follow. Orphans and annotations do not end the waiting: an observation may arrive twice, and a
-    runtime may add notes. If other events follow unanswered calls, the unanswered calls are
+    Parallel calls wait if one of the calls is unanswered, and no other event comes between them or
+    after them. Orphans and annotations do not end the waiting: an observation may arrive twice, and
+    a runtime may add notes. If other events follow unanswered calls, the unanswered calls are
     abandoned.
     """
     if not view_units.unanswered:

@@ -66,7 +66,8 @@ def clamp(offset: int) -> int:
 
 def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
     """Insert the newest summary into the items, as ``list.insert`` does. A negative offset counts
-    from the end. An offset outside of the list means the nearer end.
+    from the end. An offset before the beginning means the beginning, and an offset after the end
+    means the end.
     """
     events = list(items)
     events.insert(register.offset, register.summary)

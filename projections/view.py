@@ -1,4 +1,4 @@
-"""The View: the events that a model is shown at one version."""
+"""The View: the events of a conversation that are shown to a model at one version."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from foldlog.projections.units import Units, cut_positions, fit_positions, open_
 
 @dataclass(frozen=True)
 class View:
-    """The events that a model is shown, in their order, with the request flag and the condensations
-    that made the View.
+    """The events of a conversation that are shown to a model at one version, in their order. A View
+    also contains the request flag, and the condensations that made the View.
 
     A View is immutable, except for the maps inside its events. Do not change these maps: Python
-    cannot freeze them, and other Views share them.
+    cannot freeze maps, and other Views share these maps.
 
     A View is a sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), and
     iteration. Summaries are ``CondensationSummary`` events with ids below -1. Two Views are equal
@@ -40,8 +40,8 @@ class View:
     ``state``          the fold's state, from which further events continue
     ``condensations``  all condensations, from the oldest to the newest
     ``dialect``        the default form of ``to_messages()``
-    ``kept_from``      a condenser must keep every event with this id or a later id; with None, a
-                       condenser may forget every event
+    ``kept_from``      a condenser must keep the event with this id and all later events; if None,
+                       a condenser may forget every event
     ``kept``           the ids of further events that a condenser must keep
     """
 
@@ -124,8 +124,8 @@ class View:
 
     @property
     def left_behind(self) -> frozenset[int]:
-        """The ids of events that stay, although a condensation forgot other events of their unit.
-        No model is sent an event that is left behind.
+        """The ids of events that stay in the View, although a condensation forgot other events of
+        their unit. These events are not sent to a model.
         """
         return self.state.left_behind
 
@@ -152,8 +152,8 @@ class View:
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
-        """The indices, from 0 to ``len(view)``, at which the View may be cut. If ``i`` and
-        ``j`` are two of them and ``view[i:j]`` is forgotten, the other events can still be sent.
+        """The indices, from 0 to ``len(view)``, at which the View may be cut. If ``i`` and ``j``
+        are two of these indices and ``view[i:j]`` is forgotten, the other events can still be sent.
         Cost: one pass over the events of the View.
         """
         return cut_positions(len(self.events), self.units)
@@ -168,7 +168,7 @@ class View:
         """The actions in the View that no observation answers, in their order. The actions are
         copies, so a tool may change their arguments.
 
-        A model is shown an open call only when all calls of its response have observations.
+        An open call is sent to a model only after all calls of its response have observations.
         """
         return deepcopy(self._open_calls)
 

@@ -68,9 +68,10 @@ class _Latest:
     """The last View of a conversation, and the state of the conversation at that version.
 
     If a transaction was rolled back, the View of its events must not be used, because other events
-    may have the same ids. The head in ``state`` reveals a View of events that were rolled back.
+    may have the same ids. The head in ``state`` shows whether events of the View were rolled back.
     After a redaction of its content, a View must not be used. The number of redactions in ``state``
-    reveals a View with redacted content. ``missing`` contains the revisions that were not stored.
+    shows whether content of the View was redacted. ``missing`` contains the revisions that were not
+    stored.
     """
 
     folded: ViewFold

@@ -28,21 +28,21 @@ retraction.
 Moment = Literal[
     "not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"
 ]
-"""The state of an event at one version. ``pending`` means that the View shows the event, but no
-model is sent the event yet.
+"""The state of an event at one version. ``pending`` means that the View shows the event, but the
+event is not sent to a model yet.
 """
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``. While the View shows
     the event, ``stop`` and ``by`` are None. If the event was removed, ``by`` is the id of the
-    structural event that removed it. ``sent`` contains, alternately, the versions at which the
-    event enters and leaves the prompt. An action is sent only after its observation and the
-    observations of its parallel calls.
+    structural event that removed it. ``sent`` contains the versions at which the event enters the
+    prompt, leaves it, enters it again, and so on. An action is sent only after its observation and
+    the observations of its parallel calls.
 
     For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
-    dialect has no place: every reading of the View inserts it at ``index``. If the summary only
-    moves to another place, ``departure`` is None.
+    dialect has no fixed place: every reading of the View inserts it at ``index``. If the summary
+    only moves to another place, ``departure`` is None.
     """
 
     start: int
@@ -58,7 +58,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
         return self.start <= version and (self.stop is None or version < self.stop)
 
     def is_sent(self, version: int) -> bool:
-        """Return whether a model is sent the event with the View of ``version``."""
+        """Return whether the event is sent to a model with the View of ``version``."""
         return self.covers(version) and bisect_right(self.sent, version) % 2 == 1
 
 
@@ -67,7 +67,8 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
     negative. ``spans`` is empty if the View never shows the event. There are several spans if
     retractions removed the event and brought it back. ``tokens`` comes from the caller's count.
     Without a count, and for an event that was never shown, ``tokens`` is 0. If a retraction changed
-    why the event is hidden, ``returns`` contains its version and the new reason.
+    the reason why the event is hidden, ``returns`` contains the version of the retraction and the
+    new reason.
     """
 
     id: int

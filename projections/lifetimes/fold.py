@@ -131,16 +131,16 @@ class LifetimesFold:
                 self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
-        """Return the indices of the items that the newest item adds to the prompt. A new action
-        instead removes items from the prompt: return the indices of these items.
+        """Return the indices of the items that enter the prompt with the newest item. If the newest
+        item is an action, return the indices of the items that leave the prompt.
 
         Because of ``_changed_by``, most events need no check of the whole View. Return None if the
-        View has bonds, or if a tool loop may lose or gain further items: then the whole View must
-        be checked.
+        whole View must be checked, because the View has bonds, or because a tool loop may lose or
+        gain further items.
 
-        ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
-        the actions of a response only together and with all their observations. If a loop has a
-        gap, a model is sent only the items before the gap.
+        ``projections.units`` explains bonds, loops and parallel calls. In short, the actions of a
+        response are sent to a model only together and with all their observations. A loop is sent
+        only if it has no gap.
         """
         if self._units.has_bonds:
             return None
@@ -311,8 +311,8 @@ class _Order:
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """Maps a place of an event or a summary to the summaries directly after it, with their
-        places.
+        """Maps the place of an event or a summary to the summaries that directly follow it. Each
+        summary is stored with its own place.
         """
         self._count: Counter[int] = Counter()
 

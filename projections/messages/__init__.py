@@ -71,9 +71,9 @@ def rendered(
 
     Every tool call is followed by one tool message. If two calls have the same id, the later call
     gets a new id. Equal events make equal messages. ``opening`` is true if the messages are the
-    first messages of a conversation. If the first message is the assistant's, the dialects of
-    litellm and Anthropic put a user's message before it. Most providers refuse messages that begin
-    with the assistant. Cost: rendering the events at the positions.
+    first messages of a conversation. Most providers refuse messages that begin with the assistant.
+    If the assistant speaks first, the dialects of litellm and Anthropic therefore add a user
+    message at the beginning. Cost: rendering the events at the positions.
     """
     made = rendering(dialect, opening=opening)
     made.follow(events, positions)

@@ -67,8 +67,8 @@ def mark_cached(
 ) -> None:
     """Mark four points up to which the server shall cache the prompt. The first point is the first
     part of the prompt, and the second point is the last summary. The first part and the last
-    summary stay when other events are forgotten. The third point is the end of the former prompt,
-    directly before the last answer. The fourth point is the end of the new prompt.
+    summary stay when other events are forgotten. The third point is the end of the previous prompt,
+    directly before the last answer. The fourth point is the end of the present prompt.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary
@@ -96,8 +96,8 @@ def mark_cached(
 
 
 def cut_trailing_space(messages: Sequence[Part]) -> None:
-    """If the last message is the assistant's, cut white space from its end, because the server
-    refuses it.
+    """Cut white space from the end of the last message if the assistant wrote it, because the
+    server refuses such white space.
     """
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]

@@ -1,5 +1,5 @@
-"""Messages that grow with their View. The beginning of a prompt is rendered once, and then stays
-the same byte for byte.
+"""The cached messages of a View, which grow with the View. The beginning of a prompt is rendered
+once, and then stays the same byte for byte.
 
 A View usually grows at its end. While a View grows at its end, only the messages from the model's
 last reply on are rendered again. If events were forgotten or masked, the messages before the first
@@ -31,8 +31,8 @@ class Rendered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A message of the model, from which rendering can continue: its index, and the index of its
-    first event.
+    """A message of the model from which rendering can continue. ``message`` is the index of the
+    message, and ``position`` is the index of its first event.
     """
 
     message: int
@@ -40,8 +40,8 @@ class _Start(NamedTuple):
 
 
 class MessageList:
-    """A growing list of messages. If ``opening`` is true and the first message is the assistant's,
-    a user's message is put before it.
+    """A growing list of messages. If ``opening`` is true and the assistant speaks first, a user
+    message is added at the beginning.
 
     ``content_of`` converts the content of a complete message.
     """
@@ -119,7 +119,8 @@ class Rendering:
         self._call_ids: dict[str, int] = {}
 
     def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
-        """Update the messages for the events at the indices ``fit``, in ascending order.
+        """Update the messages. ``fit`` contains the indices of the events to render, in ascending
+        order.
 
         Cost: comparing the events with the former events. Messages are rendered again from the last
         reply before the first difference.

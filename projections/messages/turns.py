@@ -48,8 +48,8 @@ class MessageTurn(NamedTuple):
     """One message: the parts of one event, or the texts, the thinking and the calls of one reply of
     the model.
 
-    ``start`` is the index of the first event of a reply, or of the reasoning before the reply. If
-    this turn or a later turn depends on earlier events, ``start`` is None.
+    ``start`` is the index of the first event of a reply, or of the reasoning before the reply.
+    ``start`` is None if the turns from there on depend on earlier events.
     """
 
     role: Role

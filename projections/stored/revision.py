@@ -27,7 +27,8 @@ from foldlog.projections.v0_dialect import Register
 class ViewFold(NamedTuple):
     """The state of a View, and the basis of its next revision.
 
-    ``revision`` was made after the last structural event, at version ``revised``.
+    ``revision`` is the revision of the last structural event, and ``revised`` is the version of
+    ``revision``.
     """
 
     state: ViewState = EMPTY
@@ -87,8 +88,8 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
 
 def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
     """Return the revision after a retraction to ``version``, without reading events. ``present`` is
-    the revision before the retraction. ``earlier`` is the last revision at or before ``version``.
-    It was made at version ``since``.
+    the revision before the retraction. ``earlier`` is the last revision at or before ``version``,
+    and ``since`` is the version of ``earlier``.
     """
     return msgspec.structs.replace(
         earlier,
@@ -108,8 +109,8 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """If this View begins with an earlier View, return the fold of the earlier View, and otherwise
-    None.
+    """Return the fold at ``version`` if the present View begins with all items of the View at
+    ``version``. Otherwise return None.
     """
     stored = past.revision_at(version)
     if stored is None:
@@ -209,7 +210,9 @@ def named_condensations(revision: Revision) -> tuple[int, ...]:
 def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
-    """Return the fold at the version of a revision, from the shown events in its intervals."""
+    """Return the fold at the version of a revision. ``shown`` contains the shown events in the
+    intervals of the revision.
+    """
     summaries = {
         action.id: summary_event(action)
         for action in condensations

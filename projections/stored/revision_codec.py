@@ -6,9 +6,9 @@ directly after the structural event. The body of the record is a JSON object wit
 integers, without empty lists:
 
     kept         the ids at which the shown intervals begin and end, in turn (``[0, 4, 40]``: 0 to
-                 3, and from 40 on). The View shows every *shown* event in these intervals that is
-                 not in the tomb. After a retraction, the last interval ends at the version to which
-                 the retraction returns
+                 3, and from 40 on). The View shows every *shown* event in these intervals, except
+                 for events in the tomb. After a retraction, the last interval ends at the version
+                 to which the retraction returns
     summaries    the condensations whose summaries the View shows, in the order of the View
     after        for each summary, the event before it (-1 at the beginning)
     register     c, offset: the newest summary, in the V0 dialect
@@ -33,7 +33,7 @@ from foldlog.eventstore.inside import VIEWS, Record
 PROJECTION = VIEWS
 CODE = 4
 """The version of the fold and of the stored form. Increase ``CODE`` with every change of the fold's
-result or of the stored form. Records of another ``CODE`` are made again.
+result or of the stored form. Records with another ``CODE`` are replaced.
 """
 
 Ints = tuple[int, ...]
