@@ -68,8 +68,8 @@ _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a discarded detachment. Several transactions delete its copies. No further copies
-are added.
+"""The state of a detachment whose copies are being deleted, in several transactions. No further
+copies are added.
 """
 
 Columns = tuple[Any, ...]
@@ -175,8 +175,8 @@ class Reader(ABC):
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Return at most ``limit`` rows after a position, in the order of positions. Later commits
-        get higher positions, and no failure of a server can undo the returned rows. Call
+        """Return at most ``limit`` rows after a position, in the order of positions. Every later
+        commit gets higher positions. A failure of the server cannot undo the returned rows. Call
         ``placed_rows`` before any other method of a read transaction.
 
         If a row belongs to no conversation, its conversation id is an empty text.
@@ -292,8 +292,8 @@ class Reader(ABC):
         """Return the last position, and the keys of the conversations whose list entries may be
         outdated. An entry may be outdated if the conversation has an event after
         ``after_position``. An entry with a negative version of at least ``min_version`` may be
-        outdated too. With ``after_position`` 0, every conversation with an event counts. Each key
-        is returned with its version in the list. The version is -1 if the list lacks the
+        outdated too. If ``after_position`` is 0, every conversation with an event is returned. Each
+        key is returned with its version in the list. The version is -1 if the list lacks the
         conversation, and -2 if only a process with the encryption key can list it.
 
         Call ``touched`` before any other method of a read transaction.
@@ -311,8 +311,8 @@ class Reader(ABC):
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
     ) -> Sequence[ListedConversation]:
-        """Return the conversations that have all ``digests``, sorted by last activity from the
-        newest to the oldest.
+        """Return the conversations whose attributes match all ``digests``, sorted by last activity
+        from the newest to the oldest.
 
         ``before`` contains the moment and the key of the last conversation on the previous page.
         """
@@ -421,7 +421,7 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """When a write transaction has read the row of a conversation, no other writer changes the
+    """After a write transaction has read the row of a conversation, no other writer can change the
     conversation until the transaction ends.
     """
 
@@ -451,12 +451,13 @@ class Transaction(Reader):
         """Lock the conversations in a fixed order, which prevents deadlocks."""
 
     def begin(self, new: Conversation) -> Conversation:
-        """Begin a conversation, and return the conversation with its key. If the conversation is
-        not ``visible``, it is staged, with an unfinished ``import``. Several staged conversations
-        may have the same id. A conversation that ``replaces`` an erased conversation gets the same
-        id. When the new conversation is visible, only the key of the tombstone finds the tombstone.
-        Raises ``taken``, here or at the commit, if the id is taken. Raises ``taken`` if the
-        conversation to replace was not erased, or was replaced before.
+        """Begin a conversation, and return the conversation with its key. A conversation that is
+        not ``visible`` is staged, and gets the unfinished operation ``import``. Several staged
+        conversations may have the same id. A conversation that ``replaces`` an erased conversation
+        gets the same id. As soon as the new conversation is visible, a search by id finds it, and
+        the tombstone can be found only by its key. Raises ``taken``, here or at the commit, if the
+        id is taken. Raises ``taken`` if the conversation to replace was not erased, or was replaced
+        before.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -483,16 +484,16 @@ class Transaction(Reader):
         """Insert rows with consecutive ids at consecutive positions. After the commit, the returned
         function gives the first position. Raises ``taken``, here or at the commit, if an id exists.
 
-        Set ``staged`` for a staged conversation, whose ids are dense from 0. Staged rows get
-        positions when the conversation is published. Raises ``taken`` if the conversation is no
-        longer staged.
+        Set ``staged`` if the conversation is staged. The ids of its events begin at 0 and have no
+        gaps. Staged rows get positions when the conversation is published. Raises ``taken`` if the
+        conversation is no longer staged.
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or erased conversation. For a conversation that
-        is neither staged nor erased, delete the rows that an incomplete detachment has copied to it
-        (``insert_past``). Return True if no row remains. If no row remains, all data beside the
-        rows is deleted, and the unfinished operation is removed. A staged conversation without
+        """Delete at most ``limit`` rows of a staged or erased conversation. If the conversation is
+        visible and not erased, delete the copies of shared events that an incomplete detachment has
+        made (``insert_past``). Return True if no row remains. Together with the last row, delete
+        the conversation's other data and its unfinished operation. A staged conversation without
         remaining rows is deleted completely.
         """
         visible, erased = self._state(key)
@@ -524,9 +525,9 @@ class Transaction(Reader):
         *,
         first: bool = False,
     ) -> None:
-        """Replace the salt and the wrapped data key. Lists of conversations lack the conversation
-        until a process with the new key has listed it. ``first`` is true if nothing is stored under
-        the conversation's key yet.
+        """Replace the salt and the wrapped data key. The conversation is missing from lists until a
+        process with the new key lists it again. ``first`` is true if nothing is stored under the
+        conversation's key yet.
         """
         self.forget()
         if not first:
@@ -558,7 +559,7 @@ class Transaction(Reader):
         """
 
     def place_past(self, key: int, events: int) -> None:
-        """Let a fork leave its parent. The copied rows of the fork get the next positions, so
+        """Separate a fork from its parent. The copied rows of the fork get the next positions, so
         followers read them. ``events`` is the number of copied rows.
         """
         self.forget()
@@ -740,7 +741,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def makes_pending(method: Method) -> Method:
     """Decorate a method that runs work in a transaction. If the work needs events that an import
     has not made yet, end the transaction, make the events, and run the work again. If this recorder
-    is read-only, another recorder makes the events, and runs the work.
+    is read-only, ``on_pending`` returns another recorder, which runs the work.
     """
 
     @wraps(method)
@@ -775,7 +776,8 @@ class Recorder(ABC):
     returned recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """Called in the first write transaction on a copied file, with the last position in the file.
+    """The first write transaction on a copied file calls ``on_copy`` with the last position in the
+    file.
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
@@ -787,14 +789,14 @@ class Recorder(ABC):
     def transact(
         self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
     ) -> T:
-        """Run ``work`` in a write transaction, and return the result of ``work`` when the
-        transaction is durable.
+        """Run ``work`` in a write transaction. Wait until the transaction is durable, then return
+        the result of ``work``.
 
-        Several callers may share one transaction and its fsync. If ``work`` raises an error, none
-        of its writes is stored, and only its caller gets the error. ``work`` may run more than
-        once, so its writes must be its only effects. Without ``any_thread``, ``work`` runs in the
-        thread of its caller. If ``any_thread`` is true, ``work`` may run in the thread of another
-        caller. Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
+        Several callers may share one transaction and its fsync. If ``work`` raises an error, its
+        writes are not stored, and only its caller gets the error. ``work`` may run more than once,
+        so its writes must be its only effects. Without ``any_thread``, ``work`` runs in the thread
+        of its caller. If ``any_thread`` is true, ``work`` may run in the thread of another caller.
+        Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
         writers block the call for longer than the recorder's patience. With ``at_once``, the call
@@ -838,8 +840,8 @@ class Recorder(ABC):
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
         """Prepare this recorder for a copy of the conversations of ``former``. After ``succeed``,
-        the positions of this recorder come after the positions of ``former``. The facts that name
-        the stores of forks are copied too.
+        the positions of this recorder come after the positions of ``former``. ``succeed`` also
+        copies the facts that say which store contains each fork.
         """
 
     def position(self, position: int | str) -> int:
@@ -869,8 +871,8 @@ class Recorder(ABC):
     @property
     def last_conversation(self) -> Any:
         """The value of ``Reader.last_conversation`` after the last committed transaction.
-        ``last_conversation`` is None if a transaction is running, if another connection has
-        committed since, or if the check would be expensive.
+        ``last_conversation`` is None while a transaction runs, after a commit of another
+        connection, or if checking for such a commit would be expensive.
         """
         return None
 
@@ -878,13 +880,13 @@ class Recorder(ABC):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during
-        ``compact`` may stay in the files, and are still pending afterwards. A store in a file is
-        rewritten completely. Return False if only the owner of the tables on the server can remove
-        the bytes. Raises ``busy`` if a reader that began before ``compact`` needs the bytes for
-        ``patience_s`` seconds. After ``busy``, the bytes stay pending, and a file does not shrink.
-        ``on_progress`` gets the number of finished tables and the number of all tables. For a file,
-        ``on_progress`` is not called, because the file is rewritten in one step.
+        """Remove the bytes of deleted and replaced rows. If rows are deleted while ``compact``
+        runs, their bytes may stay in the files until the next call. A store in a file is rewritten
+        completely. Return False if only the owner of the tables on the server can remove the bytes.
+        Raises ``read`` if an older reader still needs the bytes after ``patience_s`` seconds. The
+        bytes then stay pending, and a file does not shrink. ``on_progress`` gets the number of
+        finished tables and the number of all tables. For a file, ``on_progress`` is not called,
+        because the file is rewritten in one step.
 
         Events keep their positions in a rewritten file. Readers continue during ``compact``, but
         the writers of a file wait. Rewriting a file needs as much free disk space as the file.

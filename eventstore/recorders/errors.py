@@ -1,6 +1,4 @@
-"""The errors that recorders raise: ``StoreUnavailable`` and ``StoreUnusable``, with the driver's
-error as the cause.
-"""
+"""Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as the cause."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ write lock, runs its own job and the waiting jobs, and commits once for all thes
 commit of a leader, the first thread that still waits becomes the leader.
 
 A leader runs the job of another thread only if the job calls nothing but foldlog's code. A guard or
-a projection needs the context of its own caller, and may be slow. A thread whose job calls other
-code leads without a group. The main thread leads without a group too, because Python runs signal
-handlers in the main thread. An exception of a signal handler therefore cannot end another thread's
-job.
+a projection needs the context of its own caller, and may be slow. A job that calls other code gets
+a transaction of its own. A job of the main thread also gets its own transaction, because Python
+runs signal handlers in the main thread. An exception of a signal handler therefore cannot end
+another thread's job.
 
 Each waiting thread has its own lock. With one lock for all threads, some threads would wait for
 seconds.
@@ -34,8 +34,8 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 Writer = tuple[int, str]
-"""A thread and the database to which it writes. Two recorders of one thread that write to the same
-database are one writer.
+"""A thread and the database to which it writes. If a thread uses two recorders for the same
+database, it is still one writer.
 """
 
 INSIDE: Final[set[Writer]] = set()
@@ -46,8 +46,8 @@ because a signal handler may raise right after the addition.
 
 def outside(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to this database. Without ``StoreUnusable``, a guard, an inline projection or a signal
-    handler would wait for its own thread forever.
+    write to this database. Without this error, a guard, an inline projection or a signal handler
+    would wait for its own thread forever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
@@ -116,14 +116,15 @@ class Writing(Protocol):
     def commit(self) -> None: ...
 
     def settle(self) -> bool:
-        """Roll back an open transaction, or return True if it was committed. A second call of
-        ``settle`` changes nothing.
+        """Roll back the transaction if it is still open. Return True if it was committed. A second
+        call of ``settle`` changes nothing.
         """
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """Close the connection after a failure of the database. Return a function that makes a new
-        error for each caller, because raising an error adds a traceback to it. Return None if the
-        error came from outside, or after the commit.
+        """Close the connection after a failure of the database. Return a function that makes the
+        error. Each caller raises an error object of its own, because raising adds a traceback to
+        the object. Return None if the database did not raise the error, or if the transaction was
+        already committed.
         """
 
     def release(self) -> None: ...
@@ -135,8 +136,8 @@ class CommitQueue:
     """Runs the waiting jobs of threads in groups, one group in each transaction.
 
     A signal handler may raise an exception between any two steps of a thread. ``_leave`` can
-    continue after an exception at any step. The thread whose job is ``_leader`` leads. A leader may
-    repeat any of its steps until it sets another leader.
+    continue after an exception at any step. The thread whose job is ``_leader`` leads. Until a
+    leader has set the next leader, it may repeat any of its steps.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
@@ -151,13 +152,13 @@ class CommitQueue:
         self._waiting: list[Job[Any]] = []
 
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
-        """Return the result of ``work`` when its writes are committed, or raise its error.
+        """Run ``work`` in a transaction. Return its result after the commit, or raise its error.
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
-        Raises ``StoreUnusable`` if this thread is already inside a write. Raises the error of
-        ``Writing.waited`` if other writers block the call for longer than the patience. With
-        ``at_once``, the patience is only ``AT_ONCE_S`` seconds. If ``run`` raises ``StoreUnusable``
-        or the error of ``Writing.waited``, nothing is written.
+        Raises ``StoreUnusable`` if this thread is already inside a write. Raises
+        ``StoreUnavailable`` (made by ``Writing.waited``) if other writers block the call for longer
+        than the patience. With ``at_once``, the patience is only ``AT_ONCE_S`` seconds. Nothing is
+        written if the thread is already inside a write, or if the wait is too long.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:

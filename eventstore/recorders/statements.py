@@ -1,6 +1,6 @@
 """Load SQL from the files beside the code: statements and numbered migrations.
 
-The files are read by their paths, which is faster than an import of ``importlib.resources``.
+Reading the files by their paths is faster than importing ``importlib.resources``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row without a complete ``meta``. Its checksum is always wrong."""
+"""Replaces a ``meta`` that is missing or incomplete. The checksum of ``UNREADABLE`` is always
+wrong.
+"""
 
 
 class Row(NamedTuple):
@@ -214,9 +216,9 @@ class Erasure(NamedTuple):
 
 
 class Position(int):
-    """A position in several joined stores. As a number, it is the event's position in its own
-    store. ``parts`` contains, for each store, the position up to which a follower has read.
-    ``follow`` accepts ``str(position)``, a text of all parts.
+    """A position in several joined stores. The integer value is the event's position in its own
+    store. ``parts`` contains one number for each store: the position up to which a follower has
+    read that store. ``follow`` accepts ``str(position)``, a text of all parts.
     """
 
     parts: tuple[int, ...]
@@ -304,18 +306,20 @@ class Conversation(NamedTuple):
     has the key 0. ``version``, ``head`` and ``updated_at`` come from the last event. An empty
     conversation has version 0, no head and no ``updated_at``. ``shown`` and ``structural`` are the
     numbers of shown and structural events, computed from the last row. ``visible`` is false while
-    the conversation is staged. The row codec (``log.seal``) uses ``mark``.
+    the conversation is staged. ``mark`` proves the last state of an encrypted conversation
+    (``log.seal``).
 
     A fork has a ``parent`` with the id ``parent_id``. Events below ``parent_version`` are read from
-    the parent. Until a fork has its own event, its last event is the last shared event of the
-    parent. ``lineage`` contains the ancestors of the fork, beginning with the parent. In lists of
-    conversations, ``lineage`` is empty. If another conversation recorded event 0, ``seed`` is the
-    head before event 0. A fork that has copied its past has a ``parent_version``, but no parent.
-    ``replaces`` is the key of the erased conversation whose id this conversation uses again.
-    ``pending`` is the number of source records without events. For an archived conversation,
-    ``pending`` is minus the number of archived events. ``redactions`` is the number of redacted
-    events. For a fork, redactions of shared events count only since the fork began. While
-    ``redactions`` does not change, events in memory are up to date.
+    the parent. Until a fork has an event of its own, its last event is the last event that it
+    shares with its parent. ``lineage`` contains the ancestors of the fork, beginning with the
+    parent. In lists of conversations, ``lineage`` is empty. If another conversation recorded event
+    0, ``seed`` is the head before event 0. A fork that has copied its past has a
+    ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
+    this conversation uses again. ``pending`` is the number of source records without events. A
+    negative ``pending`` means that the conversation is archived. Its absolute value is the number
+    of archived events. ``redactions`` is the number of redacted events. For a fork, a redaction of
+    a shared event counts only if it happened after the fork began. As long as ``redactions`` does
+    not change, no event that a caller keeps in memory has been redacted.
     """
 
     key: int
@@ -394,8 +398,8 @@ class RecalledKey(NamedTuple):
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     """Return rows from database columns: id, ``meta``, body.
 
-    The columns of a damaged row may have wrong types. A row with columns of wrong types gets a
-    ``meta`` with a wrong checksum, and the id -1 if its id is not a number.
+    The columns of a damaged row may have wrong types. A row whose id is not a number gets the id
+    -1. A row without a complete ``meta`` gets ``UNREADABLE``, whose checksum is wrong.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:

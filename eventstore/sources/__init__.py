@@ -1,4 +1,5 @@
-"""Store the sources of imports: the bytes of a file, in blocks, beside the file's conversation.
+"""Store the source of an import: the bytes of the imported file, in blocks, together with its
+conversation.
 
 ``blocks``: blocks of a source, with the place and the hash of each record in a block.
 ``reading``: read a source, a few blocks in each transaction.

@@ -33,7 +33,7 @@ is usually enough.
 """
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)
-"""The head before the first record."""
+"""The start of the chain of the records' hashes: the head of a source without records."""
 _LEVEL: Final = 2
 
 

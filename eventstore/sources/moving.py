@@ -78,8 +78,8 @@ class CopiedRecords:
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted a new record in another conversation of the
         family. An import would refuse the record, too. ``is_new`` gets the number of a record, and
-        the id of its first event with the number of its events. Cost: one small read, if the target
-        refuses no record.
+        a pair: the id of its first event and the number of its events. It returns whether the copy
+        adds the record. Cost: one small read, if the target refuses no record.
         """
         sources = Sources(self._target, reader)
         if not sources.refuse_any():
@@ -221,8 +221,8 @@ def copy_source(
 def _read_original(
     source: Database, conversation: int, reader: Reader
 ) -> tuple[Source, set[int], str, list[str], list[tuple[bytes, Place]]] | None:
-    """Return the source of a conversation, all its redacted records, the name of its parent, the
-    names of its family, and its places.
+    """Return the source of a conversation with all its redacted records, the names of its parent
+    and its family, and the places from which it was imported.
     """
     sources = Sources(source, reader)
     original = sources.find_by_key(conversation)
@@ -444,8 +444,8 @@ def _keep_redactions(
 
 def _about_both(own: Source, original: Source) -> bytes:
     """Return the ``about`` of a source that has redacted records. If the original has redacted
-    further records, return only the fields that are equal in the original. Any other field may
-    contain redacted text.
+    records that this source has not redacted, return only the fields that are equal in both. A
+    field that differs may contain redacted text.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about

@@ -13,8 +13,8 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources
 
 IMPORTED_AT: Final = "imported_at"
-"""The key in ``Source.about`` under which an import that adds records stores its time. The time is
-in microseconds since 1970.
+"""An import that adds records stores its time in ``Source.about`` under this key. The time is in
+microseconds since 1970.
 """
 _BLOCKS: Final = 8
 """The number of blocks that are read at once, about a megabyte."""

@@ -43,7 +43,7 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries also contain the number 16."""
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number too."""
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
@@ -87,9 +87,10 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The state of a place, such as a file, at its last import. The first ``taken`` bytes of the
-    file are the first ``records`` records of the conversation ``conversation``. ``seen`` is the
-    time of the import, ``state`` is the state of the file, and ``digest`` is a hash of the bytes.
+    """The state of a place, such as a file, at its last import. The first ``records`` records of
+    the conversation ``conversation`` come from the first ``taken`` bytes of the file. ``seen`` is
+    the time of the import, ``state`` is the state of the file, and ``digest`` is a hash of the
+    bytes.
     """
 
     conversation: int
@@ -116,7 +117,7 @@ class Sources:
     def __init__(
         self, database: Database, reader: Reader, keys: Mapping[int, DataKey | None] | None = None
     ) -> None:
-        """``keys`` maps conversations to data keys that replace the stored keys."""
+        """``keys`` maps conversations to data keys, which are used instead of the stored keys."""
         self.database = database
         self.reader = reader
         self._keys: dict[int, DataKey | None] = dict(keys or {})
@@ -180,8 +181,8 @@ class Sources:
     def own_blocks(
         self, source: Source, start: int = 0, is_wanted: Callable[[bytes], bool] = lambda raw: True
     ) -> Iterator[Block]:
-        """Yield the source's own blocks from record ``start`` on, if ``is_wanted`` accepts their
-        bytes.
+        """Yield the source's own blocks from record ``start`` on. If ``is_wanted`` is passed, yield
+        only blocks whose bytes it accepts.
         """
         key = source.conversation
         is_last = False

@@ -1,8 +1,8 @@
-"""A write transaction on a connection, and a call of ``transact`` with all its attempts.
+"""A write transaction on a connection, and the attempts that one call of ``transact`` makes.
 
 Writes wait in a queue, and are sent with the next query or with the commit. An append needs two
-round trips: one to read the end of the conversation, and one to write and commit. If this process
-wrote to the conversation last, an append needs one round trip.
+round trips: one to read the end of the conversation, and one to write and commit. An append needs
+only one round trip if this process also made the last write to the conversation.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        After a commit without writes, the rows that the transaction has read are durable. An
-        earlier attempt may have written these rows. After a crash, a primary may show rows that its
-        standby does not have. So a commit without writes waits for the standby too.
+        A commit without writes waits for the standby too, so the rows that the transaction has read
+        are durable. An earlier attempt may have written these rows. After a crash, a primary may
+        show rows that its standby does not have.
         """
         self.check_unused()
         if not self._begun:
@@ -190,12 +190,12 @@ class OpenTransaction:
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """Remember this query: if the answer to the commit is lost, the query finds out whether the
+        """Remember this query. If the answer to the commit is lost, the query finds out whether the
         transaction was committed.
 
-        A row of an event is the best choice, because it contains the transaction's number and
-        survives a rekey. Without a row of an event, the query looks for the last written row,
-        because later writes may replace earlier rows.
+        A query for an event's row is the best choice, because the row contains the transaction's
+        number and survives a rekey. If the transaction writes no event, the query looks for the
+        last written row, because later writes may replace earlier rows.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
@@ -228,7 +228,7 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result of work whose commit got no answer, and the transaction of the work."""
+        """The result and the transaction of an attempt whose commit got no answer."""
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
@@ -262,8 +262,8 @@ class Call(Generic[T]):
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes. The first transaction may assume the
-        state that the work expects. If the state was different, the work runs again in a
+        """Begin a transaction with ``begin``, and run the work in it. The first transaction may
+        assume the state that the work expects. If the state was different, the work runs again in a
         transaction without assumptions.
         """
         if self._doubt is not None:
@@ -314,8 +314,8 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether the server may have refused this attempt because of a late write of an
-        earlier attempt.
+        """Return whether the server may have refused this attempt because an earlier attempt was
+        committed in the meantime.
         """
         met = self._met
         self._met = self._doubt is not None

@@ -1,8 +1,8 @@
 """Give each event a position in the whole store without a lock, a sequence or a table for all
 writers.
 
-A transaction has a number: its xid plus the epoch of the store. A transaction may give 2^20
-positions, and no other transaction gives these positions:
+A transaction has a number: its xid plus the epoch of the store. Each transaction has 2^20 positions
+of its own:
 
     position = (number << 20) + place in the transaction
 
@@ -93,8 +93,8 @@ class Positions:
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
         """Yield ``count`` ascending positions as ranges: the first position, and the length. If a
-        transaction needs more positions than its own, it takes the positions of further
-        transactions, whose numbers ``reserve`` returns.
+        transaction needs more than its own positions, each call of ``reserve`` returns the number
+        of a further transaction, whose positions are then used too.
 
         Until this transaction ends, the horizon does not pass its number, so no follower passes the
         reserved positions.

@@ -144,7 +144,7 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Wait until a standby has confirmed all visible commits, and send the first queries of a read
-    transaction. All statements are sent together. So a pooler cannot send them to different
+    transaction. All statements are sent together, so that a pooler cannot split them between
     servers. A hot standby cannot confirm commits. On a hot standby, each read transaction instead
     checks whether the standby was promoted.
     """

@@ -44,7 +44,8 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 32
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""A call waits for one answer, or for one lock, for these shares of its patience."""
+"""A call spends at most this share of its patience on one lock, and ``_REPLY_SHARE`` on one answer.
+"""
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
@@ -67,8 +68,8 @@ all partitions, would take longer than most answers.
 
 
 def pauses(total_s: float) -> Iterator[bool]:
-    """Wait for an unreachable server again and again, for at most ``total_s`` seconds in total.
-    Yield True after each wait.
+    """Wait repeatedly for an unreachable server, for at most ``total_s`` seconds in total. Yield
+    True after each wait.
     """
     ends = time.monotonic() + total_s
     pause_s = _PAUSE_FIRST_S
@@ -227,8 +228,8 @@ class PostgresRecorder(Recorder):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Vacuum deleted rows from the tables. Copies of deleted rows stay in the write-ahead log
-        until it is recycled, and in archives and backups until the archives and backups are
+        """Vacuum the tables to remove deleted rows. Copies of deleted rows stay in the write-ahead
+        log until it is recycled, and in archives and backups until the archives and backups are
         deleted. Encrypted copies cannot be read after their key is erased.
         """
         until = time.monotonic() + patience_s

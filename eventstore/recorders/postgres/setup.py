@@ -33,8 +33,8 @@ def prepare(
     writable: bool,
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process makes or
-    migrates the store, and the other processes wait. Return the part of a joined store that the
-    schema contains. If ``part`` is not None, the schema must be this part of a joined store.
+    migrates the store, and the other processes wait. Return which part of a joined store is in the
+    schema. If ``part`` is not None, the schema must be this part of a joined store.
 
     Raises ``StoreUnusable`` if the schema is not a store, has a newer version or other partitions,
     or cannot be made by this role.
@@ -240,8 +240,8 @@ def _check_server(
 
 
 def _begin_epoch(wire: Wire) -> None:
-    """Begin an epoch above all earlier positions. Without a new epoch, this server could give the
-    numbers of its predecessor again.
+    """Begin an epoch above all earlier positions. Without a new epoch, this server could repeat
+    transaction numbers that its predecessor has already used.
 
     Another process that opens a connection checks the epoch before its first write. The commit
     does not wait for a standby, because no standby may exist right after a failover. Every later

@@ -2,10 +2,11 @@
 itself. Each conversation is in one of the stores.
 
 A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
-is in the store of ``ID``. A fork is in the store of its parent. If the hash of the fork's id names
-another store, a fact in that store names the parent's store. The remainder of a conversation's key,
-divided by the number of stores, is the number of its store. A query by id or by key goes to one
-store. All other queries go to all stores in one round trip, and their results are joined.
+is in the store of ``ID``. A fork is in the store of its parent. If the hash of a fork's id gives
+another store, this other store records the number of the parent's store. The remainder of a
+conversation's key, divided by the number of stores, is the number of its store. A query by id or by
+key goes to one store. All other queries go to all stores in one round trip, and their results are
+joined.
 
 A position in several stores contains one number for each store. Followers read the events of one
 store in their order, and therefore the events of one conversation. Events of different stores have
@@ -457,7 +458,7 @@ class StoresTransaction:
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, that store notes where this transaction will put it.
+        does not exist, record in the other store which store will get the conversation.
         """
         own = self._home or self._server.numbers[0]
 
@@ -735,7 +736,8 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Maps a query that returned nothing to the snapshots of the servers at that moment."""
+        """For each query that found nothing new: the snapshots of the servers when the query ran.
+        """
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in numbers_by_address.items():
@@ -886,8 +888,8 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Raised by a substitute for a transaction, to stop the work at its first call. No work catches
-    ``_Named``.
+    """Stops the work at its first call of a method of ``_StandIn``, which replaces the transaction.
+    No work catches ``_Named``.
     """
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:

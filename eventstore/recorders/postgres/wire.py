@@ -66,8 +66,8 @@ _REFUSALS: Final = re.compile(
     r" number"
 )
 """When PostgreSQL refuses a new connection, it sends a message without a state code. A permanent
-error is raised immediately. If the server's message is in an unknown language, the server counts as
-unreachable.
+error is raised immediately. If foldlog cannot understand the language of the message, it treats the
+server as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
 """The state code of a failed check in a statement of foldlog. To report a failed check, the
@@ -165,7 +165,7 @@ class Wire:
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
-        """For each batch with unread results, the names of its statements."""
+        """The names of the statements in each batch whose results are unread."""
         self._broken = False
         self.warned = False
         self._pg.nonblocking = 1
@@ -368,7 +368,7 @@ class Pool:
         self._wait_s = wait_s
         self._mutex = threading.Lock()
         self._idle: list[Wire] = []
-        """Connections that are not in use. Some unused connections may be closed."""
+        """Connections that are not in use. Some of these connections may already be closed."""
         self._places: list[_Place] = []
         """The threads in the first ``size`` places may have a connection. The threads in later
         places wait.

@@ -65,8 +65,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._may_assume = may_assume
         self._is_numbered_first = is_numbered_first
         self._locked: set[int] = set()
-        """No other writer can change the conversations with these keys before this transaction
-        ends.
+        """The keys of conversations that no other writer can change before this transaction ends.
         """
 
     # -- what recorders promise

@@ -1,4 +1,4 @@
-"""Write the log back into the file in a thread, and not within commits.
+"""Write the log back into the file in a separate thread instead of in commits.
 
 By default, SQLite writes the log back within a commit, when the log has become long. With batches
 of 500 events, writing the log back took a third of the time, so foldlog does it in a short-lived

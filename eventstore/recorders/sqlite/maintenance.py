@@ -1,12 +1,12 @@
 """Copy, rewrite and check the whole file.
 
 A copy of a store does not know the positions that the store gave after the copy. If a copy replaces
-its store, or is used beside its store, it must not give the later positions again. Otherwise, a
-follower that has passed the later positions would miss the new events. A file contains its own
-inode number, to detect a copy. The first writer to a file with another inode begins an *epoch*. The
-epoch begins above all positions that the original file can have given. The epoch begins at the
-present time in microseconds, because no store records a million events a second for long. If the
-clock is wrong, the epoch begins at least 2^32 above the last position.
+its store or is used beside it, the copy must not reuse the later positions. Otherwise, a follower
+that has passed the later positions would miss the new events. A file contains its own inode number,
+to detect a copy. The first writer to a file with another inode begins an *epoch*. The epoch begins
+above every position that the original file can have used. Its first position is the present time in
+microseconds. This is high enough, because no store records a million events a second for long. If
+the clock is wrong, the epoch begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ _PAGES: Final = 1_024
 
 
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
-    """Copy what ``reader`` sees in its transaction to a new file. The new file is complete without
-    a log.
+    """Copy the state of the store that ``reader`` sees to a new file. The new file needs no log.
 
     The reader's transaction shows one moment, so writers need not wait, and the copy never has to
     start again.
@@ -72,9 +71,9 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
     """Write the log back into the file and truncate the log. After this, a rewritten file has its
-    new size, and the log contains no copies of deleted rows. ``pending`` marks the bytes that the
-    call removes. If rows were deleted after the mark was read, the mark stays. Return False if a
-    reader still needs the log.
+    new size, and the log contains no copies of deleted rows. ``pending`` is the stored mark for the
+    bytes that the call removes. If rows were deleted after ``pending`` was read, the mark stays in
+    the store. Return False if a reader still needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False

@@ -116,8 +116,8 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """The context of a read. It is a class, because a generator would execute four times as many
-    bytecodes.
+    """The context of a read. ``ReadConnection`` is a class, because a generator would execute four
+    times as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -173,8 +173,8 @@ class SQLiteRecorder(Recorder):
     newest commits, and each commit is lost completely or not at all.
 
     Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
-    is not a foldlog store or has a newer schema. After an error of the disk, the next call opens
-    the file again.
+    is not a foldlog store or has a newer schema. After a disk error, the next call opens the file
+    again.
     """
 
     _poller: sqlite3.Connection | None
@@ -303,8 +303,8 @@ class SQLiteRecorder(Recorder):
 
         Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
         another thread's write does not end within the patience. If ``close`` raises
-        ``StoreUnavailable``, the recorder closes after the other thread's write. If the file was
-        moved or replaced while its write-ahead log has events, ``close`` logs a message. Another
+        ``StoreUnavailable``, the recorder closes after the other thread's write. ``close`` logs a
+        message if the write-ahead log has events, but the file was moved or replaced. Another
         program may have opened the file under its new name.
         """
         outside(self._path, self._path)

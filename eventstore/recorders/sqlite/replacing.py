@@ -1,12 +1,12 @@
 """Replace or remove a store's file while processes may have it open.
 
-A process that has the former file open notices that the file lost its name, and writes nothing
-more. The order of the steps matters, because the process may be killed between two steps. The
-former log must never be beside the new file. While the former file has the store's name, its log
-must stay beside it. The former file and its log first get a second name, and no store opens a file
-with two names. The former log is removed next. The new file gets the name of the former file last.
-If the process is killed between two steps, the next process that opens the store finds the second
-name, and takes the remaining steps.
+A process that has the former file open notices that the store's name leads to another file, and
+writes nothing more. The order of the steps matters, because the process may be killed between two
+steps. The former log must never be beside the new file. While the former file has the store's name,
+its log must stay beside it. The former file and its log first get a second name, and no store opens
+a file with two names. The former log is removed next. The new file gets the name of the former file
+last. If the process is killed between two steps, the next process that opens the store finds the
+second name, and takes the remaining steps.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The suffix of the new file's temporary name, which begins with the second name of the former
-file.
-"""
+"""The temporary name of the new file is the second name of the former file with this suffix."""
 
 
 def check_replaceable(path: str) -> None:
@@ -118,7 +116,7 @@ def remove_empty(path: str) -> None:
 def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
     """Hold the write lock and SQLite's own lock, so that no other program writes. Write as much of
     the log into the file as possible. Yield the connection, or None if SQLite's lock cannot be
-    taken, as for a damaged or half replaced file.
+    taken, for example because the file is damaged or half replaced.
     """
     with closing(WriteLock(file.path, PATIENCE_S)) as lock:
         lock.take(time.monotonic() + PATIENCE_S)
@@ -155,8 +153,8 @@ def sync(path: Path | str) -> None:
 
 PART = ".part"
 _NAME_MAX = 100
-"""A temporary name begins with at most ``_NAME_MAX`` characters of the final name. A file name may
-have at most 255 bytes.
+"""A temporary name begins with at most this number of characters from the final name, because a
+file name may have at most 255 bytes.
 """
 
 

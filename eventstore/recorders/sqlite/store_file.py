@@ -54,13 +54,13 @@ MOVED: Final = ("moved", "replaced")
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose locks stay, whatever files this process opens and closes."""
+    """A connection that keeps its locks even if this process closes another descriptor of the file."""
 
     _held = -1
 
     def hold(self, path: str) -> None:
-        """Hold a read lock on bytes that SQLite must lock before it removes the log. No lock is
-        taken on other systems than Linux.
+        """Hold a read lock on bytes that SQLite must lock before it removes the log. On systems
+        other than Linux, no lock is taken.
         """
         if sys.platform == "linux" and _has_lasting_locks():
             self._held = os.open(path, os.O_RDONLY)
@@ -115,7 +115,7 @@ class StoreFile:
         self._durable = durable
         self._patience_s = patience_s
         self._opened: tuple[int, ...] = ()
-        """The file's inode, its device and the number of its names, which is 1. ``_opened`` is
+        """The file's inode, its device and the number of its names, which must be 1. ``_opened`` is
         empty before the first connection.
         """
         self.index = -1
@@ -225,8 +225,8 @@ class StoreFile:
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``StoreUnavailable`` if this process has the file open with another log, because
-        SQLite has only one index for both logs.
+        """Raise ``StoreUnavailable`` if this process has the file open under another name with
+        another log. SQLite would use one index for both logs.
         """
         # makes a list in one operation, because another thread may add to it
         for used in self._used.valuerefs():
@@ -361,8 +361,8 @@ class StoreFile:
 
 
 def check_not_moved(path: str) -> None:
-    """Raise ``StoreUnavailable`` if a path has no file or an empty file, but a log with content.
-    SQLite would delete the log of a file that was moved away.
+    """Raise ``StoreUnavailable`` if the log of a path has content, but the file is missing or
+    empty. SQLite would delete the log of a file that was moved away.
 
     The log is checked first, because a new file gets content before its log does.
     """
@@ -394,6 +394,6 @@ def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
 
 
 def file_uri(path: str) -> str:
-    """Return the file's URI, as ``Path.as_uri`` does, in a tenth of the time."""
+    """Return the file's URI like ``Path.as_uri``, but in a tenth of the time."""
     absolute = path if path.startswith("/") else os.path.join(os.getcwd(), path)
     return f"file://{quote_from_bytes(os.fsencode(absolute))}"

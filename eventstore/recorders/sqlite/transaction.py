@@ -27,7 +27,7 @@ from foldlog.eventstore.recorders.types import (
 _TOGETHER = 20
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The maximal number of staged conversations with separate positions. A file holds fewer than 2^31
+"""The positions of this many staged conversations do not overlap. A file holds fewer than 2^31
 conversations.
 """
 

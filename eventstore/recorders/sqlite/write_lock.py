@@ -33,12 +33,12 @@ class WriteLock:
     """A lock on a file beside the database. One process at a time holds the write lock. The kernel
     frees the lock when its holder dies.
 
-    The write lock only orders writers. If processes do not share the lock file, because it was
-    deleted for example, SQLite's own lock still separates their writes. Only one thread of a
-    process at a time, the leader, may use the lock.
+    The write lock only orders writers. If processes do not share the lock file, for example because
+    it was deleted, SQLite's own lock still separates their writes. Only one thread of a process at
+    a time, the leader, may use the lock.
 
-    The kernel gives the lock to processes nearly in the order in which they began to wait. A
-    process cannot limit its wait for the kernel. A separate thread therefore waits for the kernel,
+    The kernel gives the lock to processes nearly in the order in which they began to wait. The call
+    that waits for the kernel's lock has no time limit. A separate thread therefore makes this call,
     and the leader waits for the thread for a limited time.
     """
 
