@@ -244,7 +244,7 @@ def brackets(text: bytes) -> int:
 
 
 def plain(value: object) -> object:
-    """Convert a text or number of a derived class, such as NumPy's ``float64``, to the plain class."""
+    """Convert a text or number of a subclass, such as NumPy's ``float64``, to the plain class."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

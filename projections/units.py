@@ -17,10 +17,10 @@ thinking at its beginning.
     bond             A bond is an event that must stay with the agent's next event, together with
                      that event. Several of these events in a row form one bond. If no event of the
                      agent follows, the bond has only one event, which is never sent.
-    loop             A loop starts with thinking: at an action with thinking, or at a bond of several
-                     events. A loop continues over actions, observations, and the texts of a reply
-                     before its actions. All other events end a loop, and so does the start of the
-                     next loop. An orphan, or an event that is never sent to a model, does not
+    loop             A loop starts with thinking: at an action with thinking, or at a bond of
+                     several events. A loop continues over actions, observations, and the texts of a
+                     reply before its actions. All other events end a loop, and so does the start of
+                     the next loop. An orphan, or an event that is never sent to a model, does not
                      belong to a loop, and does not end a loop.
 
 If a condensation forgot one event of a unit, the remaining events were *left behind*. Events left
