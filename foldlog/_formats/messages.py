@@ -508,8 +508,7 @@ def _part(part: Part) -> Part:
 
 
 def is_odd(content: Any) -> bool:
-    """Return whether a text part of the content has fields besides its type, text and cache mark.
-    """
+    """Return whether a text part of the content has fields besides its type, text and cache mark."""
     texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
     return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
 

@@ -13,8 +13,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several calls have the id of a result, the result answers the first open call
-in the newest reply with such a call.
+the newest reply. If several open calls have the same id, a result with this id answers the first of
+them in the newest reply that has one.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
@@ -70,12 +70,12 @@ from foldlog.projections import arguments_of
 NAME = "openai-chat"
 
 _COMPARED = ("role", "content", "tool_calls", "function_call", "tool_call_id")
-"""Fields that must be equal in two messages that are ``alike``."""
+"""Two messages are ``alike`` only if these fields are equal."""
 
 
 def matches(record: Any) -> bool:
     """Return whether ``record`` has a role, and has a content or calls. A message with a field
-    ``agent`` is not OpenAI's, but SWE-agent's.
+    ``agent`` comes from SWE-agent, and does not match.
     """
     return (
         accepts(record)
@@ -232,7 +232,7 @@ class OpenAIChatDecoder(FollowingDecoder):
 
 class OpenAIChatEncoder(RepliesEncoder):
     has_all_fields = False
-    """Whether messages are written with the further fields in ``meta``."""
+    """Whether a written message also gets the further fields that the ``meta`` of its event has."""
 
     def records(self, event: Event) -> Sequence[Any] | None:
         is_reasoning = isinstance(event, Annotation) and event.name == "reasoning"
@@ -248,8 +248,8 @@ class OpenAIChatEncoder(RepliesEncoder):
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the message for ``events``, or None if no message can have this content. ``meta`` has
-    the further fields of the message from which the events were made.
+    """Return the chat message for ``events``, or None if there is no message for such events.
+    Further fields of an imported message come from ``meta``.
     """
     event = events[0]
     role = role_of(events[0])

@@ -16,10 +16,10 @@ The items, and the events that they become:
     every other type, such as the server's own tools, and an encrypted item   Annotation
     a whole response, as mini-SWE-agent stores it   the events of its ``output``, with its usage
 
-Any part of a history can be written. Items do not say which calls belong to one response. foldlog
-therefore ends a response at the first result, or at the first message that is not from the model.
-The model's text in the phase "commentary" before the calls belongs to the response of the calls. An
-item_reference has the id of another item. A View shows all annotations.
+Items do not say which calls belong to one response. foldlog therefore ends a response at the first
+result, or at the first message that is not from the model. A text of the model in the phase
+"commentary" belongs to the same response as the calls after it. An item_reference has the id of
+another item. A View shows all annotations.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "r
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` can only be an item: a typed call, an output, or a message with
+    """Return whether ``record`` is certainly an item: a typed call, an output, or a message with
     typed parts.
     """
     if type(record) is not dict or "payload" in record:
@@ -112,7 +112,7 @@ _is_response = has(object=str, output=list, type=type(None))
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` can be an item. An item has a type or a role, and a message has a
+    """Return whether ``record`` may be an item. An item has a type or a role, and a message has a
     known role. A whole response and an item of the SDK's ``EncryptedSession`` are accepted too.
     """
     is_item = _is_typed(record) or _has_role(record)
@@ -131,8 +131,9 @@ def _is_of_unknown(record: Any) -> bool:
 
 class ResponsesDecoder(FollowingDecoder):
     def tag(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event stays after a compaction of the server. Only a compaction that
-        the client requested keeps the user's messages, but an item does not say who requested it.
+        """Return whether an event stays after a compaction by the server: system prompts and the
+        user's messages stay. A compaction that the client did not request drops the user's messages
+        too, but an item does not say who requested the compaction.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"

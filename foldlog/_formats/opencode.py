@@ -74,8 +74,8 @@ _WORDS = {
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""The text that OpenCode sends to its model in place of a part of a user's message. OpenCode does
-not send the parts ``_UNTOLD`` of an answer.
+"""The texts that OpenCode sends to its model in place of parts of these types in a user's message.
+In an answer, parts of the types in ``_UNTOLD`` are not sent at all.
 """
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
@@ -87,15 +87,15 @@ _USAGE = {
 
 
 class _Decoder(FollowingDecoder):
-    """The tag of a shown event is the id of its message."""
+    """Tags each shown event with the id of its message."""
 
     has_own_ids = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._messages: dict[str | None, tuple[int, _Part | None]] = {}
-        """Maps the id of a message to the version before the message, and to the part that requests
-        a compaction.
+        """Maps the id of a message to a pair: the version before the message, and the part of the
+        message that requests a compaction, or None.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
@@ -182,7 +182,7 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _told(parts: list[_Part]) -> list[_Part]:
-    """Return the parts of a content as a model gets them."""
+    """Return the parts in the form in which a model gets them."""
     return said_in(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )

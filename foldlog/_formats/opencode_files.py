@@ -66,8 +66,7 @@ _UNREAD = (
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""A copy of a message in OpenCode has an id with the same first characters. This is their number.
-"""
+"""The id of a copied message in OpenCode begins with this many characters of the original id."""
 
 
 class Sessions(FileReader):

@@ -18,7 +18,7 @@ The entries, and the events that they become:
 
 The View is the branch that ends in the last entry. If an entry does not continue the branch, a
 Retraction comes first. If the parent of an entry is missing, the entry follows the previous entry.
-Entries before version 2 have no ids: an entry follows the previous line, and
+Before version 2, entries had no ids. Such an entry follows the entry of the previous line, and
 ``firstKeptEntryIndex`` counts lines.
 """
 
@@ -103,8 +103,8 @@ class _Place(NamedTuple):
 
 
 class PiDecoder(FollowingDecoder):
-    """The View shows the branch of the newest entry. The tag of a shown event is the number of its
-    entry. A compaction of pi never keeps an earlier summary, and always keeps system messages.
+    """The View shows the branch of the newest entry. Each shown event is tagged with the number of
+    its entry. A compaction of pi never keeps an earlier summary, and always keeps system messages.
     """
 
     has_own_ids = True

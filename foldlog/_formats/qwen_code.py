@@ -88,8 +88,8 @@ class _Decoder(FollowingDecoder):
         self._tip = 0
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """The version before the last line, and the text of the line, if the line is a message of
-        the user.
+        """If the last line is a message of the user: the version before the line, and the text of
+        the line.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:
@@ -210,7 +210,9 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
-    """Return whether a result belongs to the user's last command, and no model got the result."""
+    """Return whether ``payload`` is the result of the user's last command, and was not sent to a
+    model.
+    """
     shown = dicts_in(payload.get("outputHistoryItems"))
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
     is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True

@@ -18,8 +18,8 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute that describes the unreadable records of an imported source."""
 UNREAD = "unread records"
-"""The document about unreadable records. Each row is an unreadable record: the number of readable
-records before it, and the id of the next event.
+"""The document about unreadable records. It has a row for each of them: the number of readable
+records before the record, and the id of the event after it.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -32,9 +32,8 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its ``place``, and the ``problem``. For an
-    unreadable record, ``before`` has the number of readable records before it, and the id of the
-    next event.
+    """A part of a source that could not be imported: its ``place``, and the ``problem``. ``before``
+    is the row of an unreadable record in ``UNREAD``.
     """
 
     place: str
@@ -51,8 +50,8 @@ class Located(NamedTuple):
     ``source``   the file with the ``line``. If there is no line, ``source`` is a text that
                  describes the place.
     ``value``    the value, or its readable part if there is a problem.
-    ``text``     the bytes of the value at ``offset`` in the file, or in the text of its document;
-                 empty if the bytes are unknown.
+    ``text``     the bytes of the value, which begin at ``offset`` in the file or in the text of its
+                 document. Empty if the bytes are unknown.
     """
 
     line: int
@@ -125,7 +124,7 @@ def member(*names: str) -> Callable[[Any], Any]:
 
 
 def has(**types: type) -> Callable[[Any], bool]:
-    """Return a function that checks whether a value is an object with members of these names and
+    """Return a function that checks whether a value is an object that has these members with these
     types.
     """
     names = list(types)
@@ -172,8 +171,8 @@ are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the ye
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
 """Times that programs write for a missing time, with or without a zone."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record, as an event stores it. The first value is the time, if the source names its
-zone. The second value is the text for ``origin.time``, if the source names no zone.
+"""The time of a record, as an event stores it. A time with a zone is the first value. A time
+without a zone is the second value, as the text for ``origin.time``.
 """
 
 
@@ -243,9 +242,8 @@ def usage_meta(
 def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
-    """Return the counts of a source by foldlog's names. If several counts of the source belong to
-    one name, add up the counts. If the total shows that the first count includes all other counts,
-    take only the first count.
+    """Return the counts of a source by foldlog's names. Counts that belong to the same name are
+    added up, unless the total of the source shows that the first of them includes the others.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()
@@ -288,7 +286,7 @@ def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
-    """Return a text from which ``read_time`` reads the time of an event. A time without a zone
+    """Return the time of an event as a text that ``read_time`` can read. A time without a zone
     keeps its text. A time with a zone is written in UTC with a Z.
     """
     if timestamp is None:

@@ -70,7 +70,7 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of the record, or None if the record has an id."""
+    """Return the time of a record that has no id. Return None for a record with an id."""
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
 
@@ -88,13 +88,13 @@ class FollowingDecoder(RecordDecoder):
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
     """Which repetitions make no events:
 
-    ``records``  repetitions of a record with an id, and of the whole log.
-    ``logs``     only repetitions of the whole log.
-    ``events``   no repetition: an equal record makes events again.
+    ``records``  a repeated record that has an id, and a repetition of the whole log.
+    ``logs``     only a repetition of the whole log.
+    ``events``   none: an equal record makes its events again.
     """
 
     has_own_ids: ClassVar[bool] = False
-    """Whether ids are unique even in a source without times."""
+    """Whether the id of a record is unique even if the source has no times."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -199,7 +199,7 @@ class RecordEvents:
         self.begin(origin, timestamp)
 
     def begin(self, origin: Origin, timestamp: datetime | None) -> None:
-        """Begin a record, or a part of a record that has an id."""
+        """Begin a record, or a part of a record that has its own id."""
         self.origin = origin
         self.timestamp = timestamp
         self.is_empty = True
@@ -315,7 +315,7 @@ class RecordEvents:
         *,
         offset: int | None = None,
     ) -> None:
-        """Forget all shown events, unless ``stays`` is true for the tag. The ``summary`` comes
+        """Forget every shown event for whose tag ``stays`` returns false. The ``summary`` comes
         after the first ``offset`` events that stay. By default the summary comes last.
         """
         after: list[int | str] = [
@@ -328,8 +328,8 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Add an event after which ``after`` is the prompt. A number in ``after`` is the id of an
-        event. A text in ``after`` is a new summary.
+        """Add an event that changes the prompt to ``after``. In ``after``, a number is the id of an
+        event, and a text is a new summary.
         """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]

@@ -85,7 +85,7 @@ def _load(name: str) -> Format:
 
 
 def _sent_by_name(format: Format) -> Format:
-    """Pickle ``format`` as its name. A process that unpickles the name must know the format."""
+    """Pickle ``format`` as its name. Another process finds the format by this name."""
     # copyreg looks up the exact type, and some formats have a subclass of ``Format``
     copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format

@@ -37,8 +37,8 @@ class Repeats:
         self._newest = datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """Counted from 1: the number of the record that the last record repeats. It is 0 after a
-        new record.
+        """The number of the record that the last record repeats, counted from 1, or 0 if the last
+        record was new.
         """
 
     @property
@@ -46,7 +46,9 @@ class Repeats:
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
-        """``at`` is the time of a record that has no id."""
+        """Return whether the next record is a repetition. ``at`` is its time, or None if it has an
+        id.
+        """
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:

@@ -100,8 +100,8 @@ class RepliesEncoder(RecordEncoder):
         return self.complete(0)
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        """Return the records of the oldest groups that do not wait for a result. If more than
-        ``most`` groups remain, also return the records of the oldest groups that wait.
+        """Return the records of the oldest groups, up to the first group that waits for a result.
+        As long as more than ``most`` groups are held back, groups that wait are written too.
         """
         held = self._held
         waiting = self._waiting.waiting

@@ -25,7 +25,7 @@ UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
 ENDS_WITH = {"agent": "answer", "user": "request"}
-"""Maps the source of the last message to the state of the conversation."""
+"""The state of a conversation whose last message is from the agent or the user."""
 LAST_TOOLS = ("finish",)
 """A call of one of these tools answers the user and ends a run, as in OpenHands."""
 _ERROR_MAX = 200
@@ -179,7 +179,7 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return ``where`` with the values of a record. But the first ``cwd`` stays."""
+    """Return ``where`` with the values of a record, but always with the first ``cwd``."""
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
         texts.pop("cwd", None)
@@ -236,8 +236,8 @@ class Skeleton(ABC):
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation that the source continues, and the number of its records before the
-        source. None if the source continues no conversation.
+        """The conversation that this source continues, and how many records of that conversation
+        come before this source. None if the source continues no conversation.
         """
         return None
 
@@ -251,9 +251,7 @@ class Skeleton(ABC):
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
-        """Return the blanked skeleton of a record. After a redaction, the store keeps only the
-        blanked skeleton.
-        """
+        """Return what the store keeps of a record after a redaction: its skeleton without texts."""
         try:
             skeleton = self._decode(record)
         except msgspec.DecodeError:
@@ -285,8 +283,8 @@ class Skeleton(ABC):
     def happened(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
-        """``is_activity`` is False if no agent or user did anything, as in a compaction.
-        ``is_answer`` is True for a record of a model or a tool.
+        """``is_activity`` is False for a record in which neither an agent nor a user did anything,
+        such as a compaction. ``is_answer`` is True for a record of a model or a tool.
         """
         state = self.state
         day = at[:10] if at else NO_DAY

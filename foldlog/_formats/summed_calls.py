@@ -31,21 +31,21 @@ USAGE = (
     "reasoning_tokens",
 )
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The sizes of prompts, in tokens, above which a price in litellm's table changes. All prompts of
-one sum lie between two neighboring sizes.
+"""The sizes of prompts, in tokens, above which a price in litellm's table changes. Only prompts
+between the same two neighboring sizes are added up together.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""The number of open replies. A reply is open while it may get further lines. Parallel sub-agents
-write their lines alternately.
+"""The largest number of open replies. A reply is open as long as more lines of it may follow.
+Parallel sub-agents write their lines alternately.
 """
 
 
 class Calls(NamedTuple):
     """Calls of one model on one day. ``cost`` is in US dollars, or None if no cost is recorded.
-    ``above`` is one of ``PRICED_FROM``, and every prompt of the calls has more tokens than
-    ``above``. If the sizes of the prompts are unknown, ``above`` is -1.
+    ``above`` is the largest size in ``PRICED_FROM`` that every prompt of the calls exceeds, or -1
+    if the sizes of the prompts are unknown.
     """
 
     day: str
@@ -61,7 +61,7 @@ class Calls(NamedTuple):
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
-        """Return these calls with negative figures, to subtract them from a sum."""
+        """Return the calls with negative figures. Adding them to a sum subtracts the calls."""
         usage = {name: -number for name, number in self.usage.items()}
         cost = None if self.cost is None else -self.cost
         return self._replace(usage=usage, cost=cost, calls=-self.calls)
@@ -125,7 +125,7 @@ def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
 
 class Curve(Struct):
     """A series of numbers in at most 64 points. Each point is the highest of ``stride`` consecutive
-    numbers. The last point has only ``newest`` numbers.
+    numbers. The last point covers only ``newest`` numbers so far.
     """
 
     points: list[int] = []

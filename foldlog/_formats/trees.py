@@ -1,10 +1,10 @@
 """Read exports of chats: a file with many conversations. A conversation is a tree of messages, and
 its View shows one branch of the tree.
 
-A conversation has one record per message. If the site does not show the branch of the newest
-message, a last record names the shown branch. The records are in the order of their times. New
-records therefore always come at the end, even if a message gets a second answer. The View at each
-version is the prompt of the model at that time.
+A conversation has one record per message. If the site shows a branch that does not end in the
+newest message, an additional last record names the shown branch. The records are in the order of
+their times. New records therefore always come at the end, even if a message gets a second answer.
+The View at each version is the prompt of the model at that time.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Exports(FileReader):
     """Reads files with an array of conversations, with a single conversation, or with a
     conversation on each line.
 
-    ``begins``  sets of keys: a file begins with the keys of one of these sets.
-    ``named``   keys of a conversation; the first key with a text has the name.
+    ``begins``  sets of keys. The beginning of a file has all keys of one of these sets.
+    ``named``   the keys that may have the name of a conversation. The first text is the name.
     ``held``    the key of the array with the messages.
     ``id``      the key of a message's id.
     ``title``   the key of the title.
@@ -69,8 +69,8 @@ class Exports(FileReader):
         """
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return the records of a conversation. If the last message is not on the branch that the
-        site shows, a last record names this branch.
+        """Return the records of a conversation. If the site shows a branch that does not end in the
+        last message, an additional last record names the branch.
         """
         messages = self.messages(conversation)
         newest = text_or_none(conversation.get(self.newest))
@@ -156,8 +156,8 @@ _NO_PARENT = object()
 
 class TreeDecoder(FollowingDecoder):
     """Makes events of messages. If a message does not continue the branch, a retraction comes
-    first. If the parent of a message is missing, the message follows the last message. But a
-    message with the parent of the first message begins a new tree.
+    first. A message whose parent is missing follows the last message. If its parent is also the
+    parent of the first message, the message begins a new tree instead.
     """
 
     keeps_shown = False

@@ -68,8 +68,8 @@ IN_REPLIES = RecordedUsage()
 
 def begins_call(event: Event, before: Event | None) -> bool:
     """Return whether the agent's model was called for ``event``. ``before`` is the previous event
-    of the model: see ``begins_reply``. A copy of a reply is not a call, and a reply that the
-    program itself wrote is not a call.
+    of the model: see ``begins_reply``. Copies of replies, and replies that the program itself
+    wrote, are not calls.
     """
     return (
         event.meta.get("model") != OF_NO_MODEL
@@ -215,19 +215,18 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
-    """Return ``call`` with a reply id, made from the time and ``total``. In a copy of the log, the
-    call gets the same id.
+    """Return ``call`` with a reply id that is made from its time and ``total``. The call gets the
+    same id in every copy of the log.
     """
     counts = f"{tokens_of(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counts}")
 
 
 class Accumulated:
-    """Computes single calls from the tokens and cost that a program adds up.
+    """Computes single calls from a program's running totals of tokens and cost.
 
-    If the sum falls a little, the agent lost a part of the sum in a restart. The tokens of the
-    calls since the restart are unknown. If the sum falls below half, the program counts from 0
-    again.
+    If a total falls a little, the agent lost a part of it in a restart, and the tokens of the calls
+    since the restart are unknown. If a total falls below half, the program counts from 0 again.
     """
 
     def __init__(self) -> None:
@@ -235,8 +234,9 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """If ``counts`` rose above all earlier counts, yield a call with the difference. The call
-        has at least its ``own`` tokens. A cost of 0 is unknown.
+        """If ``counts`` exceed all earlier counts, yield a call with the difference. If the program
+        also records the tokens of this call, as ``own``, the call has at least these. A cost of 0
+        means that the cost is unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

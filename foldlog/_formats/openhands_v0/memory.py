@@ -40,8 +40,8 @@ _INSTRUCTIONS = (
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``text`` is the text beside the call. Of several parallel
-    calls, only the first has the text.
+    """A call as the model wrote it. ``text`` is the text in the model's message with the call. Of
+    several parallel calls, only the first has the text.
     """
 
     tool: str

@@ -19,10 +19,10 @@ The records, and the events that they become:
 the text for a result. ``usage.py`` finds calls of models in events. The code that writes a growing
 conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
 
-Events form a tree (``parent_id``). A retraction comes before a step on another branch. The View is
+Events form a tree (``parent_id``). A step on another branch first adds a retraction. The View is
 always the branch of the newest step, also if the user moved the conversation back to an older step.
-If the adapter appends records one by one, all appended records are on the active branch, and the
-adapter makes the retractions.
+Records that the adapter appends one by one are always on the active branch, and the adapter adds
+the retractions itself.
 """
 
 from __future__ import annotations

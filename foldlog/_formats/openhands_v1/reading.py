@@ -50,9 +50,10 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
-"""A record of these kinds is never the end of a branch."""
+"""Records of these kinds never end a branch."""
 _REJECTED = "The action was rejected, and no reason was given."
-"""The text for a rejection without a reason. A model would read the text "no output" as a result.
+"""The text for a rejection without a reason. A model could take an empty text for the result of the
+action.
 """
 _OF_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
@@ -64,8 +65,9 @@ _CAUSES_MAX = 10_000
 
 
 class ShownEvent(NamedTuple):
-    """The tag of a shown event. ``source_id`` is the id of the event in its source. ``call_id`` is
-    the call that the event makes or answers. ``is_prompt`` is true for a system prompt.
+    """The tag that a shown event gets. ``source_id`` is the id of the event in its source.
+    ``call_id`` is the call that the event makes or answers. ``is_prompt`` is true for a system
+    prompt.
     """
 
     source_id: str | None = None
@@ -87,8 +89,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
     an event is the event in the line before. A step whose parent is not the newest step begins
-    another branch. Before the events of this step, a retraction returns to the version after the
-    parent. The View is the branch that ends in the newest step.
+    another branch. Such a step first adds a retraction to the version after its parent. The View is
+    the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -106,7 +108,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._last = event
 
     def tag(self, event: Event, read: RecordEvents) -> ShownEvent:
-        """Return the tag of an event. The tag of a condensation is the tag of its summary."""
+        """Return the tag of an event, or for a condensation the tag of its summary."""
         source_id = read.origin.id
         if isinstance(event, Action | Observation):
             call_id = event.call_id
@@ -151,8 +153,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """Return to ``place`` by a retraction, if ``place`` is on another branch. If only the old
-        branch requested a condensation, also decline the request.
+        """If ``place`` is on another branch, add a retraction to it. If the old branch has an open
+        request for a condensation, and the new branch has none, decline the request.
         """
         if place is self._newest:
             return
@@ -170,7 +172,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     def _replace_prompt(self, read: RecordEvents) -> None:
         """Forget the old system prompt before an update, because a model sees only the newest
-        prompt. Forget nothing while a request is open, because this would answer the request.
+        prompt. While a request for a condensation is open, forget nothing: any condensation would
+        answer the request.
         """
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None

@@ -42,13 +42,13 @@ SUMMARY = "-summary"
 
 
 class OpenHandsV1Encoder(RecordEncoder):
-    """Each written record gets a new id."""
+    """The record of an event without an id of a source gets a new id."""
 
     def __init__(self) -> None:
         self._source_ids: dict[int, Any] = {}
         self._new_ids: list[tuple[int, int]] = []
-        """Intervals of events whose records got new ids. A new id can be computed from the event's
-        id.
+        """Intervals of the ids of events whose records got a new id. ``_new_id`` computes the new
+        id from the id of the event.
         """
 
     def records(self, event: Event) -> list[Any] | None:
@@ -68,7 +68,9 @@ class OpenHandsV1Encoder(RecordEncoder):
             self._source_ids[event.id] = id_of_source(event)
 
     def _add_new_id(self, event_id: int) -> bool:
-        """Note that an event got a new id. Return False if a later event already has a new id."""
+        """Remember that the record of an event got a new id. If a later event already has one,
+        remember nothing and return False.
+        """
         first, last = self._new_ids[-1] if self._new_ids else (event_id, event_id - 1)
         if event_id <= last:
             return False

@@ -297,12 +297,10 @@ class _Encoder(OpenAIChatEncoder):
         super().__init__()
         self._sent: list[SentMessage] = []
         self._reader: _Decoder | None = None
-        """The decoder of the imported spans. The next written span repeats the messages of the
-        imported spans.
-        """
+        """Reads the imported spans, because the next written span repeats their messages."""
         self._is_compacted = False
         self._newest: Event | None = None
-        """The last message, unless it is a reply."""
+        """The newest message, or None if the model wrote it."""
         self._trace = ""
 
     def records(self, event: Event) -> Sequence[Any] | None:

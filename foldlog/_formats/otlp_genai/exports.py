@@ -1,7 +1,7 @@
 """Convert spans of Phoenix, Langfuse and OpenTelemetry's console exporter into requests to a
 collector.
 
-The conversion loses no field. A field outside of the conventions keeps its name.
+The conversion loses no field: a field that the conventions do not have becomes an attribute.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _OF_SYSTEM = ("system", "developer")
 
 
 class SentMessage(NamedTuple):
-    """A message, the ``gist`` of the message, and the ids of the message's shown events."""
+    """A message, its hash (see ``gist``), and the ids of its shown events."""
 
     gist: bytes
     message: dict[str, Any]

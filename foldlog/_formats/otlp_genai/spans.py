@@ -58,9 +58,9 @@ class TracedSpan:
 
     ``began``    when the span began, in nanoseconds.
     ``ended``    when the span ended, in nanoseconds.
-    ``place``    the time by which spans are sorted: when the span began. An agent's span is sorted
-                 by its end, so that it comes after the spans below.
-    ``is_ours``  whether the span has attributes of models.
+    ``place``    the time by which spans are sorted: the beginning of the span, or for an agent's
+                 span its end, so that it comes after the spans below.
+    ``is_ours``  whether the span has an attribute about models (``gen_ai.…`` or ``llm.…``).
     ``text``     the line of the record, if the record is a whole line.
     """
 
@@ -259,7 +259,7 @@ class SpanFiles(FileReader):
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
     """Return spans in the order of their ``place``. The span of an agent comes after all spans
-    below the agent, even after spans with a later place.
+    below the agent, even if their place is later.
     """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()
@@ -281,8 +281,8 @@ def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) 
 
 
 def _requests(path: Path) -> Iterator[Located]:
-    """Yield a request for each span of a file. A file is a single request, or has a request on each
-    line.
+    """Yield a request with a single span for each span of a file. The file itself is one request,
+    or has a request on each line.
     """
     document = None if on_lines(path, 1) else record_in(path)
     rows: Iterable[Located] = JsonLines(path)
@@ -322,9 +322,9 @@ class Trace:
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
-        """Maps an attribute to the conversations that the attribute names. The key of a
-        conversation is the id of its span. The value of the key None is the only conversation of
-        the trace, or an empty text if the trace has several conversations.
+        """For each attribute in ``_CONVERSATIONS``: a map from the id of a span to the conversation
+        that the attribute names. The key None has the conversation of the trace, or an empty text
+        if its spans name several.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
 
@@ -345,8 +345,9 @@ class Trace:
         return path
 
     def history_of(self, span: str) -> str:
-        """Return the conversation of a span. If one agent called another agent in the conversation,
-        the name ends with the id of the called agent.
+        """Return the conversation of a span. If an agent called another agent in the conversation,
+        the spans of the called agent are a history of their own, and its name ends with the id of
+        the agent's span.
         """
         path = self.upwards(span)
         agents = [index for index, span_id in enumerate(path) if span_id in self._agents]
@@ -369,8 +370,8 @@ class Trace:
         return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return whether spans below the span of an agent have ``messages``, ``usage``, or both. If
-        the parent of a span is unknown, the span is below each agent that was running when the span
+        """Return which of ``messages`` and ``usage`` the spans below the span of an agent report. A
+        span whose parent is unknown counts as below each agent that was running when the span
         began.
         """
         below = set[str]()
