@@ -1,4 +1,4 @@
-"""Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as the cause."""
+"""Recorders raise ``StoreUnavailable`` and ``StoreUnusable``. Their cause is the driver's error."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ MOVED: Final = ("moved", "replaced")
 
 
 class Connection(sqlite3.Connection):
-    """A connection that keeps its locks even if this process closes another descriptor of the file."""
+    """A connection that keeps its locks if this process closes another descriptor of the file."""
 
     _held = -1
 
