@@ -80,7 +80,7 @@ class _ModelParameters(CondenserConfig):
 
 class _OfParts(CondenserConfig):
     condensers: tuple[CondenserConfig, ...] = Field(
-        description="the condensers, as tables with a type each"
+        description="a table for each condenser, with its type"
     )
 
     @classmethod

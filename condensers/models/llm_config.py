@@ -149,7 +149,7 @@ class LLMConfig(StrictTable):
         default=None,
         min_length=1,
         description=(
-            "the key; by default from api_key_env, or what litellm finds in the environment"
+            "the key; by default from api_key_env, or from the variable that litellm reads"
         ),
     )
     api_key_env: str | None = Field(
@@ -168,7 +168,7 @@ class LLMConfig(StrictTable):
         default=None, ge=1, description="input limit; by default litellm's entry for the model"
     )
     max_output_tokens: int | None = Field(
-        default=None, ge=1, description="output limit, sent with a call; by default the model's"
+        default=None, ge=1, description="limit of each reply; by default the model's"
     )
     temperature: float | None = Field(
         default=None, ge=0, description="temperature; by default the server's"
@@ -176,27 +176,25 @@ class LLMConfig(StrictTable):
     timeout_s: float = Field(
         default=STEP_S,
         gt=0,
-        description=(
-            "time limit of the model in one step, with retries, waits and fallbacks, in seconds"
-        ),
+        description=("seconds for all calls of one step, including retries, waits and fallbacks"),
     )
     retries: int = Field(default=2, ge=0, description="number of attempts after the first")
     retry_wait_s: float = Field(
         default=1.0,
         ge=0,
-        description="wait before the first retry, doubled before each further retry",
+        description="seconds before the first retry; each further retry waits twice as long",
     )
     fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_find_named_model)], ...] = Field(
         default=(),
-        description="models to ask, one after the other, if this one gives no usable reply",
+        description="models to try, in order, if this model gives no usable reply",
     )
     function_calling: bool | None = Field(
         default=None,
-        description="whether the model can be made to call a tool; by default litellm's entry",
+        description="whether a request can force a call of a tool; by default litellm's entry",
     )
     response_schema: bool | None = Field(
         default=None,
-        description="whether the model's reply can be held to a schema; by default litellm's entry",
+        description="whether a request can set a schema for the reply; by default litellm's entry",
     )
     tokenizer: str | None = Field(
         default=None, min_length=1, description="another model, whose tokenizer counts the tokens"
@@ -204,16 +202,16 @@ class LLMConfig(StrictTable):
     dialect: Literal["openai", "openai-reasoning", "litellm"] | None = Field(
         default=None,
         description=(
-            "form of the agent's messages, such as openai, or openai-reasoning for a server that"
-            " wants the model's thinking back; by default the model's name decides"
+            "format of the agent's messages, such as openai, or openai-reasoning for a server that"
+            " requires the model's thinking; by default derived from the model's name"
         ),
     )
     extra: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
         description=(
-            "further arguments of litellm.completion, passed on unchanged, except the arguments"
-            " that another key sets"
+            "further arguments of litellm.completion, passed on unchanged; an argument that another"
+            " key sets is refused"
         ),
     )
 

@@ -31,7 +31,7 @@ class ClearToolUsesCondenser(Condenser):
 
     type = "clear_tool_uses"
 
-    trigger: int = setting(100_000, "results are cleared from a prompt of more tokens", ge=1)
+    trigger: int = setting(100_000, "clear results if a prompt has more tokens than this", ge=1)
     keep: int = setting(3, "how many of the newest results are not cleared", ge=0)
     clear_at_least: int = setting(0, "the fewest tokens that are cleared at once", ge=0)
     exclude_tools: tuple[str, ...] = setting((), "tools whose results are never cleared")
@@ -106,7 +106,7 @@ class ClearThinkingCondenser(Condenser):
 
     type = "clear_thinking"
 
-    keep: int = setting(1, "how many of the newest turns with thinking keep it", ge=1)
+    keep: int = setting(1, "how many of the newest turns with thinking keep their thinking", ge=1)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         turns: list[dict[int, tuple[str, Any]]] = [{}]

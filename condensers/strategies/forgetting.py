@@ -89,7 +89,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     needs = "response_schema"
 
     max_event_length: int | None = setting(
-        10_000, "how many characters of an event the model sees; a negative number: all"
+        10_000, "how many characters of an event the model sees; a negative number means all"
     )
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:

@@ -63,21 +63,21 @@ class SummarizingCondenser(RollingCondenser):
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed to half of this number; by default 100 (llm: 240),"
-        " or no limit of events if a token limit is known",
+        "a View with more events is condensed to half of this number; the default is 100 (llm:"
+        " 240), or unlimited if a token limit is known",
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
     max_event_length: int | None = setting(
-        10_000, "how many characters of an event the summarizer sees; a negative number: all"
+        10_000, "how many characters of an event the summarizer sees; a negative number means all"
     )
     max_tokens: int | None = setting(
         None,
-        "a second limit for the agent's prompt, beside its model's; see Limits of tokens",
+        "a limit for the agent's prompt, besides the limit of the model; see Limits of tokens",
         ge=1,
     )
     token_margin_ratio: float = setting(
-        0.1, "the part of the agent's model's input that stays free", ge=0, lt=1
+        0.1, "the part of the input limit that stays free", ge=0, lt=1
     )
     minimum_progress: float = setting(
         0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1
@@ -85,7 +85,7 @@ class SummarizingCondenser(RollingCondenser):
     hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
     hard_context_reset_context_scaling: float = setting(
         0.8,
-        "the factor by which each further try of the hard reset shortens the text of an event",
+        "each retry of the hard reset multiplies the length limit of an event by this factor",
         gt=0,
         lt=1,
     )

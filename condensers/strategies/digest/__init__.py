@@ -61,8 +61,8 @@ class DigestCondenser(SummarizingCondenser):
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed to a third of this number; by default only tokens"
-        f" count, up to the limit, or to {_TOKENS:,} besides the head if no limit is known",
+        "a View with more events is condensed to a third of this number; by default, only the"
+        f" token limit counts ({_TOKENS:,} tokens after the head if no limit is known)",
         ge=2,
     )
     max_length: int = setting(20_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
