@@ -1,5 +1,5 @@
-"""The async interface, ``foldlog.aio``. Every method runs the sync method in a thread. Appends that
-wait at the same time share a commit.
+"""The async interface, ``foldlog.aio``. Each async method runs the sync method of the same name in
+a thread. Appends that wait at the same time share a commit.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _T = TypeVar("_T")
 
 _PAGE = 500
 _THREADS = 32
-"""The maximum number of threads for calls."""
+"""The maximum number of threads for all calls except steps, which may wait for a model."""
 _STEPPING_THREADS = 256
-"""The maximum number of threads for steps. A step that waits for a model uses 50 KB of memory."""
+"""The maximum number of threads for steps. A step that is waiting for a model uses 50 KB of memory.
+"""
 _POLL_S = 0.005
 _POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
@@ -54,12 +55,14 @@ _EVENTS_MAX: Final = 100
 commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""The arguments that an append in a shared commit may have."""
+"""The arguments that an append may have and still share a commit."""
 _faces_lock = Lock()
 
 
 class _Opening:
-    """A store that is being opened. A program awaits this object, or uses it in ``async with``."""
+    """The return value of ``foldlog.aio.open``. Await it to get the open histories, or use it in
+    ``async with``.
+    """
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
         self._opened = opened
@@ -167,7 +170,9 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether the append may share a commit. All appends of a commit wait for one another."""
+        """Whether the append may share a commit. Appends that share a commit must be short, because
+        each of them waits for all others.
+        """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         # A chat message may need the View.
@@ -191,7 +196,7 @@ class PendingAppend:
 def append_all(
     store: Store, appends: Sequence[PendingAppend]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make short appends in order, and return the outcome of each append. If an append fails, all
+    """Run short appends in order, and return the outcome of each append. If an append fails, all
     other appends are still made.
     """
     prepared = [Outcome.of(append.prepare) for append in appends]
@@ -204,8 +209,8 @@ def append_all(
 
 
 def _only_async_for(self: object) -> Any:
-    """Raise ``TypeError``. Without this method, ``for`` would read the histories 0, 1, 2 and so on,
-    without end.
+    """Raise ``TypeError``. Without this method, ``for`` would loop forever: it would ask for the
+    histories 0, 1, 2 and so on.
     """
     raise TypeError(
         f"a {type(self).__name__} of foldlog.aio cannot be iterated over with 'for' or 'list';"
@@ -214,10 +219,10 @@ def _only_async_for(self: object) -> Any:
 
 
 class _Pages(Generic[_T]):
-    """An async iterator over the items of a blocking iterator. It reads a page of items at a time.
+    """An async iterator over the items of a blocking iterator. It reads the items in pages.
 
-    A cancelled ``__anext__`` loses no item, because the page stays in memory. The iterator is not
-    an async generator, because a generator can be closed only in its own event loop.
+    A cancelled ``__anext__`` loses no item, because the page stays in memory. It is not an async
+    generator, because an async generator can be closed only in its own event loop.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -247,7 +252,9 @@ class _Pages(Generic[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration and drop the stored page. Between two pages no transaction is open."""
+        """End the iteration and drop the page in memory. No transaction needs to be closed, because
+        none is open between two pages.
+        """
         self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
     def _read(self) -> Outcome[list[_T]]:
@@ -293,8 +300,8 @@ class _Following(_Pages[Recorded]):
 
 
 def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
-    """Return a ``__getattr__``. Its error says how to use an attribute that only the class ``of``
-    has.
+    """Return a ``__getattr__`` that always raises ``AttributeError``. If the sync class ``of`` has
+    the attribute, the error says how to use it.
     """
 
     def missing(self: object, name: str) -> Any:
@@ -307,8 +314,8 @@ def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
 
 
 def face_of(histories: sync.Histories) -> AsyncHistories:
-    """Return the async interface of open histories. The same histories always have the same async
-    interface.
+    """Return the async interface of open histories. Repeated calls for the same histories return
+    the same object.
 
     Closing the interface closes the histories, and closing the histories closes the interface. The
     interface starts threads when its methods are first called.
@@ -451,8 +458,8 @@ class AsyncRecallTool:
 
 
 class _AsyncLeaseBlock:
-    """The async form of ``LeaseBlock``. A task that waits for the lease uses no thread. A
-    cancellation does not interrupt the release of the lease.
+    """The async form of ``LeaseBlock``. A task that waits for the lease uses no thread. The lease
+    is released even if the task is cancelled.
     """
 
     def __init__(self, pool: ThreadPool, block: LeaseBlock) -> None:

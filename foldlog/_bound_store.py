@@ -15,8 +15,8 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database that is bound to the first conversation that it finds under an id. If the id is
-    used again, the database does not find the new conversation.
+    """A database that remembers the first conversation that it finds under an id. If the
+    conversation is erased and a new one gets the id, the database does not find the new one.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:

@@ -1,8 +1,8 @@
-"""A cache of values for reports, so that a report reads only changed conversations.
+"""A cache of computed values, so that a report reads only the conversations that have changed.
 
-A cached value is stored like a projection's record, encrypted with the key of its conversation. A
-change of a stored history deletes its cached values, or changes the version of the conversation.
-The next report then computes the values again.
+A cached value is stored like a projection's record, encrypted with the key of its conversation.
+Every change of a history deletes its cached values, or changes the version of its conversation. The
+next report then computes the values again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from foldlog.eventstore.recorders.types import utf8
 _TOGETHER = 200
 """The maximum number of conversations in one transaction."""
 _FEW = 100
-"""The maximum number of conversations that are read one by one. More conversations are read as one
-range of ids.
+"""The maximum number of conversations that are read one by one. If there are more, one range of ids
+is read, from the first id to the last.
 """
 _decoder = cache(Decoder)
 
@@ -42,11 +42,12 @@ class KeptBeside:
     """The cached values of a report. A value belongs to a version of its conversation."""
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
-        """Open the cached values of a report. ``code`` is the version of the function that computes
-        the values: change both together. Values with another ``code`` are computed again.
+        """Open the cached values of a report. ``code`` is the version number of the function that
+        computes the values. Change it whenever the function changes. Values with another ``code``
+        are computed again.
 
-        With ``at_once=False``, ``flush`` waits for other writers. Use it for values that cannot be
-        computed again.
+        With ``at_once=False``, ``flush`` waits for other writers. Use this for values that cannot
+        be computed again.
         """
         self._store = store
         self._projection = projection
@@ -97,10 +98,11 @@ class KeptBeside:
         return records
 
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
-        """Yield the ids that begin with ``start``, in any order, without erased conversations.
+        """Yield ``(id, value, is_current)`` for each id that begins with ``start``, in any order,
+        without erased conversations.
 
-        Each id comes with its newest cached value, or None. The last item is true if the value is
-        up to date. Cost: one statement reads all conversations whose ids begin with ``start``.
+        ``value`` is the newest cached value, or None. ``is_current`` is true if the value is up to
+        date. Cost: one statement reads all conversations whose ids begin with ``start``.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in kept_records(
@@ -180,7 +182,7 @@ def kept_records(
     Erased conversations are left out.
 
     A record is None if it is damaged, or if its key is missing. The caller then computes the record
-    again. Cost: the conversations from ``first`` to ``last`` are read.
+    again. Cost: the rows of all conversations from ``first`` to ``last`` are read.
     """
     database = store.database
 

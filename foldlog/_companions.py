@@ -1,10 +1,10 @@
-"""A companion is a conversation ``ID/+NAME`` in which a runtime stores more about the conversation
-``ID``, such as the writes of a thread. Companions are erased, copied, redacted and rekeyed together
-with their conversation.
+"""A companion is a conversation ``ID/+NAME`` with additional data that a runtime stores about the
+conversation ``ID``, such as the writes of a thread. Companions are erased, copied, redacted and
+rekeyed together with their conversation.
 
-``ID`` may also be a path above several conversations. A companion of such a path, for example the
-state of a user, belongs to all conversations below the path. Erasing a conversation below the path
-does not erase the companion of the path.
+``ID`` may also be a path above several conversations, such as ``app/user``. Its companion, for
+example the state of the user, belongs to all conversations below the path. Erasing a conversation
+below the path does not erase the companion of the path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import beginning_with
 
 _OWN = "/+"
-"""The text before the name of a companion. Runtimes quote this text in the ids of programs."""
+"""The text before the name of a companion. An adapter quotes the ids of its runtime, so they never
+contain this text.
+"""
 
 
 def companion(conversation: str, name: str) -> str:
@@ -32,8 +34,8 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """Return the conversation of a companion. For a companion of a companion, return the outermost
-    conversation. Return an empty text for a conversation that is not a companion.
+    """Return the conversation that a companion belongs to. For a companion of a companion, return
+    the outermost conversation. Return an empty text for a conversation that is not a companion.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:
@@ -42,7 +44,9 @@ def companion_of(conversation: str) -> str:
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return all companions, including erased companions and the companions of companions."""
+    """Return all companions of the conversations, including erased companions and companions of
+    companions.
+    """
     ids = dict.fromkeys(map(str, conversations))  # The store refuses an id that is not a text.
     starts = (companion(owner, "") for owner in ids)
     pairs = ((start, row) for start in starts for row in _beginning_with(store, start))
@@ -99,8 +103,8 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
 
 
 def ids_meant(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``. Sub-agents (``session/agent-1``) of a yielded
-    session are left out.
+    """Yield the ids of conversations that begin with ``beginning``. Sub-agents
+    (``session/agent-1``) of a yielded session are left out.
     """
     if not beginning:
         return

@@ -12,7 +12,7 @@ from typing import Any
 from foldlog.eventstore.errors import install_command
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""The first bytes of every file that is compressed with zstd."""
+"""Every file that is compressed with zstd begins with these bytes."""
 _PART_BYTES = 4096
 """The number of compressed bytes that are unpacked at once. Even a file that repeats one character
 then needs at most 100 MB of memory.
@@ -49,8 +49,8 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open the unpacked content of a file. It can be read once, without seeking. Reads raise the
-    errors of ``unpacked``.
+    """Open the unpacked content of a file. It can be read once, without seeking. A read raises
+    ``OSError`` if the file is cut off or damaged, or if the package that unpacks it is missing.
     """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
 

@@ -1,9 +1,9 @@
-"""Tables that are derived from the events of a store and stored outside of the store, such as an
-audit database.
+"""Update tables that are derived from the events of a store but stored elsewhere, such as an audit
+database.
 
-Removals come first: erased and redacted content is removed before the text of any event is read.
-The events are added after the removals. An event that cannot be added is left out and reported, and
-all other events are added.
+In each batch, erased and redacted content is removed before the text of any event is read. Then the
+events are added. An event that cannot be added is left out and reported, and all other events are
+added.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from foldlog.eventstore import (
 R = TypeVar("R")
 
 REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
-"""The errors with which SQLite refuses a row, for example because a number is too large."""
+"""The errors that are raised if SQLite cannot store a row, for example because a number is too
+large.
+"""
 
 
 class Removal(NamedTuple):
@@ -74,7 +76,9 @@ class OmittedEvent(NamedTuple):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """The changes of a batch. They are written in the order of these fields."""
+    """The changes that a batch of events makes to the tables. The removals are written before the
+    rows.
+    """
 
     conversations: frozenset[str]
     removals: Sequence[Removal]
@@ -83,8 +87,8 @@ class Changes(NamedTuple, Generic[R]):
 
 
 class Derived(ABC, Generic[R]):
-    """This class decides the order of the changes. A subclass makes the row of an event and writes
-    rows.
+    """Derived tables. This class decides the order of their changes. A subclass makes the row of an
+    event, and writes rows.
     """
 
     batch_size: int
@@ -99,18 +103,20 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def row_of(self, recorded: Recorded) -> R | None:
-        """Return None for an event without a row. An event for which this method raises an error
-        is left out.
+        """Return the row for an event, or None if the event needs no row. If this method raises an
+        error, the event is left out.
         """
 
     @abstractmethod
     def write(self, changes: Changes[R], position: int, *, after: int) -> int | None:
-        """If ``after`` is not the present ``position``, change nothing and return None."""
+        """Write the changes and the new position, and return the number of added events. If
+        ``after`` is not the present ``position``, change nothing and return None.
+        """
 
     @abstractmethod
     def begin_again(self) -> None:
-        """Remove all rows, because the store was restored and has lost events that the tables
-        have.
+        """Remove all rows. This is needed after a restore, because the tables may have events that
+        the store has lost.
         """
 
     @abstractmethod
@@ -121,7 +127,9 @@ class Derived(ABC, Generic[R]):
     def close(self) -> None: ...
 
     def meet(self, entry: Entry) -> None:
-        """Handle an entry of the ledger before the batch with this entry is written."""
+        """Handle an entry of the ledger. This method is called before the batch with the entry is
+        written.
+        """
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
         added = 0
@@ -145,8 +153,8 @@ class Derived(ABC, Generic[R]):
     def apply(
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
-        """Return None if ``after`` is not the present ``position``, or if the tables were emptied.
-        Then call ``catch_up``.
+        """Apply a batch. Return None if ``after`` is not the present ``position``, or if the tables
+        were emptied. In both cases, call ``catch_up`` next.
         """
         if self.position != after:
             return None
@@ -204,8 +212,9 @@ class Derived(ABC, Generic[R]):
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """For a damaged event, yield its error instead. Raises the errors of ``Store.follow``, except
-    ``CorruptEvent`` with a position.
+    """Follow the store, and yield ``CorruptEvent`` in place of a damaged event. Raises the other
+    errors of ``Store.follow``, and ``CorruptEvent`` if the position of the damaged event is
+    unknown.
     """
     while True:
         try:
@@ -237,8 +246,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """Add all rows. If the database refuses a row, add the rows one by one, and return the refused
-    rows. ``refused`` are the errors with which the database refuses a row.
+    """Add all rows. If the database refuses a row, add the rows one by one, and return the events
+    whose rows were refused. ``refused`` are the errors that the database raises for such a row.
     """
     try:
         with savepoint():

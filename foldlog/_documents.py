@@ -1,8 +1,9 @@
-"""The JSON documents that the command prints for ``--json`` and the server sends below ``/api``.
+"""The JSON documents that the command prints for ``--json``, and that the server sends below
+``/api``.
 
-The same thing has the same name in all documents, such as ``conversation``, ``version`` and
-``event``. Times are texts in ISO 8601. A time has no zone if its source names no zone.
-``scripts/json-schema`` writes ``docs/json-schema.json`` from these classes.
+A field with the same meaning has the same name in all documents, such as ``conversation``,
+``version`` and ``event``. Times are texts in ISO 8601. A time has no zone if its source names no
+zone. ``scripts/json-schema`` writes ``docs/json-schema.json`` from these classes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, source: object, **others: Any) -> Self:
-        """Return a document. Its fields are attributes of ``source``, or in ``others``."""
+        """Return a document. Its fields are taken from ``others``, or else from the attributes of
+        ``source``.
+        """
         names = (
             name for name in cls.__struct_fields__ if name not in others and hasattr(source, name)
         )
@@ -30,14 +33,14 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfConversation(Document, frozen=True, kw_only=True):
-    """The first fields of a document about a conversation."""
+    """The base class of a document about a conversation."""
 
     conversation: str
 
 
 class OfVersion(OfConversation, frozen=True, kw_only=True):
-    """The first fields of a document about all events of a conversation. ``version`` is the number
-    of events.
+    """The base class of a document about all events of a conversation. ``version`` is the number of
+    events.
     """
 
     version: int
@@ -47,27 +50,26 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     """A conversation in a list. For ``foldlog fork``, the document is about the new conversation.
 
     An erased conversation is a tombstone, and its ``version`` is the number of erased events. The
-    fields from ``attributes`` on need the events of the conversation. For a conversation that is
-    not counted yet, the server leaves out these fields. A short list leaves out the figures of the
-    View and of calls. An unknown figure is null. The figures of a fork count only its own events.
+    field ``attributes`` and all fields after it are computed from the events of the conversation.
+    The server leaves them out until the events are counted. A short list leaves out the figures
+    about the View and about calls. An unknown figure is null. The figures of a fork count only its
+    own events.
 
-    ``events``              the number of events that figures count, without events that an import
-                            took back
+    ``events``              the number of events, without events that an import took back
     ``archived``            the number of events that are in an archive
     ``last_recorded_at``    the time when the last event was recorded
     ``first_event_at``, ``last_event_at``  the times when the first and the last event happened;
                             null if an imported event has no time
-    ``state``               the last thing that happened: ``error`` or ``result`` (of a call),
-                            ``open_call`` (a call without a result), ``answer`` (of the agent) or
-                            ``request`` (of a user)
+    ``state``               what happened last: ``error`` or ``result`` (a call failed or returned),
+                            ``open_call`` (a call has no result yet), ``answer`` (the agent wrote)
+                            or ``request`` (a user wrote)
     ``first_error``         the beginning of the text of the first error
-    ``context``             the tokens of the agent's prompts; of many prompts, a number is
-                            the highest of several consecutive prompts
+    ``context``             the tokens of the agent's prompts, in order; if there are many, each
+                            number is the largest of several consecutive prompts
     ``errors``              the number of errors; null if the source does not mark errors
     ``tokens``              the tokens of the View
     ``last_prompt_tokens``  the tokens of the prompt of the last call
-    ``longest_wait_s``      the longest time, in seconds, before an event that a model or a tool
-                            made
+    ``longest_wait_s``      the longest time in seconds that a model or a tool took
     """
 
     created_at: str
@@ -103,8 +105,8 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
-        """Return the document of a conversation. ``more`` are the fields that need the events of
-        the conversation.
+        """Return the document of a conversation. ``more`` are the fields that are computed from its
+        events.
         """
         from foldlog._written_files import may_hold  # Few documents need the store.
 
@@ -135,7 +137,7 @@ class AttentionDocument(Document, frozen=True, kw_only=True):
 class HomeDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog`` without a command. ``db`` is null if this folder has no store.
     ``recent`` are the conversations that were active last. ``uncounted`` is the number of
-    conversations that the sums do not include yet.
+    conversations that are not in the sums yet.
     """
 
     db: str | None
@@ -148,8 +150,8 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
-    """The answer of ``/api/conversations``: a page of the list. The conversation that was recorded
-    last comes first. ``total`` is the number of conversations, and ``counted`` is the number of
+    """The answer of ``/api/conversations``: a page of the list. The conversation with the newest
+    event comes first. ``total`` is the number of conversations, and ``counted`` is the number of
     conversations with figures.
     """
 
@@ -159,10 +161,10 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
 
 
 class SavingsDocument(Document, frozen=True, kw_only=True):
-    """The savings and the cost of condensations. A declined condensation is not counted, but its
-    cost is.
+    """The savings and the cost of condensations. The cost includes declined condensations, but the
+    number does not.
 
-    ``condensations``   the number of condensations, including condensations that were taken back
+    ``condensations``   the number of condensations, including those that were taken back later
     ``tokens_saved``    the tokens of the Views before the condensations minus the tokens of the
                         Views after them; null if no condensation has known tokens
     ``cost``            the sum of the recorded costs; null if no condensation recorded a cost
@@ -174,7 +176,7 @@ class SavingsDocument(Document, frozen=True, kw_only=True):
 
 
 class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
-    """The condensations with the same reason."""
+    """The condensations that have the same reason."""
 
     reason: str
 
@@ -201,8 +203,8 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 class FacetDocument(Document, frozen=True):
     """A value by which the list can be filtered: a state, a program, a tool, a model or an
-    attribute. ``conversations`` is the number of chosen conversations with the value. ``number`` is
-    how often the value occurs, such as the calls of a tool.
+    attribute. ``conversations`` is the number of chosen conversations with the value. ``number``
+    counts the occurrences of the value: for a tool, its calls.
     """
 
     what: str
@@ -212,7 +214,7 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """Counts the chosen conversations whose last activity was on this day."""
+    """The number of chosen conversations whose last activity was on this day."""
 
     day: str
     conversations: int
@@ -222,8 +224,8 @@ class DayDocument(Document, frozen=True):
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
     """The sums over the chosen conversations. ``unmarked`` is the number of conversations whose
-    sources do not mark errors. ``models`` are the calls of each model, with an empty ``day``.
-    ``days`` are the calls of each day, with an empty ``model``. ``StatsDocument`` describes
+    sources do not mark errors. ``models`` has an entry for each model, with an empty ``day``.
+    ``days`` has an entry for each day, with an empty ``model``. ``StatsDocument`` describes
     ``without_usage`` and ``without_cost``.
     """
 
@@ -274,7 +276,7 @@ class FollowedDocument(Document, frozen=True, kw_only=True):
 
 
 class FoundDocument(Document, frozen=True, kw_only=True):
-    """An event of a conversation that contains all words, with the text around them."""
+    """An event that contains all searched words, and the text around these words."""
 
     event: int
     snippet: str
@@ -287,8 +289,8 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is the time when the event happened, and null if
-    the event has no time. ``timestamp`` has no zone if the source of the event names no zone.
+    """An event that a search found. ``timestamp`` is the time when the event happened, or null if
+    it is unknown. It has no time zone if the source of the event names none.
     """
 
     event: int
@@ -302,8 +304,9 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 class HitsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog search`` and the answer of ``/api/search``. ``more`` is true if
     further events contain the words. ``read`` is the number of searched conversations, and
-    ``conversations`` is the number of all conversations. A search ends early if it has enough hits,
-    or if its time is over. ``unread`` are the problems of conversations that could not be read.
+    ``conversations`` is the number of all conversations. A search ends early if it has found
+    enough, or if it runs out of time. ``unread`` are the problems of conversations that could not
+    be read.
     """
 
     words: str
@@ -315,7 +318,7 @@ class HitsDocument(Document, frozen=True, kw_only=True):
 
 
 class HeadDocument(OfVersion, frozen=True, kw_only=True):
-    """A head to publish. ``generation`` is the number of erased conversations that had the id
+    """A head to publish. ``generation`` is the number of erased conversations that had the same id
     before.
     """
 
@@ -389,8 +392,9 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog store copy``. ``grown_since`` lists conversations that got events
-    while the copy was made. ``records`` is the number of records whose events are not made yet.
+    """The output of ``foldlog store copy``. ``grown_since`` lists the conversations to which events
+    were appended while the copy was made. ``records`` is the number of records whose events are not
+    made yet.
     """
 
     conversations: int
@@ -428,7 +432,7 @@ class RequestDocument(Document, frozen=True, kw_only=True):
 
 
 class SummaryLineDocument(Document, frozen=True):
-    """A line of a digest, and the event that the line is about."""
+    """A line of a digest, and the event that it describes."""
 
     event: int
     line: str
@@ -446,7 +450,7 @@ class DroppedTermDocument(Document, frozen=True):
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
     """What a condensation took out of the View. ``events`` are ids, and ``tokens`` is an estimate.
-    ``terms`` are the terms that no shown event contains any more.
+    ``terms`` are the terms that no event in the View contains afterwards.
     """
 
     condensation: int
@@ -456,9 +460,9 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededDocument(Document, frozen=True, kw_only=True):
-    """What the agent needed again after a condensation. ``events`` and ``tokens`` count the events
-    that left the View. ``dropped`` is the number of dropped terms. ``terms`` are the dropped terms
-    that the agent wrote again, in the order of writing.
+    """The dropped content that the agent needed again after a condensation. ``events`` and
+    ``tokens`` count everything that left the View, and ``dropped`` is the number of dropped terms.
+    ``terms`` are the dropped terms that the agent wrote again, in the order of writing.
     """
 
     condensation: int
@@ -513,7 +517,7 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class FactDocument(Document, frozen=True, kw_only=True):
-    """The answer whether an agent knows some words. See ``foldlog.Fact``."""
+    """Whether an agent knows some words, and from which events. See ``foldlog.Fact``."""
 
     words: str
     is_known: bool
@@ -528,9 +532,10 @@ class FactDocument(Document, frozen=True, kw_only=True):
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
     (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
-    terms that were lost with the event. If the user asked about words, ``fact`` says whether the
-    agent knows the words, and the event contains the words. ``compacting`` is the time of a
-    compaction that the program has not written yet. The answer does not include this compaction.
+    terms that were lost with the event. If the user asked about words and not about an event,
+    ``fact`` says whether the agent knows them, and ``event`` is an event that contains them.
+    ``compacting`` is the time of a compaction that the program has not written to its file yet. The
+    other fields do not take this compaction into account.
     """
 
     event: int
@@ -553,8 +558,9 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 class ProgramDocument(Document, frozen=True, kw_only=True):
     """A coding agent that ``foldlog doctor`` finds. ``not_here`` are the transcripts that are new
     or have changed since their last import. ``soon`` is the number of transcripts that the program
-    deletes within a week. ``days_kept`` is null if the program deletes no transcripts. ``problem``
-    is the reason why the settings of the program cannot be read.
+    deletes within a week. ``days_kept`` is the number of days after which the program deletes a
+    transcript, or null if it deletes none. ``problem`` is the reason why the settings of the
+    program cannot be read.
     """
 
     program: str
@@ -600,7 +606,8 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog diff ID A B``: the events that entered a View and the events that
-    left it. ``dropped`` is what the newest 50 condensations between the two versions dropped.
+    left it. ``dropped`` has an entry for each of the newest 50 condensations between the two
+    versions.
     """
 
     before: int
@@ -635,8 +642,8 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
     """A run in a comparison of two runs. ``replies`` is the number of the model's replies.
-    ``calls`` is the number of calls, and ``tools`` has the number of calls by tool. ``answer`` is
-    the answer to the last request, and null if the last request has no answer.
+    ``calls`` is the number of tool calls, and ``tools`` maps each tool to its number of calls.
+    ``answer`` is the answer to the last request, or null if it has no answer.
     """
 
     requests: int
@@ -649,8 +656,8 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):
-    """The events that were shown to a model at this version, and their estimated tokens. ``alone``
-    are the events that only the model of this run saw.
+    """What the model of one run was shown at this version. ``events`` and ``summaries`` are
+    numbers, and ``tokens`` is an estimate. ``alone`` are the events that only this model saw.
     """
 
     version: int
@@ -661,7 +668,7 @@ class KnewDocument(Document, frozen=True, kw_only=True):
 
 
 class StepDocument(Document, frozen=True, kw_only=True):
-    """A request or a call, with its events in two conversations. An event is null if its
+    """A request or a call, and its events in two conversations. An event is null if the
     conversation does not have the request or call.
     """
 
@@ -672,8 +679,8 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 
 class PassageDocument(Document, frozen=True, kw_only=True):
-    """A passage in which two texts differ: the words of both texts, and the equal words around
-    them.
+    """A passage in which two texts differ: the differing words of each text, and the equal words
+    before and after them.
     """
 
     before: str
@@ -683,10 +690,10 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferingDocument(Document, frozen=True, kw_only=True):
-    """Two events from two runs whose texts differ. An event is null if its run has no such event.
-    ``passages`` are the first places that differ, and ``more`` is the number of further places.
-    ``lines`` are the numbers of lines of the two texts. ``lines_apart`` are the numbers of lines
-    that are in only one of the texts.
+    """An event of each run, whose texts differ. The event is null for a run without such an event.
+    ``passages`` are the first differences, and ``more`` is the number of further differences.
+    ``lines`` counts the lines of each text, and ``lines_apart`` counts the lines that only this
+    text has.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -700,10 +707,10 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog diff ID OTHER`` and the answer of ``/api/compare``: two conversations
     without a common past. ``system_prompts`` is null if the first system prompts are equal. A step
     is a request or a call. If a run has no calls, the messages of the agents are steps too.
-    ``same_first`` is the number of equal steps at the beginning, and ``same`` the number of equal
-    steps in any order. ``redacted_first`` is the number of steps at the beginning that cannot be
-    compared, because they are redacted. ``knew`` is what the agents were shown at the first
-    different step, or at the end if all steps are equal.
+    ``same_first`` is the number of equal steps at the beginning, and ``same`` is the number of
+    equal steps in any order. ``redacted_first`` is the number of steps at the beginning that are
+    redacted, and so cannot be compared. ``knew`` describes what each agent was shown at the first
+    step that differs, or at the end if all steps are equal.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -739,8 +746,8 @@ class DamagedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class AddedDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog export --to``: the numbers of added rows. ``rebuilt`` is true if the
-    file was emptied first, because the store was restored.
+    """The output of ``foldlog export --to``: the number of rows that were added to each table.
+    ``rebuilt`` is true if the file was emptied first, because the store had been restored.
     """
 
     events: int
@@ -751,9 +758,7 @@ class AddedDocument(Document, frozen=True, kw_only=True):
 
 
 class SpendingDocument(Document, frozen=True, kw_only=True):
-    """The calls of a condenser's model. ``cost`` is in US dollars, and null if no price is
-    known.
-    """
+    """The calls of a condenser's model. ``cost`` is in US dollars, or null if no price is known."""
 
     models: tuple[str, ...]
     calls: int
@@ -792,12 +797,13 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class CallDocument(Document, frozen=True):
-    """The View at a call of the agent's model. ``before`` is the id of the first event after the
-    call.
+    """The View at a call of the agent's model. ``before`` is the id of the first event that was
+    recorded after the call.
 
-    ``hidden`` is the number of events of the View that the condenser left out. ``repeated`` is the
-    number of tokens that repeat the beginning of the previous prompt. A provider may have cached
-    these tokens. The numbers of tokens are null if tokens could not be counted.
+    ``hidden`` is the number of events that the condenser left out of the prompt. ``repeated`` is
+    the number of tokens in which the prompt repeats the beginning of the previous prompt. A
+    provider may read these tokens from its cache. ``tokens`` and ``repeated`` are null if tokens
+    could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -808,10 +814,10 @@ class CallDocument(Document, frozen=True):
 
 
 class MissingDocument(Document, frozen=True):
-    """A term that the agent wrote in event ``used``, although its prompt did not show the term.
+    """A term that the agent wrote in the event ``used``, although the term was not in its prompt.
 
     ``occurred`` are up to three earlier events with the term, the newest first. ``named`` is true
-    if a digest in the prompt names one of these events. The agent could then recall the event.
+    if a digest in the prompt names one of these events, so that the agent could recall it.
     """
 
     term: str
@@ -824,7 +830,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
     ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. The recorded
-    condensations have neither a condenser nor limits nor parameters.
+    condensations have none of these.
     """
 
     strategy: str
@@ -862,9 +868,10 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
-    """A point of ``foldlog compare --curve``: a strategy with a size. ``tokens`` is the average
-    number of tokens of its prompts. ``terms`` is the percentage of needed terms that were shown,
-    and ``facts`` is the percentage of needed facts. The recorded condensations have no size.
+    """A point of ``foldlog compare --curve``: a strategy with one size limit. ``tokens`` is the
+    average number of tokens of its prompts. ``terms`` and ``facts`` are the percentages of needed
+    terms and needed facts that the prompts contained. ``size`` is null for the recorded
+    condensations.
     """
 
     strategy: str
@@ -876,8 +883,9 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """The output of ``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price``
-    has two prices of the model ``priced`` in US dollars: for a new token, and for a repeated token.
-    ``dropped`` is the content that the newest 50 recorded condensations dropped.
+    has two prices per token in US dollars, for new and for repeated tokens. ``priced`` names the
+    model with these prices. ``dropped`` has an entry for each of the newest 50 recorded
+    condensations.
     """
 
     counted_as: str | None
@@ -891,7 +899,8 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
 
 class RestoredDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store restore``. ``kept`` is the former file. Events that were erased
-    or redacted since the backup exist again.
+    or redacted after the backup exist again: ``erased_since`` and ``redacted_since`` name their
+    conversations.
     """
 
     file: str
@@ -904,7 +913,7 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
 
 
 class ExportedDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog export --output``. ``notes`` are about events that the format cannot
+    """The output of ``foldlog export --output``. ``notes`` describe events that the format cannot
     represent.
     """
 
@@ -915,11 +924,11 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of the import of a source. ``records`` is the number of its records, and
-    ``added`` is the number of new records. If the import made a fork, ``forked_at`` is the first
-    record of the source that differs from the stored records. If the source is ``older``, nothing
-    is added. If the source ``waits``, its last line is incomplete. If the source is ``refused``, a
-    finding contains the reason.
+    """The outcome of importing a source. ``records`` is the number of records in the source, and
+    ``added`` is the number of records that were new. If the import made a fork, ``forked_at`` is
+    the first record of the source that differs from the stored records. ``older`` is true if the
+    store has more records than the source, so that nothing is added. ``waits`` is true if the last
+    line of the source is incomplete. If ``refused`` is true, a finding contains the reason.
     """
 
     path: str
@@ -937,7 +946,9 @@ class ImportedDocument(Document, frozen=True, kw_only=True):
 
 
 class ImportDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog import``. ``findings`` are the problems that belong to no history."""
+    """The output of ``foldlog import``. ``findings`` are problems outside of any history, such as a
+    file that cannot be read.
+    """
 
     db: str
     imported: tuple[ImportedDocument, ...]
@@ -945,7 +956,7 @@ class ImportDocument(Document, frozen=True, kw_only=True):
 
 
 class BorderDocument(Document, frozen=True, kw_only=True):
-    """The version at which a fork begins. Earlier events are shared with the parent of the fork."""
+    """The version at which a fork begins. The fork shares all earlier events with its parent."""
 
     parent: str
     parent_version: int
@@ -964,8 +975,8 @@ class ColumnsDocument(Document, frozen=True, kw_only=True):
 
 
 class ToldDocument(Document, frozen=True, kw_only=True):
-    """The metadata of a condensation, for the table of the page. A field may have a value of any
-    type.
+    """The metadata of a condensation, which the page shows in a table. Each field may have a value
+    of any type.
     """
 
     condenser: Any = UNSET
@@ -997,7 +1008,9 @@ class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
 
 
 class MaskDocument(Document, frozen=True, kw_only=True):
-    """A rule by which a condenser masks events. ``at`` is the event that reported the rule."""
+    """A rule by which a condenser masks events. ``at`` is the id of the event that recorded the
+    rule.
+    """
 
     at: int
     by: Any
@@ -1014,9 +1027,10 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     """The answer of ``/api/history``, and the content of the page that ``foldlog report`` writes.
-    ``events_counted`` is ``events`` of ``ConversationDocument``. ``limit`` is the limit of
-    ``--agent-model``, or the limit that the last condensation recorded. ``window`` is the context
-    window that the source recorded, or the window of the model ``window_of``.
+    ``events_counted`` has the meaning of ``events`` in ``ConversationDocument``. ``limit`` is the
+    limit of ``--agent-model``, or the limit that the last condensation recorded. ``window`` is the
+    context window that the source recorded. If it recorded none, ``window`` is the context window
+    of a model, and ``window_of`` names this model.
     """
 
     conversation: str
@@ -1055,8 +1069,8 @@ class ModelsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog show`` and the answer of ``/api/event``: a stored event. A page
-    leaves out the source record.
+    """The output of ``foldlog show`` and the answer of ``/api/event``: a stored event.
+    ``/api/event`` leaves out the source record.
     """
 
     event: dict[str, Any]
@@ -1080,11 +1094,11 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
-    """The output of ``foldlog view``: the ids of the View, and its events. An event has the
+    """The output of ``foldlog view``: the ids of the View, and its events. Each event has the
     ``role`` of its message and a ``state``: "sent" (to the model in full), "masked", "shortened",
-    "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the
-    numbers of sent events and summaries. ``sent_events`` and ``sent_summaries`` are null if it is
-    unknown which events are sent. The View is made without the ``damaged`` events.
+    "hidden", "unknown", "pending" or "unsent". ``sent_events`` and ``sent_summaries`` count the
+    events and summaries that are sent to the model, and are null if this is unknown. The
+    ``damaged`` events are not in the View.
     """
 
     ids: tuple[int, ...]
@@ -1097,7 +1111,7 @@ class ViewDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RecordsDocument(OfConversation, frozen=True, kw_only=True):
-    """The output of ``foldlog export``: the records, as their source wrote them."""
+    """The output of ``foldlog export``: the records in the format of their source."""
 
     format: str
     records: tuple[Any, ...]
@@ -1106,7 +1120,7 @@ class RecordsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HolderDocument(Document, frozen=True, kw_only=True):
-    """The open transaction of a PostgreSQL server that delays followers."""
+    """The open transaction that delays the followers of a store on a PostgreSQL server."""
 
     pid: int | None
     application: str | None
@@ -1139,7 +1153,7 @@ class FollowersDocument(Document, frozen=True, kw_only=True):
 
 
 class UnfinishedDocument(Document, frozen=True, kw_only=True):
-    """A command that began an operation and did not finish it. Run the command again."""
+    """An operation that a command began and did not finish. Run the command again."""
 
     outcome: str
     problem: str
@@ -1154,8 +1168,8 @@ class LossDocument(Document, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Document, frozen=True, kw_only=True):
-    """A conversation that was verified. ``status`` is sound, damaged, unchecked (its key is
-    missing) or erased. ``views`` is set with ``--views``.
+    """A conversation that was verified. ``status`` is "sound", "damaged", "unchecked" (the key is
+    missing) or "erased". ``views`` is set with ``--views``.
     """
 
     conversation: str | None
@@ -1178,8 +1192,8 @@ class CheckedDocument(Document, frozen=True, kw_only=True):
 
 
 class VerifiedDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog store verify``. ``database`` are the findings that belong to no
-    conversation.
+    """The output of ``foldlog store verify``. ``database`` are the findings about the database and
+    not about a conversation.
     """
 
     db: str
@@ -1199,7 +1213,7 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store erase``: the tombstones of the erased conversations, and the
-    conversations that stay, with the reasons. With ``--dry-run``, the document lists the
+    conversations that were not erased, with the reasons. With ``--dry-run``, the document lists the
     conversations that would be erased. ``holders`` are the files and read models that may still
     contain the content.
     """
@@ -1211,8 +1225,8 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
-    """A conversation that was archived. ``events`` is the number of events in its object, and
-    ``bytes`` is the size of the object.
+    """A conversation that was archived. It is stored as one object. ``events`` is the number of
+    events in the object, and ``bytes`` is its size.
     """
 
     events: int
@@ -1221,7 +1235,7 @@ class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
 
 class ArchivedDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store archive``: the archived conversations, and the conversations
-    that stay, with the reasons.
+    that were not archived, with the reasons.
     """
 
     conversations: tuple[ArchivedConversationDocument, ...]
@@ -1238,11 +1252,11 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store redact``: the events that were found, and the receipts.
-    ``beside`` are the conversations whose source files contain the text outside their records.
+    ``beside`` are the conversations whose sources contain the text outside of their records.
     ``stay`` are the places that still contain the text, with the reasons.
 
-    ``holders`` are the files and read models that may still contain the content. ``searched`` says
-    where the text was searched, and ``not_searched`` says where it was not searched.
+    ``holders`` are the files and read models that may still contain the content. ``searched`` names
+    the places that were searched, and ``not_searched`` names the places that were not.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1256,7 +1270,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
     """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
-    redacted. The document ``attributes`` may be in ``documents_lost``.
+    redacted, including ``attributes``.
     """
 
     event_ids: tuple[int, ...]
@@ -1273,8 +1287,9 @@ class RedactedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
-    """A conversation that was rekeyed. ``key`` is true if its data key changed. ``rows`` is the
-    number of changed rows, and ``damaged`` are the damaged rows, which did not change.
+    """A conversation that was rekeyed. ``key`` is true if the data key of the conversation changed.
+    ``rows`` is the number of changed rows. ``damaged`` are the rows that could not be changed,
+    because they are damaged.
     """
 
     key: bool
@@ -1292,8 +1307,8 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """The number of calls of a tool, and the number of their observations that are errors.
-    ``errors`` is null if no source marks errors.
+    """The number of calls of a tool, and the number of calls whose results are errors. ``errors``
+    is null if no source marks errors.
     """
 
     calls: int = 0
@@ -1340,11 +1355,11 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 class CondensationsDocument(Document, frozen=True, kw_only=True):
     """The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
     the number of steps that forgot nothing because a model failed. The numbers of forgotten events
-    are null if all these numbers are unknown, for example before the events of an import are made.
+    and summaries are null if they are unknown, for example before the events of an import are made.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
-    them. ``tokens_saved`` is estimated event by event, and null if no condensation has known
-    tokens. ``cost`` is null if no condensation recorded a cost.
+    them. It is the sum of an estimate for each event, and null if no condensation has known tokens.
+    ``cost`` is null if no condensation recorded a cost.
     """
 
     made: int = 0
@@ -1358,14 +1373,14 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 class StatsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
-    ``events`` maps a kind to its number of events, and ``total`` to the number of all events. A
-    total is the sum of the known figures. ``unmarked`` is the number of conversations whose sources
-    do not mark errors. ``without_usage`` is the number of conversations without recorded tokens.
-    ``without_cost`` is the number of conversations that call a model of ``unpriced``. The prices of
-    these models are unknown. For a single conversation, ``peak_prompt_tokens`` are the tokens of
-    the largest prompt, at the version ``peak_prompt_version``. ``peak_prompt_version`` is null
-    before the events of an import are made. ``max_input_tokens`` is the limit that the source or a
-    condensation recorded, or the window of the model ``window_of``.
+    ``events`` maps each kind of event to a number, and ``total`` to the number of all events. Sums
+    leave out unknown figures. ``unmarked`` is the number of conversations whose sources do not mark
+    errors. ``without_usage`` is the number of conversations without recorded tokens. ``unpriced``
+    are the models whose prices are unknown, and ``without_cost`` is the number of conversations
+    that call such a model. For a single conversation, ``peak_prompt_tokens`` are the tokens of the
+    largest prompt, and ``peak_prompt_version`` is its version, or null before the events of an
+    import are made. ``max_input_tokens`` is the limit that the source or a condensation recorded.
+    If none is recorded, it is the context window of a model, and ``window_of`` names this model.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1406,12 +1421,12 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return an iterator for a list field, whose items ``terminal.emit_list`` writes one by one."""
+    """Return a value for a list field. ``terminal.emit_list`` writes its items one by one."""
     return iter(items)
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of all documents, by the names of their classes."""
+    """Return the JSON Schema of all documents. Each document has the name of its class."""
     kinds = [kind for name, kind in globals().items() if name.endswith("Document")]
     _, components = msgspec.json.schema_components(kinds[1:], ref_template="#/$defs/{name}")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": components}

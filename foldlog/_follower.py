@@ -1,7 +1,7 @@
 """Update tables that are derived from a store, with the runner of the eventsourcing library.
 
-One transaction writes new events and the position of the last event. So an event is added exactly
-once, even after a crash.
+New events and the position of the last of them are written in one transaction. So each event is
+added exactly once, even after a crash.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from foldlog.eventstore.integrations.eventsourcing import (
 _LAG_MAX_S = 60.0
 """If an event is not in the tables after this number of seconds, a message is logged."""
 _MESSAGE_EVERY_S = 60.0
-"""The shortest time in seconds between two messages about late events."""
+"""The minimum time in seconds between two messages about late events."""
 
 
 D = TypeVar("D", bound=Derived[Any])
 
 
 class DerivedView(TrackingRecorder, Generic[D]):
-    """The derived tables as a view of the eventsourcing library. ``events`` counts the events that
-    were added since the view was opened.
+    """Presents the derived tables to the eventsourcing library as one of its views. ``events``
+    counts the events that were added since the view was opened.
     """
 
     def __init__(self, derived: D) -> None:
@@ -47,7 +47,7 @@ class DerivedView(TrackingRecorder, Generic[D]):
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
         """Apply a batch. If another process has applied events since the last batch, read the new
-        events again.
+        events from the store instead.
         """
         added = self.derived.apply(batch.events, tracking.notification_id, after=self._after)
         self.events += self.derived.catch_up() if added is None else added
@@ -69,8 +69,7 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Updates tables that are derived from a store, such as an audit database. The work is done in
-    a thread.
+    """Updates tables that are derived from a store, such as an audit database, in a thread.
 
     A ``with`` block closes the tables at its end, but not the store. Other processes may change the
     tables too. Cost: the new events are read.
@@ -98,8 +97,8 @@ class Follower(Generic[D]):
             raise
 
     def catch_up(self, timeout_s: float) -> None:
-        """Wait until the view has every present event of the store. Raises ``TimeoutError`` after
-        ``timeout_s`` seconds.
+        """Wait until the tables have all events that are in the store now. Raises ``TimeoutError``
+        after ``timeout_s`` seconds.
         """
         self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
 

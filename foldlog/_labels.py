@@ -1,4 +1,4 @@
-"""The words for kinds of events. The output, filters and searches use the same word for a kind."""
+"""The names of the kinds of events, which are the same in output, filters and searches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ KINDS = (
     "summary",
     "unknown",
 )
-"""The words by which a filter names kinds: the words that ``label`` returns, and ``message`` for
-all messages.
+"""The kinds that a filter accepts: the labels that ``label`` returns, and ``message`` for all
+messages.
 """
 
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
@@ -36,7 +36,7 @@ _STORED = {
     "condensation_request": "request",
     "condensation_summary": "summary",
 }
-"""Maps the stored name of a kind to its shorter word."""
+"""Maps the stored name of a kind to its shorter name."""
 _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 
@@ -51,8 +51,8 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the words for the kinds ``given``. Raises ``InvalidArgument`` for a word that names no
-    kind.
+    """Return the names of kinds, with stored names shortened. Raises ``InvalidArgument`` for an
+    unknown name.
     """
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise TypeError(f"kinds must be a list of words, such as ['user', 'agent'], not {given!r}")
@@ -63,7 +63,9 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
 
 
 def narrowed(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the labels of kinds. The kind ``message`` has three labels."""
+    """Return the labels of kinds. The kind ``message`` has the labels ``user``, ``agent`` and
+    ``environment``.
+    """
     chosen = frozenset(kinds)
     return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {
         "message"

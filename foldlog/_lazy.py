@@ -1,5 +1,5 @@
-"""Import the public names of a package at their first use. The ``__init__.pyi`` of the package
-lists every name once.
+"""Import the public names of a package when they are first used. The ``__init__.pyi`` of the
+package lists every name once.
 """
 
 import importlib
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 
 def homes_of(folder: str) -> dict[str, str]:
-    """Return the modules of the names in a stub, from its statements ``from MODULE import NAME as
-    NAME``.
+    """Map each name in a package's stub to its module. The stub has statements ``from MODULE import
+    NAME as NAME``.
     """
     with open(os.path.join(folder, "__init__.pyi"), encoding="utf-8") as stub:
         words = stub.read().replace("(", " ").split()
@@ -19,8 +19,8 @@ def homes_of(folder: str) -> dict[str, str]:
 
 
 def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a package. ``__getattr__`` imports a name, and stores the name
-    in the package.
+    """Return the ``__getattr__`` of a package. It imports a name at its first use, and stores the
+    imported object in the package.
     """
 
     def get(name: str) -> object:

@@ -1,4 +1,4 @@
-"""The tasks of an administrator. The methods call the functions of
+"""The tasks of an administrator, such as backups and erasures. The methods call functions of
 ``foldlog.eventstore.maintenance``.
 """
 
@@ -90,7 +90,7 @@ class Expired(NamedTuple):
 
     ``conversations``  the tombstones of the erased conversations, or with ``dry_run`` the
                        conversations that would be erased
-    ``stay``           for each old conversation that stays, the reason
+    ``stay``           a reason for each old conversation that was not erased
     ``bytes_pending``  whether bytes of erased conversations are still in the store's file
     """
 
@@ -100,12 +100,12 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of a store. When a method returns, its work is done. ``stays`` returns the
-    reason why an old conversation is not erased, or None.
+    """The maintenance of a store. When a method returns, its work is done. ``stays`` is called with
+    an id, and returns an error if this old conversation must not be erased now.
 
-    ``on_result`` is called with each result at once, in the thread of the caller. Use ``on_result``
-    to show progress, or to keep the results that an error would lose. An error that ``on_result``
-    raises ends the call. Work that was done before the error stays done.
+    ``on_result`` is called with each result as soon as it is known, in the thread of the caller.
+    Use it to show progress, or to keep the results if the call fails later. If ``on_result`` raises
+    an error, the call ends, but finished work is not undone.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class Maintenance:
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
-        operations. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
+        """Reclaim disk space. This removes the bytes of erased events, and what interrupted
+        operations have left. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
         """
         return backup.vacuum(self._store, on_progress)
 
@@ -181,15 +181,15 @@ class Maintenance:
         on_result: Callable[[Archived], object] = lambda archived: None,
     ) -> tuple[Archived, ...]:
         """Move the events of old conversations to an object store. A conversation is old if its
-        last event is older than ``older_than``, a span or a moment. ``to`` is the URL of the object
-        store, such as ``s3://bucket/prefix``. A conversation becomes a single object. With
-        ``where``, only conversations with these attributes are archived. Return the outcome for
-        each conversation.
+        last event is older than ``older_than``, which is a ``timedelta`` or a ``datetime``. ``to``
+        is the URL of the object store, such as ``s3://bucket/prefix``. Each conversation becomes
+        one object. With ``where``, only conversations with these attributes are archived. Return
+        the outcome for each conversation.
 
         Lists, figures, versions and heads stay in the store. The first use of an archived
-        conversation restores it. ``maintenance.archive.archive`` describes the errors, and the
-        conversations that stay. See also ``docs/how-to/archiving.md``. Archiving needs the extra
-        ``archive`` of the package.
+        conversation restores it. ``maintenance.archive.archive`` describes the errors, and which
+        conversations cannot be archived. See also ``docs/how-to/archiving.md``. Archiving needs the
+        extra ``archive`` of the package.
         """
         if isinstance(older_than, datetime):
             before = older_than
@@ -225,13 +225,14 @@ class Maintenance:
         store once. With ``where``, only conversations with these attributes are erased. With
         ``dry_run``, nothing is erased, and the conversations that would be erased are returned.
 
-        A conversation stays if it has a younger fork, a new event, or a worker with its lease.
-        The field ``stay`` of the result says why. A later call of ``expire`` erases a conversation
-        that stayed. ``detach_forks`` gives younger forks a copy of the shared events. If a reader
-        prevents the vacuum, ``bytes_pending`` is true: call ``vacuum`` later. Raises the errors of
-        ``Histories.erase`` and ``Histories.list``. Durability: the conversations are erased in
-        turn, and every finished erasure is permanent. Cost: the method reads the list of
-        conversations, deletes the events of the erased conversations, and vacuums once.
+        An old conversation is not erased if it has a younger fork or a new event, or if a worker
+        holds its lease. The field ``stay`` of the result names the reason. A later call of
+        ``expire`` can erase it. ``detach_forks`` gives younger forks a copy of the shared events.
+        If another reader of the store prevents the vacuum, ``bytes_pending`` is true; then call
+        ``vacuum`` later. Raises the errors of ``Histories.erase`` and ``Histories.list``.
+        Durability: the conversations are erased in turn, and every finished erasure is permanent.
+        Cost: the method reads the list of conversations, deletes the events of the erased
+        conversations, and vacuums once.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
         expected = {row.id: row for row in rows}
@@ -268,17 +269,17 @@ class Maintenance:
         dry_run: bool = False,
     ) -> RedactionReport:
         """Redact the events that contain a text. Case and accents do not matter. If a source
-        contains the text outside of its records, all its text outside of the records is erased too.
-        The default is to search all events of all conversations. ``where`` selects conversations by
-        their attributes. ``older_than`` selects events by their age. With ``dry_run``, nothing is
-        redacted, and the events that would be redacted are returned.
+        contains the text outside of its records, everything outside of its records is erased too.
+        By default, all events of all conversations are searched. With ``where``, only conversations
+        with these attributes are searched, and with ``older_than``, only events of this age. With
+        ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
 
-        The result lists the places where the store still contains the text. The result also says
-        which places were searched, and which places were not searched, such as other files and
-        encoded text. ``History.redact`` describes ``with_summaries``, and everything that is
-        redacted together with an event. In a SQLite file, the bytes stay until ``vacuum``. Raises
-        ``InvalidArgument`` for an empty text. Also raises ``InvalidArgument`` if the reason or
-        ``by`` contains the text, because the receipt stores both.
+        The result lists the places where the store still contains the text. It also names the
+        places that were searched, and those that were not, such as other files and encoded text.
+        ``History.redact`` describes ``with_summaries``, and what else is redacted together with an
+        event. A SQLite file still contains the bytes until ``vacuum``. Raises ``InvalidArgument``
+        if the text is empty, or if ``reason`` or ``by`` contains the text, because the receipt
+        stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
@@ -309,12 +310,12 @@ class Maintenance:
     ) -> tuple[Moved, ...]:
         """Copy the histories of another store into this store. The default is all histories. If you
         name histories, they are copied with their companions. Return the outcome for each history.
-        A history with a ``problem`` was not copied, or only in part. See
+        If an outcome has a ``problem``, its history was not copied, or only in part. See
         ``maintenance.copy.copy_store``.
 
-        ``damaged`` is the path of a file. With ``damaged``, a damaged history is copied up to its
-        first damaged event. Its later readable events are written to the file ``damaged``, as lines
-        of JSON. Only the owner can read the file.
+        ``damaged`` is the path of a new file, which only its owner can read. With ``damaged``, a
+        damaged history is copied up to its first damaged event, and its later readable events are
+        written to this file as lines of JSON.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -397,7 +398,9 @@ def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Without ``on_stay``, raise the last error after all conversations are erased."""
+    """Do the erasures in ``work``, and return the erased conversations. The errors of the others
+    are passed to ``on_stay``. Without ``on_stay``, the last error is raised at the end.
+    """
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
     for row, error in work:
@@ -419,12 +422,12 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """With ``before``, leave out conversations with a later event or imported record. The events of
-    companions are included.
+    """Return the conversations with these attributes, and their companions. With ``before``, leave
+    out a conversation if it or a companion of it has a later event or imported record.
 
-    A companion may belong to all conversations below a path, such as ``app/user``. Such a companion
-    is left out if any conversation below its path is left out. Without ``and_shared``, the
-    companion itself must also have the attributes.
+    The companion of a path, such as ``app/user``, belongs to all conversations below the path. It
+    is returned only if all of these are returned. Unless ``and_shared`` is set, it must also have
+    the attributes itself.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -452,7 +455,7 @@ def conversations_with(
 
 
 def _paths_of(ids: Iterable[str]) -> set[str]:
-    """Return the ids and all paths above them, such as ``a/b`` and ``a`` for ``a/b/c``."""
+    """Return the ids and all paths above them. For ``a/b/c``, these are ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
@@ -494,7 +497,7 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase all conversations that can be erased. If conversations stay, raise the last error."""
+    """Erase all conversations that can be erased. If some cannot, raise the last error."""
     work = iter_erased(
         store,
         rows,
@@ -519,10 +522,11 @@ def iter_erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Forks are erased before the conversations whose events they share. For an erased
-    conversation, yield its tombstone and None. For a conversation that stays, yield its row and the
-    error. A conversation stays if it has newer events than its row in ``expected``, or if ``stays``
-    returns an error. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
+    """Erase conversations, and forks before the conversations whose events they share. For each
+    erased conversation, yield its tombstone and None. For each other conversation, yield its row
+    and the error. A conversation is not erased if it has newer events than its row in ``expected``,
+    or if ``stays`` returns an error. With ``dry_run``, erase nothing, and yield rows instead of
+    tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
@@ -620,8 +624,8 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Return the names of the files and read models that are not encrypted. Cost: the conversations
-    of backups and former files are looked up.
+    """Return the names of the files and read models that are not encrypted. Cost: backups and
+    former files are opened, and their conversations are read until one is not encrypted.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
@@ -639,7 +643,9 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 
 def holds_plain_events(store: Store) -> bool:
-    """Cost: each conversation is looked up."""
+    """Return whether any conversation has events that are not encrypted. Cost: the rows of
+    conversations are read until one is found.
+    """
     for conversation in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # A conversation with a missing key is encrypted.
             if (

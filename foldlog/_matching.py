@@ -1,9 +1,9 @@
-"""Find a text in everything that a store has about a conversation: events, summaries, documents,
-attributes and records of imports.
+"""Find a text in everything that a store contains about a conversation: events, summaries,
+documents, attributes and imported records.
 
-The text is for example a person's name. So a match ignores case, accents, Unicode forms, white
-space and invisible hyphens, and may span several parts of a message. Encoded text, such as base64,
-is not searched.
+The text may be a person's name. So case, accents, Unicode forms, white space and invisible hyphens
+do not matter, and a match may span several parts of a message. Encoded text, such as base64, is not
+searched.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from foldlog.eventstore.inside import can_be_redacted, has_content, newest_docum
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _NOT_SEARCHED = ("id", "timestamp", "redacted")
-"""Fields of an event in which no text is searched."""
+"""Fields of an event that are not searched."""
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not identify an event, because a redaction keeps the texts or because many
-records share the texts.
+"""Fields whose texts do not show that an event is a copy: a redaction does not remove them, or many
+events have the same text there.
 """
 _REPEATED_MIN = 8
-"""Shorter texts do not identify an event, because many records have the same short texts."""
+"""Shorter texts do not show that an event is a copy, because many events contain them."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
 _URL_SAFE = str.maketrans("+/", "-_")
 
 Holds = Callable[[str], object]
-"""A function that returns whether a text contains the searched text, or a secret."""
+"""A function that returns whether a text contains a match."""
 
 
 def holding(text: str) -> Holds:
@@ -86,14 +86,13 @@ def events_with(
     *,
     redacted: bool = False,
 ) -> list[Event]:
-    """Return the events that contain a match, from the event ``start`` on. Without ``holds``,
-    return all events except system prompts and documents.
+    """Return the events from ``start`` on that contain a match. If ``holds`` is None, return all
+    events except system prompts and documents.
 
     The match may be in the event itself, in its document, or in its source record. For a match in a
     source record, only the first event of the record is returned. With ``before``, return only
     events that were recorded before this time. With ``redacted``, redacted events are returned too,
-    and records are not searched. Raises ``CorruptEvent`` for a block of records that cannot be
-    unpacked.
+    and records are not searched. Raises ``CorruptEvent`` if a block of records cannot be unpacked.
 
     Cost: the events are read, and their records are unpacked. An import that is younger than
     ``before`` is not read.
@@ -140,8 +139,8 @@ def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> It
 
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
-    """Return the conversation whose source has a match outside its records: this conversation, or
-    the parent of a fork. Return None if no source has a match.
+    """Return the conversation if its source contains a match outside of the records. A fork may
+    share the source of its parent; then return the parent. Return None if there is no match.
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
@@ -157,7 +156,7 @@ class _Changes:
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """Maps a document to the event of its newest value, or to -1 if this value contains no
+        """Maps a document to the event with its newest value, or to -1 if this value contains no
         match.
         """
         if start:
@@ -173,8 +172,8 @@ class _Changes:
         """Return whether the next event must be redacted.
 
         An event must be redacted if it or the new value of its document contains a match. It must
-        also be redacted if it stores a difference to a value with a match, because the difference
-        cannot be read without this value.
+        also be redacted if it stores only the difference from an earlier value that contains a
+        match, because without this value the difference cannot be read.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -188,8 +187,8 @@ class _Changes:
 
 
 def _content_of(event: Event) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each value that a redaction of the event removes: see
-    ``named_in``.
+    """Yield the name and the text of each value that a redaction of the event removes. ``named_in``
+    describes the names.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(
@@ -204,14 +203,14 @@ def texts_of(
 ) -> set[tuple[str, str]]:
     """Return the name and the text of each value in ``redacted_events``.
 
-    Texts that are also in ``staying_events`` are left out, because these events stay readable.
+    Values that are also in ``staying_events`` are left out, because these events stay readable.
     """
     return {*_contents(redacted_events)}.difference(_contents(staying_events))
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
-    """Return the events of a companion that contain one of ``texts``. A runtime stores texts in its
-    own form.
+    """Return the events of a companion that contain one of ``texts``. A runtime may have stored the
+    text in another form, such as base64.
 
     A short text may be a common word, so the name before the text must match too.
     """
@@ -243,8 +242,8 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """If an event to redact has the newest value of a document, append the value again. Values that
-    contain a match are not appended. Other writers may append at the same time.
+    """If an event that will be redacted has the newest value of a document, append the value again,
+    unless it contains a match. Other writers may append at the same time.
     """
     while True:
         version = store.version(conversation)
@@ -298,7 +297,7 @@ def _in_base64(text: str) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, and the keys of its maps. A text that is JSON is also yielded
-    unescaped. A list of lines, or of parts with texts, is also yielded as one text.
+    unescaped. If a list contains lines, or parts with texts, the joined text is yielded too.
     """
     for _, item in values_in(value):
         if isinstance(item, str):

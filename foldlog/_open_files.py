@@ -1,9 +1,9 @@
 """Read a file, even if this process has it open as a database.
 
-If a process closes any descriptor of a file, it loses all its locks on that file. Without the
-locks, another process would remove the log while this process still writes to it. So a database
-that this process has open is read with SQLite's descriptor. For example, the store itself may be a
-file in an imported folder.
+When a process closes any descriptor of a file, it loses all its locks on that file. Then another
+process could remove the log of a database while this process still writes to it. So if this process
+has the file open as a database, the file is read with SQLite's own descriptor. This happens if the
+store itself is in an imported folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INDEX = (3_007_000).to_bytes(4, sys.byteorder)
 
 
 def is_store(path: Path) -> bool:
-    """Return whether a file is a database with foldlog's mark."""
+    """Return whether a file is a foldlog store."""
     if path.is_file() and os.access(path, os.R_OK):
         begin = next(parts_of(path, 72), b"")
     else:
@@ -49,11 +49,11 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
 
 
 def open_database(path: Path | str, besides: int = -1) -> int | None:
-    """If this process has a database or the index of its log open, return the descriptor of the
-    open file.
+    """Return the descriptor of ``path`` if this process has it open, as a database or as the index
+    of a database's log.
 
-    Return None if the database is not open, or if the system does not show open files. The
-    descriptor is needed because opening and closing an open database would release SQLite's locks.
+    Return None if it is not open, or if the system does not list open files. Use the descriptor to
+    read the file: opening and closing it again would release SQLite's locks.
     """
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # the descriptor is only for writing, or was closed since

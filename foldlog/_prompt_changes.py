@@ -1,6 +1,6 @@
 """Decide which event stores a change of a prompt. ``docs/MESSAGES.md`` has the rules.
 
-Formats and adapters only report what a source says about its prompts.
+Formats and adapters only report how the prompt of a source changed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Literal
 from foldlog.eventstore import CondensationAction, Retraction
 
 Cause = Literal["compaction", "return", "system prompt"]
-"""The cause that the source names: a compaction, a return to an earlier message, or a new system
-prompt.
+"""Why the prompt changed, if the source says so: a compaction, a return to an earlier message, or a
+new system prompt.
 """
 
 PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
@@ -27,15 +27,15 @@ def change_of_prompt(
     condensed_at: int = -1,
     metadata: dict[str, Any] | None = None,
 ) -> CondensationAction | Retraction | None:
-    """Return the event that changes a View of ``before`` into a View of ``after``. Return None if
-    the View does not change.
+    """Return the event that changes the View from ``before`` to ``after``, or None if the View does
+    not change.
 
         before        the ids of the events and summaries in the prompt, in order
-        after         the ids of the events that stay, and a new summary as a text, in order; the
+        after         the ids of the events that stay, and the text of a new summary, in order; the
                       caller appends other new events
         because       the cause that the source names, or None
         condensed_at  the id of the last condensation, which a retraction must not undo
-        metadata      more about the change; a retraction stores only the ``reason``
+        metadata      metadata of the change; a retraction stores only its ``reason``
     """
     staying = set(after)
     gone = tuple(event_id for event_id in before if event_id not in staying)
@@ -64,7 +64,9 @@ def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> 
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes of the old entries that begin the new prompt, in its order."""
+    """Return the indexes in ``old`` of the entries with which ``new`` begins. Other old entries may
+    lie between them.
+    """
     places: list[int] = []
     for place, entry in enumerate(old):
         if len(places) < len(new) and new[len(places)] == entry:

@@ -2,12 +2,12 @@
 
 redact_events     redact events of one conversation, for ``History.redact``
 redact_matching   search a store for a text or for old events, and redact the events that are found
-Redacting         the steps of ``redact_matching``; the command asks the user between two steps
+Redacting         the steps of ``redact_matching``; between them, the command asks the user
 
-A redacted event takes these events along:
+These events are redacted together with an event:
 
 records   the other events of the same source record
-copies    events of companions that have the same texts
+copies    events of companions that contain the same texts
 quotes    condensations whose summaries may quote the event, with ``with_summaries``
 """
 
@@ -109,8 +109,8 @@ class Chosen(NamedTuple):
     ``events``      all events by conversation, including events that are redacted already
     ``unredacted``  the events that still have content, by conversation
     ``quotes``      the conversations and ids of the events that may quote other events
-    ``shown``       the events that a conversation shows, by conversation
-    ``beside``      the conversations with the text in a source, outside the records
+    ``shown``       the same events, by every conversation that shows them, including forks
+    ``beside``      the conversations whose source contains the text outside of its records
     ``unread``      names of companions and events that could not be read
     """
 
@@ -126,12 +126,13 @@ class RedactionReport(NamedTuple):
     """The result of ``redact_matching``. With ``dry_run``, nothing is redacted.
 
     ``events``        the ids of the redacted events, by conversation
-    ``beside``        the conversations with the text in a source, outside the records; everything
-                      outside the records was removed
+    ``beside``        the conversations whose source contains the text outside of its records;
+                      everything outside of the records was removed
     ``receipts``      the receipts
     ``stay``          places where the store still contains the text, and conversations that could
                       not be searched
-    ``unconfirmed``   the read models and files known to the store that may contain the text
+    ``unconfirmed``   the read models and files that may contain the text, as far as the store knows
+                      them
     ``searched``, ``not_searched``  the places that were searched, and the places that were not
                                     searched
     """
@@ -165,11 +166,12 @@ def redact_matching(
 
 
 class Redacting:
-    """The steps of a redaction: ``choose``, ``redact``, and then ``find_remaining`` and ``files``.
+    """The steps of a redaction. Call ``choose`` first, then ``redact``, and then ``find_remaining``
+    and ``files``.
 
     ``rows`` are the conversations to search. ``everywhere`` is true if ``rows`` are all
-    conversations of the store. ``holds`` and ``before`` are the text and the age to search for.
-    ``problems`` has the reason for each conversation that could not be searched.
+    conversations of the store. ``holds`` finds the text, and ``before`` limits the age.
+    ``problems`` maps each conversation that could not be searched to the reason.
     """
 
     def __init__(
@@ -186,8 +188,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """The returned store is bound to the present conversation, so a later conversation with the
-        same id is not redacted.
+        """Returns the store bound to the present conversation with an id. So if the id is used
+        again, the new conversation is not redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before
@@ -195,8 +197,8 @@ class Redacting:
     def choose(
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
-        """Return the events to redact: the events that the user has ``named``, or the events that a
-        search finds, and the events that go with them.
+        """Return the events to redact: the events in ``named``, or else the events that a search
+        finds. All events that are redacted together with them are added.
         """
         unread: list[str] = []
         beside: list[str] = []
@@ -231,8 +233,8 @@ class Redacting:
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
         """Redact the events in ``chosen``. Return the receipts, and the events that could not be
-        redacted. ``asked`` limits the redaction in a conversation to the events with these ids.
-        Raises ``CannotRedact`` if the only event in ``chosen`` cannot be redacted.
+        redacted. ``asked`` maps a conversation to the ids of the only events to redact in it. If
+        ``chosen`` has only one event and it cannot be redacted, raises ``CannotRedact``.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
@@ -270,8 +272,8 @@ class Redacting:
         return receipts, stay
 
     def find_remaining(self) -> list[Problem]:
-        """Return the places where the store still contains the text, such as ids, tombstones and
-        paths of imported files.
+        """Return a problem for each place where the store still contains the text, such as an id, a
+        tombstone or the path of an imported file.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
@@ -361,9 +363,10 @@ class Redacting:
 
 
 def _batches(chosen: Chosen, asked: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield the ids of events in the order of redaction. Companions come first, because the content
-    of the conversation's own events is needed to find the copies. Later events come first, because
-    a document may be stored as a difference to an earlier event.
+    """Yield the ids of events in the order in which they must be redacted. Companions come first,
+    because the copies in them are found by the content of the conversation's own events. Within a
+    conversation, later events come first, because a document may be stored as a difference from an
+    earlier event.
     """
     ids_of: dict[str, Sequence[int]] = {
         name: [event.id for event in reversed(events)] for name, events in chosen.events.items()
@@ -396,9 +399,9 @@ def redact_events(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events of a conversation, and all events that go with them. Without ``for_content``,
-    events are redacted because of their age, and other histories may still import equal records
-    without an id and a time.
+    """Redact events of a conversation, and all events that are redacted together with them. Set
+    ``for_content`` to False if events are redacted because of their age. Then other histories may
+    still import records that are equal but have neither an id nor a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
@@ -512,9 +515,9 @@ def with_related(
     *,
     with_summaries: bool = False,
 ) -> dict[str, list[Event]]:
-    """Return the events and all events that are redacted together with them: the other events of
-    their source records, and copies. With ``with_summaries``, also return the condensations that
-    may quote these events.
+    """Return the events, and all events that are redacted together with them: the other events of
+    their source records, and the copies in companions. With ``with_summaries``, also return the
+    condensations that may quote these events.
     """
     related = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
@@ -550,7 +553,7 @@ def with_records(
 def with_copies(
     store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Add the events of companions that repeat the content of these events."""
+    """Return the events, and the events of companions that repeat their content."""
     result = {name: [*events] for name, events in events_by_name.items()}
     for name, events in events_by_name.items():
         row = store.conversation(name)
@@ -589,7 +592,9 @@ def _readable(store: Store, row: ConversationRow, start: int, unread: list[str])
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return the events that each conversation shows. A fork shows the events that it shares."""
+    """Map each conversation that shows some of these events to these events. A fork shows the
+    events that it shares.
+    """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
         begins = store.conversation(name).parent_version or 0
@@ -610,7 +615,7 @@ def holders(
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the read models and files that may hold redacted content: the names in
-    ``unconfirmed``, the former files of restores, and the existing paths in ``sources``.
+    ``unconfirmed``, the files that a restore has replaced, and the existing paths in ``sources``.
     """
     names = [
         name

@@ -1,7 +1,7 @@
-"""A search without an index, which reads the stored records and events. So an erasure has no index
-to clean.
+"""Search without an index, by reading the stored records and events. So there is no index from
+which an erasure must remove text.
 
-A record or an event is first searched as bytes, and parsed only if the bytes contain all words.
+A record or an event is first searched as bytes. It is parsed only if the bytes contain all words.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SNIPPET = 200
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""Returns whether stored bytes may contain the words, and so must be parsed."""
+"""A function that returns whether stored bytes may contain the words. If so, they are parsed."""
 
 
 class Hit(NamedTuple):
@@ -93,13 +93,13 @@ def search(
     seconds: float | None = None,
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
-    comes first (see ``activity_of``). The last event of a conversation comes first.
+    comes first (see ``activity_of``), and within it the last event comes first.
     ``Histories.search`` describes the syntax of ``words``.
 
     ``among``    only conversations with these ids
     ``tool``     only calls and results of this tool
     ``program``  only conversations that this program wrote: see ``written_by``
-    ``seconds``  the search ends after this time; ``read`` counts the searched conversations
+    ``seconds``  the search ends after this time; then ``read`` is less than ``conversations``
     """
     # This import loads condensers, which no help needs.
     from foldlog._figures.activity import written_by
@@ -157,9 +157,9 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events that pass ``may_be_in``, in any order. ``may_be_in`` gets the stored bytes
-    in lower case. Redacted events are left out. Cost: the function reads the stored bytes of the
-    conversation.
+    """Yield the events whose stored bytes pass ``may_be_in``, in any order. ``may_be_in`` is called
+    with the bytes in lower case. Redacted events are left out. Cost: the function reads the stored
+    bytes of the conversation.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -170,9 +170,9 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, each with the version at which the search stops. None
-    stands for the newest version. To search a single conversation, also return the conversations
-    whose events it shares.
+    """Return the conversations to search, each with the version at which the search stops, or None
+    to search all events. If ``conversation`` is a fork, the conversations whose events it shares
+    are returned too.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -225,12 +225,12 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 
 class SearchTerms:
-    """A word matches the beginning of words. Words in double quotes must follow one another in the
-    text.
+    """A search term matches the beginning of a word. Terms in double quotes must follow one another
+    in the text.
 
     With ``every``, a text must contain all words. Without ``every``, one word is enough. Raises
-    ``InvalidArgument`` if the search has no word, unless ``may_be_none`` is set. With
-    ``may_be_none``, a search without words matches every text.
+    ``InvalidArgument`` if there is no word, unless ``may_be_none`` is set. With ``may_be_none``, a
+    search without words matches every text.
     """
 
     def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
@@ -266,7 +266,9 @@ class SearchTerms:
 
 
 class _Criteria:
-    """The caller checks ``tool``, because the tool of a result may be named only in its call."""
+    """What a search looks for. The caller checks ``tool``, because often only the call names the
+    tool of a result.
+    """
 
     def __init__(
         self,
@@ -367,7 +369,9 @@ class _Conversation:
         return next((call.tool for call in calls if call.call_id == event.call_id), None)
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
-        """Cost: the method reads the blocks of records, and the events without a record."""
+        """Yield the events that may match, with their times. Cost: the method reads the blocks of
+        records, and the events that have no record.
+        """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
         # Events of records were found by their records, so only the events in between are searched

@@ -1,9 +1,9 @@
 """Find keys and tokens in texts by their known shapes. A secret is reported by its kind, and its
 value is never stored.
 
-A regular expression finds the lines that may contain a secret. The rules of ``detect-secrets``
-check only the lines that may contain a secret, because the rules take a hundred times as long. This
-module checks a few shapes that ``detect-secrets`` does not know.
+A regular expression finds the lines that may contain a secret. Only these lines are checked by the
+rules of ``detect-secrets``, because the rules take a hundred times as long. A few shapes that
+``detect-secrets`` does not know are checked too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAY_HOLD = re.compile(
     rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
-"""Matches a part of every secret, in lower case."""
+"""Matches some part of every known secret. The text must be in lower case."""
 _MORE = {
     "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
     "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
@@ -55,15 +55,15 @@ _RULES = (
 )
 _LINE_MAX = 100_000
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
-"""An escape of JSON. Escapes are removed before the search, because the letter of an escape would
-seem to belong to the next word.
+"""An escape of JSON. Escapes are removed before the search. Otherwise the letter of an escape, such
+as ``n``, would seem to belong to the next word.
 """
 _ESCAPED_BYTES = re.compile(_ESCAPE.pattern.encode())
 
 
 def may_hold_secrets(data: bytes) -> bool:
-    """Return whether bytes in lower case may contain a secret. Nearly all bytes are excluded
-    quickly.
+    """Return whether bytes may contain a secret, with a quick test. The bytes must be in lower
+    case.
     """
     return _MAY_HOLD.search(_ESCAPED_BYTES.sub(b" ", data)) is not None
 
@@ -98,8 +98,8 @@ def is_secret(record: bytes) -> bool:
 def secrets_in(
     store: Store, conversation: str, unread: list[str]
 ) -> Iterator[tuple[Event, tuple[str, ...]]]:
-    """Yield the events of a conversation that contain secrets, in order, with the kinds of their
-    secrets.
+    """Yield the events of a conversation that contain secrets, each with the kinds of its secrets,
+    in the order of events.
 
     The problem of each unreadable event is added to ``unread``. Cost: the stored bytes of the
     conversation are read.

@@ -1,9 +1,10 @@
-"""The only module that observes work: messages of the standard ``logging``, and a hook for a
-program's telemetry.
+"""The only module that logs and measures: it writes messages to the standard ``logging``, and has a
+hook for a program's telemetry.
 
-Other modules only call ``tell``, ``span`` and the decorators. A message has a logger with a stable
-name, and its values are attributes of the log record. No message contains the content of an event.
-Without telemetry such as ``foldlog.otel``, an append calls nothing in this module.
+Other modules only call ``tell``, ``span`` and the decorators. Each message has its own logger,
+whose name does not change between releases. The values of a message are attributes of the log
+record. No message contains the content of an event. Without telemetry such as ``foldlog.otel``, an
+append calls nothing in this module.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ TRACEPARENT: Final = "traceparent"
 SHOWN: Final = "shown_version"
 """The key in an event's ``meta`` for the version of the View that the model was shown.
 
-A reply has this key if other programs appended events after the View and before the reply. The
-first event after ``prepare`` or ``step`` has this key if it is not a reply.
+A reply has this key if other programs appended events after the View and before the reply. After
+``prepare`` or ``step``, the next event also has this key if it is not a reply.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
-"""The keys in ``meta`` that an append adds. If an append is repeated, the values of these keys may
+"""The keys that an append adds to ``meta``. If the same append is repeated, these values may
 differ.
 """
 
@@ -112,28 +113,28 @@ the messages.
 """
 
 _LONG_S: Final = 1.0
-"""The number of seconds above which a wait is reported."""
+"""A wait that takes longer than this number of seconds is logged."""
 
 
 class Telemetry(Protocol):
-    """An observer of the work of a process, such as ``foldlog.otel``."""
+    """The interface of a program's telemetry, such as ``foldlog.otel``."""
 
     def receive(self, name: str, values: Mapping[str, Any]) -> None:
-        """Receive a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
+        """Receive the values of a message in ``MESSAGES``, or of a measurement such as
+        ``foldlog.view``.
+        """
 
     def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
-        """Observe a piece of work. The ``with`` block adds the results of the work to the yielded
-        map.
+        """Observe a piece of work in a ``with`` block. The block adds the results of the work to
+        the yielded map.
         """
 
     def store(self, *given: Any, **named: Any) -> Any:
-        """Return a ``Store`` whose appends are observed. The method has the arguments of the class
-        ``Store``.
-        """
+        """Return a ``Store`` whose appends are observed. It has the same arguments as ``Store``."""
 
 
 telemetry: Telemetry | None = None
-"""The telemetry of this process. The value is None if the process has no telemetry."""
+"""The telemetry of this process, or None."""
 
 
 def tell(name: str, **values: Any) -> None:
@@ -154,8 +155,8 @@ def tell(name: str, **values: Any) -> None:
 
 
 def is_told(name: str) -> bool:
-    """Return whether a logger or a telemetry receives a message. If nothing receives a message, the
-    caller need not compute the message's values.
+    """Return whether anything receives this message. If not, the caller need not compute its
+    values.
     """
     return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
 
@@ -167,8 +168,8 @@ def measure(name: str, **values: Any) -> None:
 
 @contextmanager
 def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
-    """Let the telemetry observe a piece of work. The ``with`` block adds the results of the work to
-    the yielded map.
+    """Let the telemetry observe a ``with`` block. The block adds the results of its work to the
+    yielded map.
     """
     if telemetry is None:
         yield {}
@@ -178,7 +179,7 @@ def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
 
 
 def waits(wait: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that waits, so that a long wait is reported."""
+    """Decorate a function that waits, so that its waits are measured, and long waits are logged."""
 
     @wraps(wait)
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:

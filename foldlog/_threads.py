@@ -1,9 +1,9 @@
 """Threads that run blocking calls for asyncio and trio. A call that has begun always runs to its
 end.
 
-A call costs two switches of threads, to a thread and back. Calls that are made together share these
-two switches. Threads are started when needed, up to a limit, and are daemon threads. A pool that is
-closed waits for its running calls.
+A call costs two thread switches, to the worker thread and back. Calls that are made together share
+these two switches. Threads are started when they are needed, up to a limit, and are daemon threads.
+Closing a pool waits for its running calls.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""Makes an event loop call a function, from any thread. Raises ``RuntimeError`` if the loop has
-ended.
+"""A function that may be called in any thread, and makes an event loop call its argument. It raises
+``RuntimeError`` if the loop has ended.
 """
 
 _PAUSE_S: Final = 0.005
 """The maximum number of seconds to wait until the woken tasks continue."""
 _TURNS: Final = 2
-"""After two turns of a loop, every woken task has continued. Trio runs the tasks of one turn in any
-order.
+"""After two turns of a loop, every woken task has continued. One turn is not enough, because Trio
+runs the tasks of a turn in any order.
 """
 
 
@@ -52,8 +52,8 @@ class _Call(Generic[T]):
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Return True only for the first caller. The first caller is a thread that begins the call,
-        or the task that withdraws the call.
+        """Return True only to the first caller: either the thread that begins the call, or the task
+        that withdraws it.
         """
         try:
             return self._unclaimed.pop()
@@ -70,8 +70,8 @@ class _Call(Generic[T]):
 class ThreadPool:
     """A pool of at most ``threads_max`` threads, for the calls of many tasks and event loops.
 
-    ``together`` does several pieces of work at once and returns their outcomes. If ``together`` is
-    set, a thread takes all waiting calls, and wakes their tasks together.
+    If ``together`` is set, a thread takes all waiting calls, and passes their work to this
+    function, which returns the outcomes. Then it wakes their tasks together.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class ThreadPool:
         _pools.add(self)
 
     def _begin(self) -> None:
-        """Start with an empty pool: no threads and no calls. A forked child process calls
-        ``_begin`` too, because it has no threads of its parent.
+        """Start with an empty pool: no threads and no calls. A forked child process calls this
+        method too, because it does not have the threads of its parent.
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -102,9 +102,9 @@ class ThreadPool:
         """Run ``work`` in a thread. Return the result of ``work``, or raise its error.
 
         If the task is cancelled before the call begins, the call is withdrawn, unless
-        ``may_withdraw`` is false. If the task is cancelled later, the task waits for the call.
-        After the call, the cancellation is raised with the ``outcome`` of the call. With
-        ``finish=False``, for calls that only read, the task does not wait.
+        ``may_withdraw`` is false. If the task is cancelled later, it first waits for the call. Then
+        the cancellation is raised, and its attribute ``outcome`` is the outcome of the call. With
+        ``finish=False``, which is meant for calls that only read, the task does not wait.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
@@ -136,7 +136,7 @@ class ThreadPool:
         """End the threads after they have run all submitted calls.
 
         ``close`` blocks until the threads have ended, unless ``wait`` is False. If a thread of the
-        pool calls ``close``, this thread ends after its present call.
+        pool calls ``close``, it is not waited for, and ends after its present call.
         """
         with self._lock:
             self._closed = True
@@ -189,10 +189,10 @@ class ThreadPool:
 def _run_together(
     together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]
 ) -> None:
-    """Make several calls, and wake the tasks of one event loop together.
+    """Run several calls, and wake all waiting tasks of an event loop together.
 
-    Wait until the woken tasks have made their next calls, so that these calls are made together.
-    Without this wait, the tasks would split into two groups.
+    Then wait until the woken tasks have made their next calls, so that these calls run together
+    too. Without this wait, the tasks would split into two groups.
     """
     try:
         outcomes = together([call.work for call in calls])

@@ -1,4 +1,6 @@
-"""Read a damaged store. An event that cannot be read is replaced by its problem."""
+"""Read conversations of a damaged store. In place of an event that cannot be read, the functions
+return its problem.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ DAMAGED = "damaged"
 def logged(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Logged | CorruptEvent]:
-    """Yield the events of a conversation with ``start <= id < stop``, or the error of an event that
-    cannot be read. Raises all other errors of ``Store.log``.
+    """Yield the events of a conversation with ``start <= id < stop``, and an error in place of each
+    event that cannot be read. Raises all other errors of ``Store.log``.
     """
     while stop is None or start < stop:
         try:
@@ -31,11 +33,11 @@ def logged(
 def sound(
     store: Store, conversation: str, start: int, stop: int, findings: list[str]
 ) -> Iterator[Logged]:
-    """Yield the events of ``logged`` that can be read. Consecutive unreadable events with the same
-    problem become one finding in ``findings``.
+    """Yield the events that can be read. The problems of the others are added to ``findings``, as
+    one finding for consecutive events with the same problem.
     """
     first: CorruptEvent | None = None
-    """The first event of the newest series of unreadable events."""
+    """The first event of the series of unreadable events that was found last."""
     next_id = start
     """The id after the last event of this series."""
     for item in logged(store, conversation, start, stop):
@@ -64,7 +66,7 @@ def placeholder(error: CorruptEvent) -> UnknownEvent:
 def problems_of(
     found: Iterable[Logged | CorruptEvent], problems: dict[int, str]
 ) -> Iterator[Event]:
-    """Yield the events of ``logged``, and a placeholder for an event that cannot be read. The
+    """Yield the events of ``logged``, with a placeholder for each event that cannot be read. The
     problems are added to ``problems`` by event id.
     """
     for entry in found:

@@ -1,5 +1,5 @@
-"""Read the tokens of a model's call. Servers, SDKs and logs have different forms of usage, and
-foldlog has one form.
+"""Read the token usage of model calls. Servers, SDKs and logs write usage in different forms, which
+this module converts into one form.
 """
 
 from __future__ import annotations
@@ -8,26 +8,29 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The document with usage from outside the records of a source. ``Format.beside`` reads this usage.
+"""The name of the document with the usage that a source has outside of its records.
+``Format.beside`` reads this usage.
 """
 OF_NO_MODEL: Final = "<synthetic>"
-"""The model name in replies that Claude Code itself wrote."""
+"""Claude Code names this model in replies that it wrote itself."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
 """A condenser reports its own calls in an annotation with this name. The data of the annotation has
 a map with the same name.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
-"""The keys for the usage of model calls, in ``meta`` and in the metadata of a condensation."""
+"""The keys under which ``meta`` and the metadata of a condensation contain usage."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys of the model's name and of the reply's id, which are not content."""
+"""The keys for the name of the model and the id of the reply. A redaction does not remove these
+texts, because they are not content.
+"""
 USAGE_NAMES: Final = ("condenser", "failure")
-"""A single word under one of these keys is not content."""
+"""Under these keys, a single word is not content either."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
-"""The mark in ``meta`` of an imported event that is a copy from another history. A copied event
-counts neither as a call nor as a request.
+"""The key in ``meta`` that marks an imported event as a copy from another history. Such an event is
+counted neither as a call nor as a request.
 """
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -61,12 +64,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""A key with one of these endings holds more counts."""
+"""If a key ends with one of these words, its value is a map with further counts."""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of a source's name and foldlog's name for a count. If a source has several names for one of
-foldlog's names, the last pair decides.
+"""Pairs of the name that a source uses for a count, and foldlog's name. If a source has several
+names for the same count, the last pair wins.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
@@ -75,17 +78,19 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""Counts that some sources leave out of the count of the prompt or the reply. The total of a source
-shows whether the source leaves them out.
+"""Some sources do not include these counts in the tokens of the reply or the prompt. The total of
+the source shows whether they are included.
 """
 _COUNT_MAX: Final = 2**40
-"""The largest number of tokens of a call. A sum of millions of counts fits in 64 bits."""
+"""The largest number of tokens that is accepted for a call, so that a sum of millions of counts
+fits in 64 bits.
+"""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number from 0 to 2^40. The number may be a float or a text, because
-    some languages write all numbers as floats or texts. Return None for any other value.
+    """Return a count: a whole number from 0 to 2^40. The value may also be a float or a text,
+    because some programs write all numbers in this way. Return None for any other value.
     """
     try:
         number = float(value) if type(value) is str else value
@@ -125,12 +130,12 @@ def usage_of(source: Any) -> dict[str, int]:
         prompt_tokens          all tokens of the prompt
         cached_tokens          the tokens of the prompt that came from the provider's cache
         cache_write_tokens     the tokens of the prompt that were written to the cache
-        cache_write_1h_tokens  the written tokens that the cache keeps for an hour
+        cache_write_1h_tokens  the part of these tokens that the cache keeps for an hour
         completion_tokens      all tokens of the reply
         reasoning_tokens       the tokens of the reply that were reasoning
 
-    A count that is missing or cannot be read is left out, and is not 0. The result is empty if no
-    token was counted.
+    A count that is missing or cannot be read is left out; it is not set to 0. The result is empty
+    if no token was counted.
     """
     if not source or not isinstance(source, Mapping):
         return {}
@@ -158,8 +163,9 @@ def usage_of(source: Any) -> dict[str, int]:
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call, and correct the tokens of its prompt. Some proxies leave out the
-    tokens that were written to the cache, so the prompt has fewer tokens than its parts.
+    """Return the usage of a call, with a corrected ``prompt_tokens``. Some proxies leave the tokens
+    that were written to the cache out of ``prompt_tokens``, so that it is smaller than the sum of
+    its parts.
     """
     written = usage.get("cache_write_tokens", 0)
     prompt = usage.get("prompt_tokens", 0)

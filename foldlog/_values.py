@@ -1,5 +1,5 @@
-"""Read and replace the values inside a JSON value of any depth. Models and sources may nest values
-very deep, so no function here is recursive.
+"""Read and replace values at any depth inside a JSON value. Models and sources may nest values very
+deeply, so no function here is recursive.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a value and all values in it, each with its name, in order. A value comes before the
-    values in it.
+    """Yield a value and all values inside it, each with its name. A value comes before the values
+    inside it.
 
-    The name of a value is its key in the nearest map around it. The outermost value has an empty
-    name. The fields of a msgspec object count as keys. Cost: a step for every value.
+    The name of a value is its key in the innermost map that contains it. The outermost value has an
+    empty name. The fields of a msgspec object count as keys. Cost: a step for every value.
     """
     remaining: list[tuple[str, Any]] = [("", value)]
     while remaining:
@@ -64,8 +64,8 @@ def parsed(value: Any) -> Any:
 
 
 def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False) -> Any:
-    """Return a copy of a value with other texts: ``replacements`` maps a text to its new text. With
-    ``names``, also replace keys of maps. Cost: a step for every value.
+    """Return a copy of a value in which texts are replaced. ``replacements`` maps a text to its new
+    text. With ``names``, keys of maps are replaced too. Cost: a step for every value.
     """
     # The box lets the outermost value be replaced like any other value. Level by level, a container
     # is copied, and its parts are replaced in the copy.

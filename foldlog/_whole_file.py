@@ -1,12 +1,13 @@
-"""Write a file that only its owner can read, and that appears whole or not at all.
+"""Write a file that only its owner can read, and that is complete as soon as it appears under its
+name.
 
-A file may contain the text of conversations, so it has mode 0600 from the beginning, whatever the
-umask is. The file first has a random name in its folder, so that another user cannot prepare a link
-with this name. The written file is synced and renamed, and its folder is synced. A link under the
-final name is replaced, not followed.
+The file may contain texts of conversations, so it has mode 0600 from the beginning, whatever the
+umask is. It is first written under a random name in the same folder, so that another user cannot
+prepare a link with this name. Then it is synced and renamed, and the folder is synced. A link under
+the final name is replaced, not followed.
 
 A database is never replaced, because a mistyped name must not destroy a store. A device or a pipe
-is written directly.
+is written to directly.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for a block. If the block ends without an exception, the file gets the name
+    """Open a temporary file for a ``with`` block. If the block succeeds, the file is renamed to
     ``path``. If the block raises an exception, the file is removed.
 
     Raises ``InvalidOption`` before the block if ``path`` is a folder, a database, its log, or a

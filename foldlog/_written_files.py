@@ -1,8 +1,8 @@
 """Files that may still contain an erased text: backups, exports, reports and comparisons that
 foldlog wrote, and imported files of erased conversations.
 
-The store notes each file, and every later erasure or redaction names the file in ``unconfirmed``.
-If the file was moved or deleted, it is named only once more.
+The store notes each file, and every later erasure or redaction lists the file in ``unconfirmed``. A
+file that was moved or deleted is listed one last time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foldlog.eventstore import EventStoreError, Store, confirm
 from foldlog.eventstore.log.database import behind
 
 _ALL = 2**63
-"""A position that no read model reaches."""
+"""A position after all positions, so that ``read_models`` returns all names."""
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
@@ -30,8 +30,8 @@ whole store has no ids. For example: ``export of ["chat-1"] /backup/chat.json``.
 
 
 def read_models(store: Store, position: int = _ALL) -> list[str]:
-    """Return the names of the read models that have not reached ``position``, and of the files that
-    were noted before it.
+    """Return the names of the read models that have not reached ``position``, and the names of the
+    files that were noted before this position.
     """
     return store.database.recorder.query(lambda reader: behind(reader, position))
 
@@ -40,7 +40,7 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 def noted(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
-    """Note the file that the ``with`` block writes.
+    """Note the file that a ``with`` block writes.
 
     The file is noted before it is written, so a crash leaves no unknown file. A read-only store
     cannot note the file. Notes of replaced files, and of missing files of the same kind, are
@@ -90,8 +90,8 @@ def _will_be_a_file(path: str) -> bool:
 
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
-    """Note the imported files of conversations that will be erased. After the erasure, only these
-    notes name the files. Return the names of the new notes.
+    """Note the imported files of conversations that will be erased. After the erasure, the store
+    knows the files only by these notes. Return the names of the new notes.
     """
     of_conversations = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]
@@ -106,7 +106,9 @@ def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str
 
 
 def erased_sources(store: Store) -> dict[str, list[str]]:
-    """Map conversations to the existing files from ``note_sources``."""
+    """Map each erased conversation to its imported files that still exist. ``note_sources`` has
+    noted them.
+    """
     paths: dict[str, list[str]] = {}
     for name in read_models(store):
         matched = _FILE.fullmatch(name)
@@ -130,7 +132,9 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether the name of a file or read model has no ids, or an id in ``conversations``."""
+    """Return whether a file or read model may contain one of ``conversations``. This is so if its
+    name has no ids, or an id of these conversations.
+    """
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []
     return (
@@ -148,8 +152,8 @@ def stores_in(names: Iterable[str]) -> Iterator[str]:
 
 
 def describe_file(store: Store, name: str) -> str:
-    """Return the name of a file for people. If the file no longer exists, the text says so, and the
-    note is deleted.
+    """Return a text that names a file in output. If the file no longer exists, the text says so,
+    and the note is deleted.
     """
     if not is_gone(name):
         return name
@@ -169,7 +173,7 @@ def is_gone(name: str) -> bool:
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a file is a copy, which does not follow changes of the store. To remove
-    content from a copy, delete the copy.
+    """Return whether a file is a copy that does not follow later changes of the store. The only way
+    to remove content from it is to delete it.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

@@ -1,15 +1,15 @@
-"""This package imports sources. A source is stored unchanged. The events of an imported
-conversation are made at its first use.
+"""This package imports sources, and stores their records unchanged. The events of an imported
+conversation are made when the conversation is first used.
 
 importing.py   import the sources in files and folders
 reading.py     read a source in blocks
-comparing.py   decide whether a source is new, longer than the stored source, or a fork
+comparing.py   decide whether a source is new, has new records, or is a fork
 writing.py     write the blocks and figures of a source
 projecting.py  make the events of a source
-unstored.py    make the events in memory, for a read-only store
+unstored.py    make events in memory if the store is read-only
 recording.py   store the records that a runtime appends
 refreshing.py  import the new records of a file
-compacting.py  note a compaction that a program has not written yet
+compacting.py  note a compaction that the program has not written to its file yet
 redacting.py   redact records of a source
 stored.py      read the stored records of a conversation
 

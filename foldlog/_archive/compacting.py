@@ -1,9 +1,9 @@
-"""A compaction that a program reported to a hook, but has not yet written into its file.
+"""Handle a compaction that a program has reported to a hook, but has not yet written into its file.
 
 Claude Code writes a compaction only after its hooks ran. While the hooks run, the View of the file
-shows events that the compaction has dropped. Foldlog notes the missing compaction in the source,
-and reports it. An import deletes the note when the file contains the compaction or a later reply of
-the model.
+still shows the events that the compaction drops. Foldlog notes the missing compaction in the
+source, and reports it. An import deletes the note when the file contains the compaction or a later
+reply of the model.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 
 class Compacting(NamedTuple):
-    """A compaction that is not written yet. ``at`` is the time when the hook ran. ``events`` is the
-    approximate number of events that the View showed then.
+    """A compaction that the program has not written into its file yet. ``at`` is the time when the
+    hook ran. ``events`` is the approximate number of events that the View showed then.
     """
 
     at: str
@@ -37,8 +37,9 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is the time when the hook ran, and the counts are from this time. The next compaction
-    or reply clears ``at``. ``since`` is the value of ``shown`` at the previous compaction.
+    """``at`` is the time when the hook ran. The other fields are counts at this time. The next
+    compaction or reply clears ``at``. ``since`` is the value of ``shown`` at the previous
+    compaction.
     """
 
     at: str = ""

@@ -6,7 +6,7 @@ longer               append the new records
 changed              fork the conversation at the first record that differs
 new                  begin a conversation
 
-A longer source becomes a fork too, if its conversation was continued in foldlog.
+A longer source becomes a fork too if events were appended to its conversation in foldlog.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """The import of one source. ``named`` returns the name of the conversation for a name in the
-    records.
+    """The import of one source. ``named`` is called with the conversation's name from the records,
+    or None, and returns the name to use.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class SourceImport(SourceWriter):
         super().__init__(store, found, place, options, state)
         self.named = named
         self._hashes_before = b""
-        """The hashes of the records before the first record of the source. Such a source continues
-        a history that is stored under another name.
+        """The hashes of the records that come before this source. They are empty unless the source
+        continues a history that is stored under another name.
         """
 
     def import_source(self) -> Imported:
         """Raise ``VersionConflict`` if another process has stored the source first. Raises
-        ``SourceRefused`` if the source may not be imported, and ``NotAHistory`` if it has no
-        records.
+        ``SourceRefused`` for an erased source, or if the import would bring back a redacted record.
+        Raises ``NotAHistory`` if the source has no records.
         """
         places: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
@@ -95,7 +95,9 @@ class SourceImport(SourceWriter):
         return self._import_compared(sources, places[-1])
 
     def read_new(self) -> NewSource | None:
-        """Return None if the source is empty or continues another conversation."""
+        """Read a whole new source. Return None if the source is empty or continues another
+        conversation.
+        """
         skeleton = self.skeleton
         blocks = [
             self.blank_records(block, self.secret)
@@ -125,8 +127,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Return None if earlier lines of the log have changed, or if its conversation was
-        continued in foldlog.
+        """Append the new lines of a log. Return None if its earlier lines have changed, or if
+        events were appended to its conversation in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
@@ -239,7 +241,7 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
-        """Compare the source with the stored ``sources``. ``place`` is its last import from the
+        """Compare the source with the stored ``sources``. ``place`` is the last import from the
         same path.
         """
         self._read_again()

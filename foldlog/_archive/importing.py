@@ -1,11 +1,11 @@
 """This module imports the sources in files and folders. The new records of a source are appended.
 If a source differs from its stored records, the first different record begins a fork.
 
-A *place* is the path of a file, the number of a source in this file, and the options of the import.
-An import is a copy, and never removes or repairs stored records. The table ``places`` names the
-conversation of each place, and each record has a hash. So a second import finds the conversation,
-and adds only new records. An import refuses an erased source. It also refuses a source that has
-changed before a redacted record, because the redacted text could come back.
+A *place* identifies a source: the path of its file, its number in this file, and the options of the
+import. An import is a copy, and never removes or repairs stored records. The table ``places`` names
+the conversation of each place, and each record has a hash. With these, a second import finds the
+conversation, and adds only new records. An import refuses an erased source. It also refuses a
+source if a record before a redacted record has changed, because the redacted text could come back.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Import:
     """Imports the sources in files and folders. Iterate over an ``Import`` to import the sources
     and get an outcome for each.
 
-    After an iteration, ``findings`` are the problems that belong to no source. ``left_out`` are
-    files of unknown format in a folder. ``not_opened`` are files that were not read because of
-    their names.
+    After an iteration, ``findings`` are the problems outside of any source, such as a file that
+    cannot be read. ``left_out`` are files of unknown format in a folder. ``not_opened`` are files
+    that were not read because of their names.
 
-    ``again``         also import erased sources, and records that were redacted in another
+    ``again``         import erased sources too, and records that were redacted in another
                       conversation
     ``only``          import only the history with this name
     ``is_secret``     returns whether a record is secret; the texts of a secret record are not
@@ -95,7 +95,7 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """Caches the rows of a place until its source is read."""
+        """Maps a place to its earlier imports, until its source is read."""
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
@@ -183,7 +183,8 @@ class Import:
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
         """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
         examined. Cost: the method reads the status of the file. For a log, the method also reads
-        the first lines, and sometimes all lines of the last import.
+        the first lines. If they do not show the format, it reads all lines that were imported
+        before.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -267,7 +268,9 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Return None if the source is long, or if its place was imported before."""
+        """Read a short source. Return None if the source is long, or if its place was imported
+        before.
+        """
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(found.path) > _SHORT_BYTES:

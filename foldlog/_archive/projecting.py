@@ -37,8 +37,9 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
-"""The name of the field with the secret of a source. The salts of its events are made from the
-secret, so every copy of a store makes equal events. The field is deleted when all events are made.
+"""The name of the field that holds a source's secret. The salts of the source's events are computed
+from the secret, so every copy of a store makes the same events. The field is deleted as soon as all
+events are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
@@ -62,10 +63,10 @@ class ReadOtherwise(EventStoreError):
 
 
 def make_events(store: Store, conversation: str) -> None:
-    """Raise ``ReadOtherwise`` if a record now has more or fewer events than before. Raises
-    ``VersionConflict`` if other writers appended during several tries. Durability: the events are
-    on disk when the function returns. Cost: the function reads nothing if all events are made, and
-    otherwise all records.
+    """Make the missing events of a conversation. Raises ``ReadOtherwise`` if a record now has more
+    or fewer events than before. Raises ``VersionConflict`` if other writers appended during several
+    tries. Durability: the events are on disk when the function returns. Cost: the function reads
+    nothing if all events are made, and otherwise all records.
     """
     tries = 0
     before = -1
@@ -91,9 +92,9 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """``events_of_records`` maps the number of a record to its first event id and event count. The
-    yielded events have these ids. The events of record ``start`` and of all later records are
-    numbered from ``version``.
+    """Yield each record's number and events. ``events_of_records`` maps the number of a record to
+    the first id and the count of its events. From record ``start`` on, event ids are counted up
+    from ``version``.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -119,7 +120,9 @@ def change_of_documents(
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return None if the conversation already has these documents and attributes."""
+    """Return the event that sets documents and attributes, or None if the conversation already has
+    them.
+    """
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
@@ -164,7 +167,7 @@ class _Making:
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Return True when all events are made."""
+        """Make events, and return whether all events are made."""
         source = self.source
         if source is None or source.made == source.records:
             return True

@@ -23,12 +23,12 @@ from foldlog._formats.record import ImportFinding, Located, RecordReader
 from foldlog.eventstore.sources.blocks import SIZE, Block, hash_of, of_records
 
 _PADDING: Final = b" \t\r\0"
-"""After a crash of the machine, a growing file may have NUL bytes around a line."""
+"""A line may have NUL bytes around it if the machine crashed while the file grew."""
 _BUFFER: Final = 2**20
 FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
-"""A function that reads a record and its hash. The function raises ``msgspec.DecodeError`` or
+"""A function that is called with each record and its hash. It raises ``msgspec.DecodeError`` or
 ``UnreadableJson`` for a record that is not JSON.
 """
 
@@ -72,7 +72,7 @@ class Reading(Protocol):
 
 
 class _Findings:
-    """The counts and findings of both kinds of readings."""
+    """The state that ``LineReading`` and ``WholeReading`` share."""
 
     def __init__(self, path: Path, records: int = 0) -> None:
         self.path = path
@@ -98,8 +98,8 @@ class _Findings:
 
 
 class LineReading(_Findings):
-    """Reads a file with one record in each line. Memory: a block of the file, or a line that is
-    longer than a block.
+    """Reads a file with one record in each line. Memory: one block of the file, or one line if it
+    is longer than a block.
     """
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
@@ -107,8 +107,8 @@ class LineReading(_Findings):
         self._is_packed = is_packed
         self._line = 1
         self._is_in_long_line = False
-        """Whether the next bytes still belong to a line that was too long. A finding about the line
-        is already noted.
+        """Whether the next bytes still belong to a line that is too long, for which a finding is
+        already noted.
         """
 
     @property
@@ -168,8 +168,8 @@ class LineReading(_Findings):
         return data
 
     def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
-        """Return the records in ``data``, and the end of the lines that were read: the whole
-        ``data``, or the beginning of a last line that the program has not finished.
+        """Return the records in ``data``, and the number of bytes that were read. If the program
+        has not finished the last line, this line is not read.
         """
         places = array("I")
         hashes = list[bytes]()
@@ -225,7 +225,7 @@ def _problem(error: Exception) -> str:
 
 
 class WholeReading(_Findings):
-    """Reads all records of any other source, such as a document or a database."""
+    """Reads all records of a source that has no lines, such as a document or a database."""
 
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)

@@ -2,10 +2,10 @@
 one transaction.
 
 An append writes its records as a small block, in a row beside the events. Later appends join eight
-small blocks into one. When the small blocks together have 128 kB, an append joins all small blocks.
-An append reads the blocks that it joins from the store, because a redaction may have changed the
-stored blocks. The decoder of a conversation stays in memory. The first append of a process decodes
-all earlier records.
+small blocks into one. When the total size of the small blocks reaches 128 kB, an append joins them
+all. To join blocks, an append reads them from the store, because a redaction may have changed them.
+The decoder of a conversation stays in memory. The first append of a process decodes all earlier
+records.
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
 
 _RECORDERS_MAX: Final = 256
-"""The maximum number of recorders in memory. With a recorder in memory, an append reads nothing."""
+"""The maximum number of recorders in memory. An append whose recorder is in memory reads nothing.
+"""
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
 
 
 class Recording:
-    """Many threads may use a single ``Recording``."""
+    """Appends records to histories. Many threads may use the same ``Recording``."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """A recorder is stored with the key of its conversation, because a new conversation may
-        have the id of an erased conversation.
+        """Each recorder comes with the key of its conversation, because a new conversation may have
+        the id of an erased conversation.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
         """The histories to which a program has appended a record twice."""
@@ -149,8 +150,9 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 
 
 class HistoryRecorder:
-    """Decode the records, append their events at ``version``, and call ``write`` in the same
-    transaction. Then call ``Recording.keep``. After a failed append, use a new recorder.
+    """Decodes records of one history and stores them. First decode the records, then append their
+    events at ``version``, and call ``write`` in the same transaction. Then call ``Recording.keep``.
+    After a failed append, use a new recorder.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
@@ -164,14 +166,14 @@ class HistoryRecorder:
         self._small = list[_Stored]()
         self._stored_as: int | None = None
         """The key of the conversation if this recorder has decoded all records of its source, and
-        otherwise None. With a key, an append does not read the source.
+        otherwise None. If the key is known, an append does not read the source.
         """
         # If the transaction is committed, the fields with ``_then`` replace the fields without it.
         self._small_then = self._small
         self._stored_then: int | None = None
         self._bodies = list[bytes]()
         self._made = dict[int, tuple[int, int]]()
-        """Maps an unstored record to its first event id and event count."""
+        """Maps the number of a new record to the first id and the count of its events."""
         self._new: Block | None = None
         self._head_then = GENESIS
         self._version_then = version
@@ -352,9 +354,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
-    """Return the blocks to join. If all small blocks have 128 kB, join them all. Otherwise join the
-    last blocks below 16 kB, if there are more than eight. A record is thus written at most three
-    times.
+    """Return the blocks to join. If all small blocks together have 128 kB, join them all.
+    Otherwise, if more than eight blocks at the end are smaller than 16 kB, join these. So a record
+    is written at most three times.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

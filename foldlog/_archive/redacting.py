@@ -1,6 +1,6 @@
 """This module redacts the source records of events, in all sources of a family.
 
-A *family* is the set of sources that share their first records. A redacted record is looked up by
+A *family* is the set of sources that share their first records. A redacted record is searched by
 its hash in all sources of a family, because a fork may contain the record again. The skeleton of a
 redacted record stays, without texts. The hash of the record stays too, so later imports recognize
 the record. All events of a redacted record are redacted too.
@@ -32,7 +32,9 @@ T = TypeVar("T")
 def events_of_records(
     store: Store, ids_by_name: Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Return the ids, with the ids of all other events from the same records."""
+    """Return the event ids in ``ids_by_name``, and the ids of all other events from the same
+    records.
+    """
     result = {name: set(ids) for name, ids in ids_by_name.items()}
 
     def read(sources: Sources) -> None:
@@ -56,12 +58,12 @@ def events_of_records(
 def redact_records(
     store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
-    """Return a function for the transaction that redacts events. The returned function blanks the
-    records of the redacted events in every source of the family.
+    """Return a function that the transaction of a redaction calls. The function blanks the records
+    of the redacted events in every source of the family.
 
-    The returned function also updates the sums of these sources. Later imports of any history
-    refuse the blanked records. The records of ``common_events`` may occur in unrelated histories.
-    An import refuses such a record only if all earlier records are equal too.
+    It also updates the sums of these sources. Later imports of any history refuse the blanked
+    records. The records of ``common_events`` may occur in unrelated histories. So an import refuses
+    a record of ``common_events`` only if all records before it are equal too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
@@ -165,7 +167,7 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
 
 
 def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
-    """Replace a source's own records by their skeletons, which have no texts."""
+    """Replace records of a source with their skeletons, which have no texts."""
     numbers = sorted({*record_numbers}.difference(source.redacted))
     if not numbers:
         return
@@ -214,8 +216,8 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Conversations whose keys are missing are left out. Cost: the function reads a row of each
-    conversation.
+    """Return the time of each conversation's last import. Conversations whose keys are missing are
+    left out. Cost: the function reads a row of each conversation.
     """
 
     def read(reader: Reader) -> dict[str, datetime]:

@@ -15,14 +15,14 @@ from foldlog.eventstore import Store
 def refreshed(
     store: Store, conversation: str, is_secret: Callable[[bytes], bool] | None = None
 ) -> tuple[str, str]:
-    """Import the file of a conversation again, if the file still exists and was imported under its
-    own name.
+    """Import the file of a conversation again if it still exists and was imported without a prefix
+    or a chosen name.
 
-    Return the id of the newest conversation of the file, and a problem. The problem is empty if the
-    file could be read. If the program has rewritten earlier records, the newest conversation is a
-    fork, ``ID@VERSION``.
+    Return the id of the newest conversation of the file, and the text of a problem, which is empty
+    if the file could be read. If the program has rewritten earlier records, the newest conversation
+    is a fork, ``ID@VERSION``.
 
-    Cost: the function asks for the status of the file, and reads the new records of a changed file.
+    Cost: the function checks the status of the file, and reads the new records of a changed file.
     """
     # A fork and its parent have the same file, and the same name in it.
     name_in_file = conversation.partition("@")[0]

@@ -1,4 +1,4 @@
-"""This module finds the stored records of a conversation by the events that were made of them."""
+"""This module finds the stored records of a conversation by the events that were made from them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ _TOGETHER: Final = 8
 """Blocks that a runtime appended are small, so several blocks are read together."""
 
 _BACK: Final = 192
-"""The number of events whose records are looked up at once. These records are in fewer than four
-rows of ``made``.
+"""The number of events whose records are looked up at once. Their records are listed in fewer than
+four rows of the table ``made``.
 """
 _FEW: Final = 4
-"""The maximum number of ranges that are read one by one. For more ranges, all events are read."""
+"""The maximum number of ranges of events that are read one by one. If there are more ranges, all
+events are read.
+"""
 
 Query = Callable[[Callable[[Reader], Any]], Any]
-"""Runs a function in a read transaction, and returns the result of the function."""
+"""Runs a function in a read transaction, and returns its result."""
 
 
 class RecordSpan(NamedTuple):
@@ -77,7 +79,8 @@ class Records:
         self._start = 0
         self._stop = 0
         self._near = dict[int, tuple[int, int]]()
-        """Maps the first event id of a record to the record's number and event count."""
+        """Maps the first event id of a record to the record's number and the count of its events.
+        """
         self._firsts = list[int]()
 
     @cached_property
@@ -112,7 +115,7 @@ class Records:
 
     def ids(self, event: Event) -> range:
         """Return the ids of all events from the record of ``event``. If the record is not stored,
-        the ids end at ``event``.
+        return the ids of its events up to ``event``.
         """
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
@@ -124,7 +127,7 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return None if the record of the events is redacted or not stored."""
+        """Return the record of these events, or None if the record is redacted or not stored."""
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))
@@ -133,7 +136,7 @@ class Records:
         return parse(self._block_of(number).record(number))
 
     def text_of(self, event_id: int) -> bytes | None:
-        """Return None if the record of the event is redacted or not stored."""
+        """Return the JSON of the event's record, or None if it is redacted or not stored."""
         source, redacted = self._source
         self._look(event_id)
         place = bisect_right(self._firsts, event_id)
@@ -171,7 +174,9 @@ class Records:
         return bool(self._source[1])
 
     def before(self, stop: int) -> Iterator[bytes]:
-        """Yield the newest record first, and stop at a redacted record."""
+        """Yield the records before the event ``stop``, the newest first, and end at a redacted
+        record.
+        """
         source, redacted = self._source
         block: Block | None = None
         while stop > 0 and source is not None:
@@ -225,7 +230,7 @@ class Records:
 class HistoryRecords:
     """Reads all records of a history, but no events.
 
-    ``spans``    the records of the events from ``start`` on, in order
+    ``spans``    the records and their event ids, in order, for the events from ``start`` on
     ``version``  the number of events
     ``shown``    the number of messages, calls and results that a View may show
     ``changes``  the number of events that changed the View or were redacted
@@ -288,8 +293,8 @@ class HistoryRecords:
                     yield record
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events that programs appended without a record. Cost: if the appended events
-        are in many ranges, the method reads all events.
+        """Yield the events that programs appended without a record. Cost: if these events are not
+        consecutive, the method may read all events.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
         places = [
@@ -306,7 +311,9 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """``redacted`` is the number of records without their texts."""
+    """The stored bytes of a source. ``redacted`` is the number of redacted records, which have no
+    texts.
+    """
 
     format: str
     bytes: Iterator[bytes]
@@ -316,8 +323,9 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return None if the source has another format than ``format``, or if events were retracted. If
-    foldlog can write the format, also return None after an append or a redaction.
+    """Return the bytes of a source, or None if they are not the right export. This is so if the
+    source has another format than ``format``, or if events were retracted. It is also so after an
+    append or a redaction, if foldlog can write the format.
 
     Cost: the function reads the appended events, and makes no events.
     """
@@ -365,7 +373,9 @@ def stored_records(store: Store, conversation: str) -> Iterator[Any]:
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the conversation of the source, and the texts and values that no event has."""
+    """Return the conversation of the source, and the texts and values of the source that are in no
+    event.
+    """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
         sources = Sources(store.database, reader)

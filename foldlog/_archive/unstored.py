@@ -25,8 +25,9 @@ class EventsInMemory:
         self._copies = Recent[str, tuple[Conversation, Recorder]](_CONVERSATIONS_MAX)
 
     def of(self, conversation: str) -> Recorder:
-        """Cost: for a conversation that has changed since the last call, the method reads its
-        events and records. For an unchanged conversation, the method reads nothing.
+        """Return a copy of a conversation in memory, with its events. Cost: if the conversation has
+        changed since the last call, the method reads its events and records. Otherwise it reads
+        nothing.
         """
         with self._lock:
             present = self._find(conversation)

@@ -48,7 +48,7 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 
 _TRANSACTION_BYTES: Final = 2**19
 _FIRST: Final = 4
-"""A document is recognized by this number of first records."""
+"""A document is recognized by its first records, up to this number."""
 
 
 class Imported(NamedTuple):
@@ -56,9 +56,9 @@ class Imported(NamedTuple):
 
     ``conversation``  the conversation of the source
     ``added``         the number of new records
-    ``forked_at``     the first record that differs from the stored records, if the import made a
-                      fork
-    ``is_older``      whether more records are stored than the source has
+    ``forked_at``     if the import made a fork, the first record that differs from the stored
+                      records
+    ``is_older``      whether the store has more records than the source
     ``waits``         whether the last line of the source is incomplete; the next import reads this
                       line
     """
@@ -85,8 +85,8 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """Writes the records of a source, which ``reading`` reads and ``skeleton`` counts. ``begin``
-    writes a new conversation, and ``append`` writes after the stored records of a conversation.
+    """Writes the records of a source. ``reading`` reads the records, and ``skeleton`` counts them.
+    ``begin`` writes a new conversation, and ``append`` adds records to a stored conversation.
     """
 
     def __init__(
@@ -519,8 +519,8 @@ class SourceWriter:
     # ----------------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
-        """Settle the source, and return it. Raises ``VersionConflict`` if another writer has
-        changed the source.
+        """Call ``settle`` for the source, and return the stored source. Raises ``VersionConflict``
+        if another writer has changed the source.
         """
         stored = sources.settle(source.conversation)
         if stored is None or _compared_by(stored) != _compared_by(source):
@@ -590,9 +590,9 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
 
 
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
-    """Return the hash by which an import recognizes an erased source. The hash of a log is the hash
-    of its first line, which has an id or a time. The hash of a document is the chained hash of its
-    first records, because many documents begin with the same prompt.
+    """Return the hash by which a later import recognizes the source if it was erased. The hash of a
+    log is the hash of its first line, which has an id or a time. The hash of a document is the
+    chained hash of its first records, because many documents begin with the same prompt.
     """
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):
