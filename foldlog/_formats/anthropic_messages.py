@@ -88,8 +88,8 @@ _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OF_OTHERS = ("tool_calls", "messageId")
-"""Fields that only OpenAI's or Amp's messages have. Blocks in messages with these fields can look
-like Anthropic's blocks.
+"""Only messages of OpenAI and of Amp have these fields. Their blocks can look like Anthropic's
+blocks.
 """
 _MILLISECONDS = 10**11
 
@@ -128,7 +128,7 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the records of Cline's deletions by the number of the message before each record.
+    """Return Cline's deletions as records. The key is the number of the message before the records.
     Raises ``NotAHistory`` if the file is damaged: without these records, the history would show
     deleted messages.
     """

@@ -141,8 +141,8 @@ def _decode_all(
 def encode(
     events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None
 ) -> Iterator[Any]:
-    """Return the records of a whole history, from its event 0 on. ``format`` is ``openai-chat``,
-    ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
+    """Return the records of a whole history, which begins with event 0. ``format`` is
+    ``openai-chat``, ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
     Retracted events are written too. ``history.export`` leaves out retracted events, and returns
     the records of an import unchanged. Any history can be written as ``openai-chat``, without its
@@ -221,7 +221,7 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return the events of a new history whose prompt is the prompt of ``view``."""
+    """Return events for a new history that sends a model the same prompt as ``view``."""
     events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
         shown_events: list[Any] = [view.events[position] for position in turn.positions]

@@ -254,7 +254,7 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
 
 def _with_files(text: str, attachments: Any) -> Content:
     """Return a text with its attachments. Attachments that the text already describes are left out,
-    except whole files.
+    unless they hold the bytes of a file.
     """
     parts: list[_Part] = []
     for attachment in dicts_in(attachments):

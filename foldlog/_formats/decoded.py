@@ -1,5 +1,4 @@
-"""Count the events of a format without a skeleton: decode all records in memory, and count the
-events.
+"""Count the events of a format without a skeleton, by decoding all records in memory.
 
 The counts always match the stored events, but every import is slower. If a record is redacted, its
 ids, its time and its kind stay.

@@ -56,7 +56,7 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""Use this for a history without stored records."""
+"""The argument ``stored`` for a history that has no stored records."""
 
 
 class Encoder:

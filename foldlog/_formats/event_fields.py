@@ -74,7 +74,7 @@ def id_of_source(event: Event) -> Any:
 
 
 def parts_in(content: Content) -> Iterable[dict[str, Any]]:
-    """Return the parts of a content. A text is a single part, and an empty text has no part."""
+    """Return content as parts. A text becomes a single part, and an empty text no part."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else ()
     return content

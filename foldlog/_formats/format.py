@@ -127,8 +127,8 @@ class NoEncoder(RecordEncoder):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the caller knows about the records of one history. A format ignores the options that it
-    does not use.
+    """Facts about the records of one history that the caller passes to a decoder. A format ignores
+    the options that it does not use.
 
     ``as_history``  whether the records are the agent's history, not a stream with other events
                     (OpenHands V0).
@@ -179,7 +179,7 @@ class FileReader(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format of histories. All code outside of the format reads the format through this object.
+    """One format of histories. All other code uses the format only through this object.
 
     A new format of foldlog is a file or a folder next to this file, with its object in ``FORMAT``
     and one line in ``registry.py``. A format needs a sample, examples in ``tests/golden/reads``,

@@ -89,9 +89,7 @@ def _matches(record: Any) -> bool:
 
 
 def parts_of(content: Any) -> list[_Part]:
-    """Return the parts of a content. The content may be a text, a part, or a list of texts and
-    parts.
-    """
+    """Return content as parts. The content may be a text, a part, or a list of texts and parts."""
     several = content if type(content) is list else [content]
     return dicts_in([{"text": each} if type(each) is str else each for each in several])
 
@@ -365,8 +363,9 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Return how many of the current messages, and how many of ``messages``, are the same from
-        the beginning on. The two numbers may differ, because results may be in separate messages.
+        """Compare the current messages with ``messages`` from the beginning, and return how many of
+        each list are the same. The two numbers may differ, because results may be in separate
+        messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}
@@ -522,8 +521,8 @@ class GeminiDecoder(FollowingDecoder):
             read.meta = {}
 
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
-        """Read a reply of the model. If the content has no calls and no thinking, the fields
-        ``toolCalls`` and ``thoughts`` have the calls and the thinking.
+        """Read a reply of the model. If the content has no calls and no thinking, read them from
+        the fields ``toolCalls`` and ``thoughts``.
         """
         results = {
             item.get("id"): item

@@ -1,4 +1,4 @@
-"""Logs of Inspect, ``.eval`` and ``.json``. A sample of the log is a history.
+"""Logs of Inspect, ``.eval`` and ``.json``. Each sample of a log is a history.
 
     x.eval   a zip of ``header.json`` and ``samples/<id>_epoch_<n>.json``
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}

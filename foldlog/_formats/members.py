@@ -28,7 +28,7 @@ class MemberLink(Generic[T]):
 class Members(Generic[T]):
     """The present content of a View, in order. The memory grows with the size of the View.
 
-    To save the members of this moment, store ``newest``. Its links never change.
+    To save the present members, store ``newest``: its links never change.
     """
 
     def __init__(self) -> None:

@@ -137,7 +137,7 @@ def compaction_in(item: Any) -> Message | None:
     """Return a compaction of OpenAI's Responses API as a message, and None for any other item.
 
     A compaction replaces all earlier items. Only OpenAI's server can read the compaction, so the
-    message sends the compaction back unchanged.
+    message stores it unchanged, to be sent back.
     """
     if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
         return None
@@ -196,7 +196,7 @@ class MessageReader:
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
         """Return the ``meta`` of an event, with all ``fields`` except ``taken`` under the key
-        ``name``. This reader stores no other fields.
+        ``name``. An import stores no such fields, so this class returns an empty ``meta``.
         """
         return {}
 
@@ -437,8 +437,8 @@ class MessageReader:
         return _content(self.parts(value, description))
 
     def parts(self, value: Any, description: str) -> list[Part]:
-        """Return the parts of a content. Calls ``refuse`` for a part that is neither a text nor a
-        map, and for a text part that has no text.
+        """Return content as parts. Calls ``refuse`` for a part that is neither a text nor a map,
+        and for a text part that has no text.
         """
         if not isinstance(value, str | list):
             self.refuse(
@@ -466,7 +466,9 @@ READER: Final = MessageReader()
 
 
 def calls_in(message: Part) -> list[Any]:
-    """In OpenAI's earlier format, a message had a single call of a function."""
+    """Return the calls of a chat message. In OpenAI's earlier format, a message had a single call,
+    its ``function_call``.
+    """
     calls = message.get("tool_calls")
     function = message.get("function_call")
     if not calls and function:
@@ -508,7 +510,7 @@ def _part(part: Part) -> Part:
 
 
 def is_odd(content: Any) -> bool:
-    """Return whether a text part of the content has fields besides its type, text and cache mark."""
+    """Return whether a text part of the content has fields besides type, text and cache mark."""
     texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
     return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
 

@@ -74,7 +74,7 @@ _COMPARED = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a role, and has a content or calls. A message with a field
+    """Return whether ``record`` has a role, and has content or calls. A message with a field
     ``agent`` comes from SWE-agent, and does not match.
     """
     return (
@@ -118,7 +118,9 @@ _PARTS = frozenset(
 
 
 def parts_of_others(record: Any) -> list[str]:
-    """Return the types of parts that a chat message never has, such as calls of other programs."""
+    """Return the types of those parts of ``record`` that no chat message has, such as calls of
+    other programs.
+    """
     if not _has_role(record) or is_message_of_anthropic(record):
         return []
     kinds = [kind_of(part) for part in dicts_in(record.get("content"))]
@@ -197,7 +199,9 @@ class OpenAIChatDecoder(FollowingDecoder):
     keeps_shown = False
 
     def to_openai(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Convert a message into messages of OpenAI's format. Subclasses read other messages."""
+        """Convert a message into messages of OpenAI's format. A subclass converts the messages of
+        its program.
+        """
         return [message]
 
     def check(self, record: Any) -> None:

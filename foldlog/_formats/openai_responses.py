@@ -179,9 +179,9 @@ class ResponsesDecoder(FollowingDecoder):
 
 
 class _CallItems:
-    """Writes calls and results as items of OpenAI's Responses API. A custom tool accepts a text, so
-    the calls and results of custom tools have other types. A server refuses an output whose type
-    does not match its call.
+    """Writes calls and results as items of OpenAI's Responses API. Calls and results of custom
+    tools, which accept a text, are items of other types. A server refuses an output whose type does
+    not match its call.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Sessions of OpenCode: messages with their parts, from its storage folder, its database, or a file
 of ``opencode export``.
 
-The records of a session look like an export. Their order is the order in which OpenCode reads its
-messages:
+The records of a session have the format of an export. Their order is the order in which OpenCode
+reads its messages:
 
     {"info": {"id", "projectID", …}}                          the session, with the fields that
                                                               never change

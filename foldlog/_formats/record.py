@@ -154,7 +154,7 @@ def refused(expected: str, value: Any) -> NotAnEvent:
 
 
 def joined_text(content: Content) -> str:
-    """Return the texts of a content without images, separated by blank lines as in Views."""
+    """Return the texts of content without its images, separated by blank lines as in Views."""
     if isinstance(content, str):
         return content
     texts = strings_in([part.get("text") for part in content])

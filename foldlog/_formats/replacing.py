@@ -24,8 +24,8 @@ def is_replacing(event: Event) -> bool:
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     """Return a function that says whether figures count an event. If the source writes an event
-    again before ``version``, figures count only the copy. An event that the program took back
-    itself has no copy, and is counted.
+    again before ``version``, figures count only the copy. An event that the program itself had
+    taken back has no copy, and is counted.
     """
     retractions = [
         event for event in structural if isinstance(event, Retraction) and event.id < version

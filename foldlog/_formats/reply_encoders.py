@@ -23,7 +23,7 @@ from foldlog.eventstore import (
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
-"""A call waits for its result for at most this number of messages."""
+"""The largest number of groups that are held back while a call waits for its result."""
 
 
 class RepliesEncoder(RecordEncoder):

@@ -47,7 +47,7 @@ class SourceState(Struct):
     ``first_at``      the earliest time in the records.
     ``last_at``       the latest time in the records.
     ``longest_wait_s``  the longest wait for a model or a tool, in seconds.
-    ``reached``       the time of the last record.
+    ``reached``       the time of the last record with an activity of the agent or the user.
     ``kinds``         the number of parts by kind.
     ``days``          the number of records by day.
     ``tools``         the number of calls by tool.

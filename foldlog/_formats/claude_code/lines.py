@@ -59,8 +59,8 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the boundary's metadata for a condensation. Some values are also under the keys of
-    foldlog's condensers.
+    """Return the boundary's metadata for a condensation. Some values are repeated under the keys
+    that foldlog's condensers use.
     """
     metadata = {
         key: value
@@ -114,9 +114,7 @@ TOOL = {"name": "name", "description": "description", "schema": "parameters"}
 
 
 def words_of(record: dict[str, Any]) -> Content:
-    """Return the text of an attachment for the model. Return an empty content if the line has no
-    text for the model.
-    """
+    """Return the text that the model gets for an attachment, or an empty text without one."""
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""

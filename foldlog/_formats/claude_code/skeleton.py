@@ -182,8 +182,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.conversation = session
 
     def _store_title(self, line: _Line) -> None:
-        """Store the title of a line, unless an earlier title has a higher rank. The title in a
-        summary is used only once the line that the summary names has come.
+        """Store the title of a line, unless an earlier title has a higher rank. A title from a
+        summary is used as soon as the line that the summary names has been read.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

@@ -5,8 +5,8 @@ a line was *bare*: the payload itself. The first bare line was the session, with
 bare lines were items of the model's API, mixed with lines of ``{"record_type": "state"}``. A bare
 line becomes the same events as a new line with this payload.
 
-Codex writes a content as typed parts. An event has a text or OpenAI's parts. The text of a
-command's output shows whether the command failed.
+Codex writes content as typed parts. An event has a text or OpenAI's parts. The text of a command's
+output shows whether the command failed.
 """
 
 from __future__ import annotations

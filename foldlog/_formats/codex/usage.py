@@ -28,9 +28,9 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     ``token_count`` has the usage of the last call, and the total of all calls. ``turn_context``
     names the model. Codex copies calls in two ways. An edited log repeats calls together with their
     totals. A forked log begins with its own ``session_meta``, followed by copies of all lines of
-    the parent log with new times, including the ``session_meta`` of the parent. So the totals of a
-    copied call are equal in both logs, and the id is made from the total. ``ancestor`` is the id of
-    the parent log, or of this log if it has no parent.
+    the parent log with new times, including the ``session_meta`` of the parent. A copied call
+    therefore has the same total in both logs, and its id is made from this total. ``ancestor`` is
+    the id of the parent log, or of this log if it has no parent.
     """
     model = UNNAMED
     seen = inner(None)
@@ -60,9 +60,10 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 class Totals(Struct):
-    """Makes the id of a call from the total tokens up to the call. Copies of a log have equal
-    totals, so copies of a call get equal ids. ``tokens`` is the last total. A total rises with each
-    call, unless Codex begins to count again. ``falls`` is how often Codex began to count again.
+    """Makes the id of a call from the total of all tokens up to this call. Copies of a log have
+    equal totals, so copies of a call get equal ids. ``tokens`` is the last total. A total rises
+    with each call, unless Codex begins to count again. ``falls`` is the number of times that Codex
+    began to count again.
     """
 
     tokens: float = -1

@@ -24,7 +24,7 @@ machine may leave NUL bytes in a file.
 class DocumentRecords:
     """The records of one history, and the text of the document that contains them.
 
-    A record with a ``text`` stands at its ``offset`` in the document. All other records were made
+    A record with a ``text`` begins at its ``offset`` in the document. All other records were made
     from fields of the document.
     """
 

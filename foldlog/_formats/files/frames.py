@@ -31,8 +31,8 @@ conversation must not store a frame or a title.
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """The texts ``between`` the records of a document. ``order`` has the numbers of the records in
-    the order of the document. ``records`` is the number of all records of the source, including
+    """The texts ``between`` the records of a document. ``order`` lists the numbers of the records
+    in the order of the document. ``records`` is the number of all records of the source, including
     records outside of the document.
     """
 
