@@ -13,12 +13,12 @@ The rules of every command:
     exit 0      the work is done
     exit 1      there are findings, and all other work is done
     exit 2      the input is bad, and nothing is done
-    errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says
-                what is wrong, where, and what to do
-    findings    a line on stderr, by ``terminal.warn``; ``terminal.warn`` sets status 1
-    notes       a line on stderr, by ``terminal.note``; with --json, findings and notes are objects
-    hints       ``hints.command`` makes the commands in messages, with the user's store
-    text        only ``terminal`` prints, and it escapes every text, so that no history controls a
+    errors      a command raises ``Refused``, or does not catch an ``EventStoreError``; one line on
+                stderr says what is wrong, where, and what to do
+    findings    ``terminal.warn`` prints a line on stderr, and sets status 1
+    notes       ``terminal.note`` prints a line on stderr; with --json, findings and notes are JSON
+    hints       ``hints.command`` writes a command for a message, with the user's store
+    text        only ``terminal`` prints; it escapes every text, so that no history can control a
                 terminal
 
 The files:

@@ -64,10 +64,11 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model that counts the tokens of the output: ``model``, or else a common model.
-    Return None if litellm is not installed.
+    """Return the model whose tokenizer counts the tokens in the output. Without ``model``, this is
+    gpt-4o, or None if litellm is not installed.
 
-    The common model sets no limit: without ``model``, ``prepare`` estimates the tokens.
+    Use gpt-4o only for counting. Without ``model``, condensers measure their limits in estimated
+    tokens.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
         return model

@@ -39,7 +39,7 @@ _ABOUT = (
 _ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
-"""The base class of typer's usage errors. Before typer 0.27, it was a class of Click."""
+"""The base class of typer's usage errors. Before typer 0.27, this base class came from Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
@@ -53,7 +53,7 @@ _MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
     Path: Path,
     list[Path]: Path,
 }
-"""How to convert an argument, by the type of its parameter."""
+"""Maps the type of a parameter to the function that converts its argument."""
 
 
 class _ReaderLeft(Exception):
@@ -63,8 +63,8 @@ class _ReaderLeft(Exception):
 
 
 class _ValuesAsGiven:
-    """Returns texts, paths and defaults unchanged. Without this class, typer imports pydantic to
-    convert values. The import of pydantic takes as long as a whole short command.
+    """Converts arguments without pydantic. Texts and defaults stay unchanged, and paths become
+    ``Path``. Typer itself would import pydantic, which takes as long as a whole short command.
     """
 
     @staticmethod
@@ -140,8 +140,8 @@ def build(only: str | None = None) -> typer.Typer:
     """Return the application with all its commands.
 
     If ``only`` is the name of a command, the application has only this command. If ``only`` is
-    empty, the application has no command. Any other text adds all commands, but without parameters
-    and without importing their modules.
+    empty, the application has no command. For any other text, the application has all commands, but
+    the commands have no parameters, because their modules are not imported.
     """
     application = typer.Typer(
         name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
@@ -186,8 +186,8 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
 
 
 def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
-    """Add the command of an installed package. If ``described``, only list the command, without
-    loading the package.
+    """Add the command of an installed package. If ``described`` is true, the command is only listed
+    in the help, and the package is not loaded.
     """
     from_package = "" if brought.dist is None else brought.dist.name
 

@@ -1,4 +1,4 @@
-"""The commands by name, and their modules."""
+"""The names of the commands, and the modules that define the commands."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         *("store erase", "store redact", "store expire", "store archive"),
     ),
 }
-"""The commands by their heading in the help, in the order of the help."""
+"""Maps each heading in the help to the commands below it, in the order of the help."""
 FIRST_DAY = COMMANDS["Begin here"]
-"""The commands that a new user needs first. ``foldlog`` without a command shows the commands that a
-new user needs first.
-"""
+"""The commands that a new user needs first. ``foldlog`` without a command shows them."""
 GROUP = "store"
 
 

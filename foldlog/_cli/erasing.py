@@ -29,8 +29,8 @@ _SUB_AGENT = "sub-agent "
 
 
 class Erasing(NamedTuple):
-    """Options of an erasure. With ``for_age``, conversations in use are not erased. Having no old
-    conversation is then no failure.
+    """Options of an erasure. If ``for_age`` is true, conversations in use are not erased, and a run
+    that finds no old conversation succeeds.
     """
 
     reason: str
@@ -202,7 +202,7 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
 
 
 def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
-    """Ask the user to confirm. An interrupted erasure is finished without a question."""
+    """Ask the user to confirm. Do not ask about conversations whose erasure has already begun."""
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]
     shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]

@@ -77,8 +77,8 @@ def event_line(event: Event, width: int) -> str:
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:
-    """Return intervals of ids as text: ``3-9, 12, 40-77``. On a terminal, return at most ``most``
-    intervals.
+    """Return intervals of ids as text, such as ``3-9, 12, 40-77``. On a terminal, the text has at
+    most ``most`` intervals.
     """
     return gist.interval_words(intervals, most if terminal.has_edge() else gist.UNLIMITED)
 

@@ -1,5 +1,5 @@
-"""Commands that a message asks the user to run. Messages of other packages do not know the store,
-and say only ``'foldlog store verify'``. ``completed`` adds the store to these commands.
+"""Make the commands that a message asks the user to run. Messages of other packages name a command
+without its store, such as ``'foldlog store verify'``. ``completed`` adds the store to the command.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 DEFAULT_DB = "foldlog.db"
 PROGRAM_DB = "~/.local/share/foldlog/foldlog.db"
-"""The user's store, as a help shows it. ``home_db`` returns its path."""
+"""The path of the user's store, as the help shows it. ``home_db`` returns the real path."""
 DEMO_DB = "foldlog-demo.db"
 
 _HINT = re.compile(r"""'foldlog ((?:store )?[a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
@@ -30,8 +30,9 @@ def home_db() -> str:
 
 
 def default_db() -> str:
-    """Return the store of a command without ``--db``. If the current folder has no ``foldlog.db``,
-    this is the user's store, if it exists.
+    """Return the store of a command without ``--db``: the store that ``FOLDLOG_DB`` names, or else
+    ``foldlog.db`` in the current folder. If this file does not exist, but the user's store exists,
+    return the user's store.
     """
     named = os.environ.get("FOLDLOG_DB")
     if named:
@@ -42,15 +43,15 @@ def default_db() -> str:
 
 
 def program_db() -> str:
-    """Return the store of hooks and tools without ``--db``. A program starts them in any folder, so
-    they never use a file of this folder.
+    """Return the store of hooks and tools without ``--db``. A program may start hooks and tools in
+    any folder, so they never use a store in the current folder.
     """
     return os.environ.get("FOLDLOG_DB") or home_db()
 
 
 def make_folder_of(db: str) -> None:
-    """If ``db`` is the user's store, create its folder. No other folder is created, because a
-    mistyped name must not create one.
+    """If ``db`` is the user's store, create its folder. Do not create any other folder, because the
+    name may be mistyped.
     """
     if db == home_db():
         os.makedirs(home_folder(), mode=0o700, exist_ok=True)

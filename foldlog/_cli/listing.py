@@ -38,7 +38,7 @@ _COUNTED = 10_000
 
 
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""A short list leaves out these fields."""
+"""The fields that a short list leaves out."""
 
 
 class Filters(NamedTuple):
@@ -82,10 +82,11 @@ class ListOptions(NamedTuple):
 
 
 class Aside:
-    """What a list leaves out or does not know, for the notes below the list.
+    """The facts for the notes below a list: which conversations it leaves out, and which figures
+    are unknown.
 
-    locked    the problems of conversations without a key, by conversation
-    unpriced  for each conversation of unknown cost, its models without a price
+    locked    for each conversation whose key is missing, the problem
+    unpriced  for each conversation whose cost is unknown, its models without a price
     own       the number of conversations that runtimes use internally
     left      the number of conversations that SQL left out
     unsorted  the number of conversations without the figure that sorts the list

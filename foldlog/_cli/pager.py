@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 
 
 class _Terminal(io.TextIOWrapper):
-    """The input of the pager. It counts as a terminal, because the pager prints to a terminal."""
+    """The stream to the pager. ``isatty`` returns true, because the pager prints to a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -76,8 +76,8 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Return the URL with a short wait for other writers, because a program stops a slow hook. If
-    the URL sets a wait, return the URL unchanged.
+    """Add a wait of 5 s for other writers to the URL of a store, because a program stops a slow
+    hook. A URL that already sets a wait stays unchanged.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url

@@ -1,4 +1,4 @@
-"""``foldlog store redact`` without its options: choose the events, redact them, and report."""
+"""The work of ``foldlog store redact``: choose the events, redact them, and report the result."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
-    """Return a function that checks whether a text contains ``matching``, or a secret. Return None
-    if the user searches for neither. Raises ``InvalidOption`` if the extra for secrets is not
-    installed.
+    """Return a function that checks whether a text contains ``matching``, or a secret if
+    ``secrets`` is true. If neither is set, return None. Raises ``InvalidOption`` if the extra for
+    secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _PAGE = 500
 """The number of events between two updates of the progress bar."""
 _FEW_EVENTS = 80
-"""``foldlog demo`` condenses a View that has more events."""
+"""The maximum number of events in a View, for ``foldlog demo`` and for the small digest of
+``foldlog compare``.
+"""
 
 
 def condensers_of(

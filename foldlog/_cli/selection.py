@@ -70,7 +70,9 @@ class Selection(NamedTuple):
         return not self.kinds and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
-        """Return whether the event is selected. An event without a time is in no period."""
+        """Return whether the event is selected. If ``since`` or ``until`` is set, an event without
+        a time is not selected.
+        """
         if (
             self.kinds
             and (kind := label(event)) not in self.kinds

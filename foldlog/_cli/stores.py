@@ -66,8 +66,8 @@ def _stores_in(folder: Path) -> list[str]:
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. For commands that add conversations.
 
-    At the end, remove the file if it is new and has no conversation. If ``may_be_empty``, remove it
-    only after an error.
+    At the end, remove a new file that has no conversation. If ``may_be_empty`` is true, remove such
+    a file only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -89,8 +89,8 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
 
 
 def _open(url: str) -> Store:
-    """Open a store. Raise ``Refused`` if this is not possible. If the file is a history, the error
-    suggests ``foldlog import``.
+    """Open a store. Raise ``Refused`` if the store cannot be opened. If the file is a history, the
+    error suggests ``foldlog import``.
     """
     try:
         return makes_events(open_store(url))

@@ -21,10 +21,10 @@ _PAGE = 1_000
 class Column(NamedTuple):
     """A column of a table.
 
-    least   the smallest width of a cut cell; None if cells are never cut
+    least   the smallest width to which a cell is cut, or None if cells are never cut
     marks   the marks in cells and their meanings, for the line below the table
-    may_go  whether the column may be left out on a narrow terminal; a line below the table then
-            names the column
+    may_go  whether a narrow terminal may leave out the column; a line below the table names the
+            columns that are left out
     """
 
     heading: str
@@ -124,8 +124,8 @@ def _print_row(
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths to which columns with ``least`` are cut, from the left, so that a row fits
-    into ``room``.
+    """Return the widths of the columns. If a row is wider than ``room``, cut the columns that have
+    ``least``, beginning at the left.
     """
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)

@@ -28,7 +28,7 @@ class ContextUse:
 
     def __init__(self) -> None:
         self.prompts: list[tuple[int, int]] = []
-        """Pairs of the id of an event that a model wrote, and the tokens of its prompt."""
+        """For each prompt, the id of the event that the model wrote, and the prompt's tokens."""
         self._window: int | None = None
         self.condensed_at: int | None = None
         self._models: dict[str, None] = {}

@@ -43,8 +43,8 @@ def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
 
 def pending_figures(store: Store, conversation: str) -> Figures:
     """Cost: the function reads the stored counts of the source, and the records that were added
-    later. If the format has no skeleton, the function reads all records. Raises ``KeyUnavailable``
-    if the key of the conversation is missing.
+    later. If the format's ``skeleton`` is None, the function reads all records. Raises
+    ``KeyUnavailable`` if the key of the conversation is missing.
     """
     source = _source(store, conversation)
     format = format_named(source.format)

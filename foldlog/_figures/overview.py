@@ -189,8 +189,8 @@ def copies_before(event: Event) -> int:
 
 
 def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
-    """Return the retractions and the condensations with copies. They decide which events figures
-    count. A long history has few of these events.
+    """Return the events that decide which events the figures count: retractions, and condensations
+    whose records repeat earlier events. A long history has few such events.
     """
     return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
 

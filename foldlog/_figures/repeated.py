@@ -12,9 +12,9 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """A conversation is *compared* if its replies were searched in all other conversations since
-    its last change. If all conversations are compared, nothing is read. Memory: about 15 bytes for
-    each reply.
+    """Finds replies that several conversations contain. A changed conversation must be *compared*
+    with all other conversations. If all conversations are compared, ``find`` reads nothing. Memory:
+    about 15 bytes for each reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:
@@ -24,9 +24,9 @@ class RepeatedReplies:
         self._repeated = set[bytes]()
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
-        """Return two maps by the keys of conversations. The first map has the versions of
-        conversations that are not compared yet. The second map has the hashes of repeated replies
-        whose usage is not stored.
+        """Return two maps whose keys are the keys of conversations. The first map has the versions
+        of conversations that are not compared yet. The second map has the hashes of repeated
+        replies whose usage is not stored.
 
         Cost: if a conversation is not compared yet, the method reads the versions of all
         conversations and the hashes of the changed conversations. If a reply is repeated for the

@@ -1,7 +1,7 @@
 """Read the figures of conversations from the tables of a store, by SQL, for lists and totals.
 
-A figure that the store cannot write, for example on a full disk, is *aside*: in the same tables of
-a database in memory. Each query asks both.
+If the store cannot write a figure, for example on a full disk, the figure is put *aside*: into a
+database in memory that has the same tables. Each query reads both databases.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Where(NamedTuple):
     """Chooses conversations by their figures.
 
     ``state``, ``program``, ``model``, ``attributes``, ``has_error``  values of the conversation
-    ``tool``        the conversation called this tool; with ``has_error``, this tool had errors
-    ``since``, ``until``  the time of the last activity
-    ``only``        the ids that may be chosen
-    ``companions``  whether conversations that runtimes use internally are included
+    ``tool``        a tool that the conversation called; with ``has_error``, a tool that failed
+    ``since``, ``until``  the period of the last activity
+    ``only``        the ids of the conversations that may be chosen
+    ``companions``  whether conversations that runtimes use internally may be chosen
     """
 
     state: str | None = None
@@ -98,8 +98,8 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """Queries over the figures in the store and aside. ``aside`` maps the conversations whose
-    figures are aside to their keys.
+    """Queries over the figures in the store and in memory. ``aside`` maps the id of each
+    conversation whose figures are in memory to its key.
     """
 
     def __init__(self, database: Database) -> None:
@@ -154,8 +154,8 @@ class FigureTables:
         return rows
 
     def stored_forms(self, name: str) -> list[str]:
-        """Return the forms in which columns may contain a name: as plain text, or as a digest under
-        any of the keys.
+        """Return the values that a column may contain for a name: the name as plain text, and its
+        digest under each key.
         """
         name = storable(name)
         keys = self.database.settings.keys
@@ -175,8 +175,8 @@ class FigureTables:
         return self.database.recorder.query(read)
 
     def to_count(self) -> dict[str, bool]:
-        """Return the conversations to count. The value is True for a conversation without figures,
-        and False for a conversation with outdated figures.
+        """Return the conversations to count. The result maps a conversation without figures to
+        True, and a conversation with outdated figures to False.
         """
         rows = self._run(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
@@ -199,8 +199,9 @@ class FigureTables:
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        """Yield the usage of replies that are in several stores, or in a store and aside. Each of
-        them counts such a reply once, so the caller subtracts the yielded usage from their sum.
+        """Yield the usage of replies that are in several databases: in several stores, or in a
+        store and in memory. Each database counts such a reply once, so the caller subtracts the
+        yielded usage from the sum.
         """
         if self.database.recorder.store_count == 1 and not self.aside:
             return

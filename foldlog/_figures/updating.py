@@ -2,8 +2,8 @@
 figures into the tables of the store.
 
 Figures that the store cannot write stay in memory: they are *aside*. A total counts a reply once,
-even if several conversations contain the reply. So the usage of such a reply is stored by itself,
-and a query can leave out the repetitions.
+even if several conversations contain the reply. So the store has a separate row for the usage of
+such a reply, and a query can leave out the repetitions.
 """
 
 from __future__ import annotations

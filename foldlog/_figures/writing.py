@@ -1,7 +1,8 @@
 """This module writes the figures of a conversation or a source into the tables of the store.
 
 Numbers are plain columns, even in an encrypted store. Texts are encrypted in an encrypted store.
-Beside each encrypted name, a column has a keyed digest, by which SQL can group and filter.
+For each encrypted name, another column has a keyed digest, so that SQL can group and filter by
+names.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class FigureColumns(NamedTuple):
     last_prompt_tokens: int | None
     tokens: int | None
     condensations: int | None
-    """None if an event could not be read. All figures are then incomplete."""
+    """``condensations`` is None if an event could not be read. All figures are then incomplete."""
     tokens_saved: int | None
     format: Any
     """Some databases return the texts ``format`` and ``state`` as bytes."""
@@ -221,8 +222,8 @@ def _is_local(time: EventTime | None) -> bool:
 
 
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
-    """Yield the values by which lists and totals filter and group: what is counted, its name and
-    its number, such as ``("tool", "bash", 12)``.
+    """Yield the counts by which lists and totals filter and group. A count has a kind, a name and a
+    number, such as ``("tool", "bash", 12)``.
     """
     counts = figures.counts
     overview = figures.overview

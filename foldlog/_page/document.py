@@ -172,8 +172,8 @@ class PageFold:
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
         """Return the page's document, with the title, attributes and format from ``overview``.
 
-        With ``since``, the document has only the events from this id on, and changed lifetimes.
-        Cost: the lifetimes of all events are read.
+        With ``since``, the document has only the events from this id on, and the older events that
+        have changed. Cost: the method reads the lifetimes of all events.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)

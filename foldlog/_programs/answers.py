@@ -88,12 +88,12 @@ class Answers:
     def sessions(
         self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED
     ) -> str:
-        """List conversations, the last active conversation first. The arguments select
-        conversations:
+        """List conversations. The conversation that was active last comes first. The arguments
+        select conversations:
 
-            words      conversations with these words in an event
-            directory  conversations of runs in this folder
-            since      conversations that were active since this time
+            words      an event has these words
+            directory  the agent ran in this folder
+            since      the conversation was active since this time
         """
         return _answer(self._sessions(words, directory, since, limit))
 

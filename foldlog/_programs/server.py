@@ -68,10 +68,10 @@ def server(answers: Answers) -> MCPServer:
 
 
 def serve_stdio(answers: Answers, lines: BinaryIO) -> None:
-    """Answer the requests in ``lines`` on stdout until a client ends them.
+    """Answer the requests in ``lines`` on stdout until the client closes its connection.
 
     A client may wait some seconds for the answer to ``server/discover``, and then send
-    ``initialize``. If this process starts slowly, it reads both. The MCP server refuses
+    ``initialize``. If this process starts slowly, it reads both requests. The MCP server refuses
     ``initialize`` on a connection that began with ``server/discover``, so a new connection begins.
     """
     opening: bytes | None = b""
@@ -83,7 +83,7 @@ def serve_stdio(answers: Answers, lines: BinaryIO) -> None:
 
 
 class Requests(io.RawIOBase):
-    """The lines of one connection, ``opening`` before all others. If another connection begins,
+    """Reads the lines of one connection, beginning with ``opening``. If another connection begins,
     ``next_opening`` is its first line.
 
     Lone surrogates (escapes of half a character) are replaced, because the MCP server would not

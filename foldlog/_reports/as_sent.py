@@ -53,8 +53,8 @@ class Sent:
         return {event.id: event for event in self.sent.events}
 
     def less(self, event_id: int) -> str:
-        """Return the effect of the rules on an event: ``hidden``, ``masked``, ``shortened``,
-        ``unknown``, or an empty text.
+        """Return how the rules change an event, as ``hidden``, ``masked``, ``shortened`` or
+        ``unknown``. If they do not change the event, return an empty text.
         """
         if not self.rules:
             return ""

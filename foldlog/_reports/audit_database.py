@@ -54,10 +54,11 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""The scope of a run for named conversations, in the table ``followed``."""
+"""Runs that export only named conversations have this scope in the table ``followed``."""
 _REMAINS = "bytes of removed rows"
-"""A row of ``followed`` with this scope says that bytes of deleted rows may still be in the file.
-The row is written with each deletion, so that the next run completes an interrupted deletion.
+"""A row with this scope in the table ``followed`` means that the file may still contain bytes of
+deleted rows. The row is written with each deletion, so that the next run completes an interrupted
+deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
@@ -124,8 +125,8 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """Whether the store still waits for the confirmation that erased content was removed. An
-        earlier run may have ended before its confirmation.
+        """Whether this run must confirm to the store that erased content was removed. An earlier
+        run may have ended before it confirmed the removal.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(

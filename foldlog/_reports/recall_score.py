@@ -105,13 +105,13 @@ class Needs:
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
-        """A term counts once for each reply."""
+        """The earlier terms that the agent used again. A reply adds a term only once."""
         self.facts = 0
-        """The number of terms in ``used`` that stood beside other words."""
+        """The number of terms in ``used`` that had words beside them in an earlier event."""
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """Maps a term to its events, and an event to the words beside the term."""
+        """For each term, maps the id of an event with the term to the words beside the term."""
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
@@ -162,9 +162,9 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """``whole`` are the ids of the events that the prompt shows in full. ``changed_text`` and
-    ``changed_terms`` come from summaries and masked events. ``named`` are the event ids in
-    ``changed_text``.
+    """``whole`` has the ids of the events that the prompt shows in full. ``changed_text`` and
+    ``changed_terms`` come from summaries and masked events. ``named`` has the ids of events that
+    ``changed_text`` names.
     """
 
     whole: frozenset[int]

@@ -403,8 +403,9 @@ class Replaying:
 
 
 def _omitted_from_digest(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the events that have a line in a digest of any length, but no line in ``text``. Lines
-    with names do not count. ``text`` may also be a summary of another kind, which omits no event.
+    """Return the ids of the events that have a line in an unlimited digest, but no line in
+    ``text``. Lines that list names are not compared. If ``text`` is not a digest, return an empty
+    set.
     """
     if not text.startswith(TITLE):
         return set()

@@ -28,7 +28,7 @@ POLICY = (
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that accept POST. Tools only read, and notes are not events."""
+"""The paths that accept POST. They add no events: tools only read, and notes are not events."""
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -43,8 +43,8 @@ class Access:
     """Accepts or refuses requests, and adds security headers to every response.
 
     If ``token`` is None, no token is required. ``names`` are the host names of the server.
-    ``localhost`` and IP addresses are always accepted, because an attacker cannot change where they
-    lead.
+    ``localhost`` and IP addresses are always accepted, because an attacker cannot make them lead to
+    another server.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
 ) -> Starlette:
-    """Return the ASGI application of an open store. It does not close the store.
+    """Return the ASGI application of an open store. The caller closes the store.
 
     token, names, port    see ``Access``
     limit                 the number of tokens at which the pages draw a line

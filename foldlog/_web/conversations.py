@@ -135,7 +135,7 @@ class ServedConversations:
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
         """Return the sums, facets and days of the conversations that a search line selects. The
-        days are not limited to the selected time.
+        days include activity outside the period of the search line.
         """
         left = self.refresh()
         where = self.where(line)

@@ -141,8 +141,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def content(events: int, records: int) -> str:
-    """Return two numbers as text: ``6 events and 4 records of sources``. ``records`` counts only
-    records without events.
+    """Return two numbers as text, such as ``6 events and 4 records of sources``. ``records`` counts
+    only records without events.
     """
     return count(events, "event") + (
         f" and {count(records, 'record')} of sources" if records else ""

@@ -13,7 +13,7 @@ SIGNATURES = frozenset({"signature", "encrypted_content"})
 
 
 def text_of(event: Event) -> str:
-    """Return the texts of an event as one text, the model's thinking first."""
+    """Join the texts of an event into one text. The model's thinking comes first."""
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable
 

@@ -35,8 +35,8 @@ def moment_of(text: str) -> datetime:
 
 
 def time_words(at: datetime | str) -> str:
-    """Return a time as text for people: ``2026-03-01 14:03:05``. The time is in UTC, or without a
-    zone if its source names no zone. The argument may be a text in ISO 8601.
+    """Return a time as text for people, such as ``2026-03-01 14:03:05``. The time is in UTC, or
+    without a zone if its source names no zone. The argument may be a text in ISO 8601.
     """
     if isinstance(at, str):
         return at.replace("T", " ", 1)[:19]
@@ -44,7 +44,7 @@ def time_words(at: datetime | str) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Return a duration as text: ``0.6 s``, ``42 s``, ``9 m 50 s``, ``1 h 04 m``, ``3 d 4 h``."""
+    """Return a duration as text, such as ``0.6 s``, ``9 m 50 s``, ``1 h 04 m`` or ``3 d 4 h``."""
     whole = round(seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
@@ -60,8 +60,8 @@ def duration_words(seconds: float) -> str:
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names no zone.
 
-    An event without a ``timestamp`` happened when it was recorded. For an event from a format with
-    times, return the time in its source, or None.
+    An event without a ``timestamp`` happened when it was recorded. If the event's source has times,
+    return the event's time in the source, or None if the event has no time there.
     """
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked the timestamp

@@ -49,8 +49,8 @@ def run(
 
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:
-    """Append the imported events again, as a runtime does: run a step before every call of the
-    model.
+    """Append the imported events again, as a runtime would append them. Like a runtime, call
+    ``history.step()`` before every call of the model.
 
     Yields the events. Events that an interrupted demo appended are not appended again.
     """

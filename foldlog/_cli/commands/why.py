@@ -90,7 +90,8 @@ def run(
 
 def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
     """Import the file of a conversation again, if the file exists and has grown. Return the
-    conversation, and the time of a compaction that the agent's program has not written yet.
+    conversation's id. If the agent's program has begun a compaction, but has not written it to the
+    transcript yet, also return the time when the compaction began.
     """
     conversation, problem = refreshed(store, conversation)
     if problem:
