@@ -106,7 +106,9 @@ class ClearThinkingCondenser(Condenser):
 
     type = "clear_thinking"
 
-    keep: int = setting(1, "how many of the newest turns with thinking keep their thinking", ge=1)
+    keep: int = setting(
+        1, "how many turns keep their thinking; turns without thinking do not count", ge=1
+    )
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         turns: list[dict[int, tuple[str, Any]]] = [{}]

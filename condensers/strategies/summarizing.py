@@ -73,7 +73,7 @@ class SummarizingCondenser(RollingCondenser):
     )
     max_tokens: int | None = setting(
         None,
-        "a limit for the agent's prompt, besides the limit of the model; see Limits of tokens",
+        "a limit for the agent's prompt, in addition to the model's limit; see Limits of tokens",
         ge=1,
     )
     token_margin_ratio: float = setting(
