@@ -1,9 +1,9 @@
-"""Store entries that name their predecessor, as in pydantic-ai. Linked entries form a tree, and a
-branch of the tree is a consecutive part of the log.
+"""Store entries, such as messages of pydantic-ai, that name their predecessor. Linked entries form
+a tree, and a branch of the tree is a consecutive part of the log.
 
 An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. If a program
-continues after an earlier entry, a retraction returns to the View at that entry. So the View
-directly after an entry is the chain from the root to this entry.
+continues after an earlier entry, a retraction returns to the View at that entry. So directly after
+an entry, the View is the chain from the root to this entry.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""In a condensation's metadata, the key for the version to which the condensation returns."""
+"""The metadata of a condensation has, under this key, the version to which it returns."""
 
 UNKNOWN = ""
-"""The id for an unknown last entry. No entry has the empty id."""
+"""Stands for the id of the last entry if it is unknown. No entry has an empty id."""
 
 
 class _Link(msgspec.Struct):
@@ -69,11 +69,11 @@ class LinkedEntries:
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
-        """Return the entries from the root of the tree to the entry ``entry_id``, in order. With
-        ``limit``, return only the last ``limit`` entries of this chain.
+        """Return the chain of entries from the root of the tree to the entry ``entry_id``. With
+        ``limit``, return only its last ``limit`` entries.
 
         Raises ``LookupError`` if an entry of the chain is missing in the store. Only the returned
-        entries are read, and one search is made for each jump in the log.
+        entries are read. Wherever they are not consecutive in the log, a search finds the next one.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
@@ -95,8 +95,8 @@ class LinkedEntries:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry, or None if the conversation does not have the entry at
-        ``version``.
+        """Return the version directly after an entry, or None if the conversation did not have the
+        entry at ``version``.
         """
         places = {
             found.conversation: found.event_id
@@ -153,8 +153,8 @@ class LinkedEntries:
         yield from map(self._linked, stored.before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with its parent's id. A redacted entry has lost its parent's id, so the
-        log is searched for the parent.
+        """Return an entry with the id of its parent. A redacted entry no longer has this id, so the
+        parent is searched in the log.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -195,10 +195,11 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
 
 
 class Moves:
-    """Collects the events that append entries to a conversation, each entry after its parent.
+    """Collects the events that must be appended to add entries to a conversation, each after its
+    parent.
 
     ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
-    With ``compacts``, abandoned entries are condensed, not retracted.
+    With ``compacts``, entries that leave the View are condensed and not retracted.
     """
 
     def __init__(

@@ -64,9 +64,11 @@ T = TypeVar("T")
 
 _PAGE = 200
 CLEARED = "the session was cleared"
-"""The reason in the log when a runtime clears a session."""
+"""The reason that the log records when a runtime clears a session."""
 _KEPT_CODE = 1
-"""Raise this number to discard the values that adapters have stored beside conversations."""
+"""The version of the values that adapters cache for conversations. A higher number discards all
+cached values.
+"""
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """Open histories, sync or async, or a URL such as ``sqlite:///history.db``."""
@@ -75,15 +77,15 @@ Attributes = Mapping[str, Any] | None
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
-    """Begin a conversation with attributes, unless the conversation already has events. An erased
-    conversation with the same id is replaced.
+    """Begin a conversation with attributes, unless it already has events. An erased conversation
+    with the same id is replaced.
     """
     with suppress(VersionConflict):
         histories.create(conversation, attributes, replace_erased=True)
 
 
 class _Given:
-    """The open histories of an adapter, with their sync and async interface.
+    """The base class of adapters. It has the open histories, with their sync and async interface.
 
     ``async with`` closes a store that the adapter opened by its URL. A new conversation gets
     ``attributes`` before its first event. Raises the errors of ``foldlog.open``.
@@ -121,10 +123,9 @@ class _Given:
     ) -> tuple[History, T]:
         """Append to a history. If the history has no events, begin the conversation first.
 
-        If the conversation was erased before ``history`` used it, a new conversation begins under
-        the same id. Return the history that has the appended events, and the result of ``append``.
-        Raises ``ConversationErased`` if the conversation was erased after ``history`` read or wrote
-        it.
+        Return the history that has the appended events, and the result of ``append``. If the
+        conversation was erased before ``history`` was first used, a new conversation begins under
+        the same id. If it was erased later, ``ConversationErased`` is raised.
         """
         try:
             if self._attributes and history._generation.key is None and not history.version():
@@ -166,7 +167,7 @@ def in_thread(
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the async form of an adapter's method, which runs in a worker thread.
 
-    With ``finish``, a cancelled call still waits until the method has ended.
+    With ``finish``, a cancelled call waits until the method has ended.
     """
 
     @wraps(method)
@@ -190,9 +191,7 @@ def to_its_end(
 def effect_of(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Iterator[None]:
-    """Set the current tool call while the ``with`` block runs. ``foldlog.effect`` reads the current
-    tool call.
-    """
+    """Set the current tool call for the time of a ``with`` block. ``foldlog.effect`` reads it."""
     before = begin_effect(given, conversation, call_id, tool, arguments)
     try:
         yield
@@ -214,8 +213,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the elements of ``there`` that follow the elements of ``here``. Raises ``ValueError``
-    if ``there`` does not begin with ``here``.
+    """Return the rest of the list ``there``, which must begin with the list ``here``. Raises
+    ``ValueError`` if it does not.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -227,7 +226,7 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
 
 
 def quoted(name: str) -> str:
-    """Quote an id of a runtime as in a URL. The result has no slash, so it can be a part of a
+    """Quote an id of a runtime as in a URL. The result has no slash, so it can be one part of a
     conversation's id.
     """
     return quote(name, safe="", errors="surrogatepass")
@@ -240,8 +239,8 @@ def unquoted(part: str) -> str:
 def recent(
     histories: Histories, attributes: Mapping[str, Any]
 ) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield the conversations with the attributes ``attributes``, the last active conversation
-    first. Conversations are read from the store page by page.
+    """Yield the conversations that have these attributes, the most recently active first. They are
+    read from the store in pages.
 
     A read-only store has no index of attributes, so all its conversations are read and yielded.
     """
@@ -259,8 +258,8 @@ def recent(
 
 
 def below(histories: Histories, start: str) -> list[ConversationRow]:
-    """Return the conversations whose ids begin with ``start``, except the id ``start`` itself.
-    Erased conversations are left out.
+    """Return the conversations whose ids begin with ``start``, but not the conversation ``start``
+    itself. Erased conversations are left out.
     """
     return [
         row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None
@@ -268,8 +267,8 @@ def below(histories: Histories, start: str) -> list[ConversationRow]:
 
 
 def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
-    """Return the conversation ``name`` and the conversations below it, without erased
-    conversations.
+    """Return the conversation ``name`` and the conversations below it. Erased conversations are
+    left out.
     """
     rows = below(histories, f"{name}/")
     with suppress(ConversationNotFound):
@@ -291,13 +290,14 @@ def kept(
     make: Callable[[ConversationRow, Any], Any],
     is_wanted: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the ids of conversations below ``start``, each with the JSON that ``make`` returns.
+    """Yield the ids of the conversations below ``start``, each with a JSON value that ``make`` has
+    computed.
 
-    ``make`` gets the conversation's row and its earlier result, or None. The result is stored
-    beside the conversation under ``name`` until the conversation changes. A conversation is left
-    out if it is erased, if ``is_wanted`` rejects its id, or if its result is None.
+    ``make`` is called with the conversation's row, and with its earlier result or None. The result
+    is cached under ``name`` until the conversation changes. A conversation is left out if it is
+    erased, if ``is_wanted`` rejects its id, or if its result is None.
 
-    Cost: one statement reads all stored results, and ``make`` is called for each changed
+    Cost: one statement reads all cached results, and ``make`` is called for each changed
     conversation.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
@@ -319,8 +319,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, read at the same moment. Return 0 and
     None before the first event.
 
-    Raises ``ConversationErased``. A later append raises the same error if the id belongs to another
-    conversation.
+    Raises ``ConversationErased``. A later append through ``history`` also raises it, if another
+    conversation has the id by then.
     """
     try:
         return history._store.query(
@@ -355,8 +355,8 @@ def document(history: History, name: str, default: Any = None, version: int | No
 def records_of(
     history: History, format: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Any]:
-    """Yield the records of a format for the events from ``start`` to ``stop``, without events in
-    other formats.
+    """Yield the records of a format for the events from ``start`` to ``stop``. Events of other
+    formats are left out.
 
     Events are read only if a record was redacted, or if an event has no stored record.
     """
@@ -373,10 +373,10 @@ def records_of(
 
 
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
-    """Yield the records before the event ``stop``, the newest first, without events in other
-    formats.
+    """Yield the records before the event ``stop``, the newest first. Events of other formats are
+    left out.
 
-    A record of the format must be readable without other records. Only the yielded records are
+    In this format, a record must be readable without other records. Only the yielded records are
     read.
     """
     group = list[Event]()
@@ -394,11 +394,11 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records if a model gets all records of the conversation unchanged. The
+    """Return the stored records if a model is sent all records of the conversation unchanged. The
     function builds no View.
 
-    Return None if the model gets something else, for example a summary or an event without a
-    record. Cost: reads a few bytes of every record, and the events that foldlog added.
+    Return None if the model is sent something else, for example a summary or an event without a
+    record. Cost: the function reads a few bytes of every record, and the events that foldlog added.
     """
     whole = history._all_records()
     if whole.changes or not whole.is_whole(format):
@@ -414,7 +414,7 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 class SentRecords:
     """The events that are sent to a model.
 
-    ``view`` is the View as it is sent, with masks. ``log`` is the View without masks. With
+    ``view`` is the View with masks, as it is sent. ``log`` is the View without masks. With
     ``condense``, a condensation that is due is made first.
     """
 
@@ -431,7 +431,7 @@ class SentRecords:
     def records(
         self, shown: Iterable[Event], format: str
     ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-        """Yield the records that a model gets for events of ``view``: see ``shown_records``."""
+        """Yield the records that are sent for events of ``view``: see ``shown_records``."""
         if self.view is self.log:
             log = {}
         else:
@@ -440,8 +440,8 @@ class SentRecords:
 
 
 def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
-    """Yield a history's records that are sent to a model. With ``condense``, a condensation that is
-    due is made first.
+    """Yield the records that are sent to a model. With ``condense``, a condensation that is due is
+    made first.
     """
     whole = None if condense else sent_whole(history, format)
     if whole is not None:
@@ -455,8 +455,8 @@ def sent_records(history: History, format: str, *, condense: bool) -> Iterator[A
 def empty_session(
     histories: Histories, conversation: str, how: Literal["retract", "erase"]
 ) -> History:
-    """Retract or erase all messages of a conversation. Return the history for further messages
-    under this id.
+    """Retract or erase all messages of a conversation. Return the history to which further messages
+    are appended.
     """
     history = histories[conversation]
     if how == "erase":
@@ -473,10 +473,10 @@ def empty_session(
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield each record that a model gets, with its shown events.
+    """Yield the records that are sent to a model, each with the shown events that it represents.
 
-    If all events of a record are shown, and are equal to the events in ``log``, the stored record
-    is used. Otherwise the format writes a new record.
+    If all events of a stored record are shown, and none of them differs from the event in ``log``,
+    the stored record is used. Otherwise the format writes a new record.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
@@ -513,7 +513,7 @@ def _events_of_record(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """Map each shown summary to the ids that it replaces, as inclusive intervals."""
+    """Map each shown summary to the ids of the events that it replaces, as inclusive intervals."""
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
         intervals, summaries = each.forgotten

@@ -8,8 +8,8 @@
     )
     await agent.run("hello", session=AgentSession(session_id="7"))
 
-A session is the conversation ``PREFIX/SESSION`` in the format ``agent-framework``. The View forgets
-the messages that a compaction of the SDK leaves out, but the log still has them.
+A session is the conversation ``PREFIX/SESSION`` in the format ``agent-framework``. If a compaction
+of the SDK leaves out messages, the View forgets them, but they stay in the log.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""The key in the state under which ``after_run`` passes a run to ``save_messages``."""
+"""Under this key of the state, ``after_run`` passes a run to ``save_messages``."""
 _RECORD = "message"
-"""The key of the SDK's summary message in a condensation's metadata."""
+"""Under this key, the metadata of a condensation has the SDK's summary message."""
 _USAGE = {
     "input_tokens": "input_token_count",
     "cached_tokens": "cache_read_input_token_count",
@@ -81,8 +81,8 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The event ids of a loaded message, stored as its ``raw_representation``. The SDK does not
-    send the ``raw_representation`` to a model.
+    """The event ids of a loaded message. They are stored in its ``raw_representation``, which the
+    SDK does not send to a model.
     """
 
 
@@ -90,7 +90,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     """Stores the messages of sessions: ``Agent(context_providers=[provider])``.
 
         histories   the URL of a store, or open histories, sync or async
-        condense    whether loading first makes a condensation that is due
+        condense    whether a condensation that is due is made before messages are loaded
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
         settings    settings of the SDK, such as ``load_messages``
 
@@ -114,8 +114,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of a session's conversation. Without a session, ``default`` is the
-        session's id, as in the SDK.
+        """Return the id of a session's conversation. If there is no session, its id is ``default``,
+        as in the SDK.
         """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
@@ -123,8 +123,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Return the messages that a model is shown, the oldest first. A user message with the
-        summary replaces condensed messages.
+        """Return the messages that a model is shown, the oldest first. Condensed messages are
+        replaced by a user message with the summary.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -143,7 +143,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _unchanged_messages(self, history: History, run: Any) -> list[Message] | None:
-        """Return the stored messages, or None if a run needs other messages or another order."""
+        """Return the stored messages, or None if the run needs other messages, or needs them in
+        another order.
+        """
         whole = sent_whole(history, _FORMAT)
         if whole is None:
             return None
@@ -188,8 +190,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def before_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
     ) -> None:
-        """Load the messages of a session without the open calls of a killed run, because models
-        refuse calls without results.
+        """Load the messages of a session. The open calls of a killed run are left out, because
+        models refuse calls without results.
         """
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
@@ -212,8 +214,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware for ``Agent(middleware=[…])`` that makes each tool with ``foldlog.effect``
-        run at most once for each call.
+        """The middleware for ``Agent(middleware=[…])``. With it, a tool that ``foldlog.effect``
+        marks runs at most once for each call.
         """
         return _Effects(self)
 
@@ -224,8 +226,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
-        session in ``other`` does not begin with the messages of this session, for example after a
-        condensation.
+        session in ``other`` does not begin with the messages of this session. This happens, for
+        example, after a condensation.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -253,7 +255,7 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """A finished run: the loaded messages, the sent messages, and the usage."""
+    """A finished run: the messages that were loaded, the messages that were sent, and the usage."""
 
     def __init__(
         self, messages: Sequence[Message], loaded: Iterable[_Ids | None], response: Any
@@ -343,8 +345,8 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _count_repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many of the first records are already in the View. The SDK may save a session
-    again.
+    """Return the number of records at the beginning of ``records`` that the View already has. This
+    happens because the SDK may save the same messages again.
     """
     start = len(view)
     count = len(records) + 1
@@ -373,10 +375,10 @@ def _identity(record: Any) -> tuple[str, ...]:
 
 
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
-    """Return the events that come before the input of a run.
+    """Return the events that are sent before the input of a run.
 
     A call comes directly before its result. Calls that the input answers come last. Other open
-    calls are left out, with the requests to approve them.
+    calls are left out, and so are the requests to approve them.
     """
     given = [content for message in context.input_messages for content in message.contents]
     answered = {
@@ -400,8 +402,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 
 def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
-    """Return the messages with the calls ``waiting``. The log is read from its end to the first of
-    these messages.
+    """Return the events of the messages that contain the calls in ``waiting``. The log is read
+    backwards until all of them are found.
     """
     called = list[Event]()
     message = list[Event]()
@@ -426,7 +428,9 @@ def _head_of(event: Event) -> int:
 
 
 def _call_to_approve(event: Event) -> str | None:
-    """Return the id of the call that an event asks to approve. Return None for any other event."""
+    """If an event asks the user to approve a call, return the id of the call. Otherwise return
+    None.
+    """
     if isinstance(event, Annotation) and event.name == _APPROVAL:
         asked = event.data or {}
     else:
@@ -460,10 +464,11 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
 
 
 def _records_in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
-    """Yield the records before the first call that waits for an approval or has no result directly
-    after it.
+    """Yield records up to the first call that waits for an approval, or whose result does not
+    directly follow it.
 
-    The messages of the yielded records can be sent to a run unchanged.
+    The yielded messages can be sent unchanged. If the input of the run answers a call, nothing is
+    yielded.
     """
     if any(
         content.type in _ANSWERS for message in run.input_messages for content in message.contents

@@ -1,9 +1,9 @@
 """Find the checkpoints of a LangGraph thread.
 
-A *thread* has the id of its first conversation. All other branches of a thread are forks with the
-id ``THREAD/@CHECKPOINT``. ``CHECKPOINT`` is the first checkpoint that the fork does not share. A
-checkpoint is a version of a branch. The events of a checkpoint have an idempotency key: the
-checkpoint's id and a number.
+A *thread* has the id of its first conversation. All other branches of the thread are forks with the
+id ``THREAD/@CHECKPOINT``, where ``CHECKPOINT`` is the first checkpoint that the fork does not
+share. A checkpoint is a version of a branch. Its events are appended with an idempotency key, which
+consists of the checkpoint's id and a number.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from foldlog.eventstore.inside import (
 from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
-"""The name of the document that marks a version of a branch as a checkpoint."""
+"""The name of the document that makes a version of a branch a checkpoint."""
 
 HIDDEN = "hidden"
 """The name of the document that lists the hidden checkpoints of a thread."""
 
 _FORKS = "/@"
 KEPT = 64
-"""How many threads and how many branches stay in memory."""
+"""The maximum number of threads, and also of branches, that stay in memory."""
 
 _id_of = attrgetter("id")
 
@@ -87,8 +87,8 @@ class Checkpoint(NamedTuple):
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether ``checkpoint_id`` can follow this checkpoint in a branch. The checkpoint
-        must be ``parent``, with an id below ``checkpoint_id``.
+        """Return whether ``checkpoint_id`` can follow this checkpoint in a branch. This checkpoint
+        must be ``parent``, and its id must be smaller than ``checkpoint_id``.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -145,8 +145,8 @@ class ThreadBranches:
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
-        """Return at most ``limit`` ancestors of a checkpoint, the nearest first, read in one
-        transaction.
+        """Return at most ``limit`` ancestors of a checkpoint, the nearest first. They are read in
+        one transaction.
 
         The list ends at a checkpoint whose parent is not in the branch.
         """
@@ -166,7 +166,7 @@ class ThreadBranches:
         """Yield the checkpoints of branches, the newest checkpoint first. Only the yielded
         checkpoints are read.
 
-        If two branches have copies of a checkpoint, the checkpoint is yielded once.
+        A checkpoint that is in two branches is yielded once.
         """
         lines = [self._line(branch) for branch in branches]
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
@@ -174,9 +174,9 @@ class ThreadBranches:
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
         """Return the checkpoint with an id, or None if the thread does not have it.
 
-        For a redacted checkpoint, return the last earlier checkpoint that is not redacted, without
-        channels, or None. Cost: all newer branches are read, unless the checkpoint is the newest of
-        its branch.
+        For a redacted checkpoint, return the last checkpoint before it that is not redacted, but
+        without its channels. Return None if all earlier checkpoints are redacted too. Cost: all
+        newer branches are read, unless the checkpoint is the newest of its branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
@@ -207,11 +207,11 @@ class ThreadBranches:
         )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the newest checkpoint of the branch for a new checkpoint.
+        """Return the newest checkpoint of the branch in which a new checkpoint belongs.
 
         A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
-        new checkpoint. If no branch fits, a fork of the parent begins. If the parent is not stored,
-        an empty branch begins.
+        new checkpoint. If no branch fits, the method begins a fork of the parent, or an empty
+        branch if the parent is not stored.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -233,13 +233,13 @@ class ThreadBranches:
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
-        """If there are attributes, begin an empty conversation with them."""
+        """If there are attributes, begin the conversation with them, unless it has events."""
         with suppress(ConversationErased):
             if self._attributes and not self._histories[conversation].version():
                 self.begin(conversation)
 
     def _newest_or_begin(self, branch: str) -> Checkpoint:
-        """Return the newest checkpoint of a branch. An erased branch begins again."""
+        """Return the newest checkpoint of a branch. If the branch was erased, begin it again."""
         self.begin_new(branch)
         try:
             return self.at(branch, self._histories[branch].version())
@@ -294,8 +294,8 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of the last checkpoint before a redacted checkpoint, without its
-    channels: the redacted checkpoint may have other values.
+    """Return the document of the last checkpoint before a redacted checkpoint. Its channels are
+    removed, because they may have had other values in the redacted checkpoint.
     """
     if CHECKPOINT in documents:
         return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}

@@ -1,5 +1,5 @@
-"""Convert the values of a graph's channels into JSON. Small values are in the checkpoint's
-document. A larger value has a document of its own.
+"""Convert the values of a graph's channels into JSON. Small values are stored in the checkpoint's
+document. Each larger value has its own document.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _SHORT = 64
 class ChannelValues:
     """Converts values into JSON and back. All types of LangGraph's serializer are preserved.
 
-    Without ``readable``, every value is stored as the serializer writes it, for example encrypted.
-    With ``readable``, a value is stored as JSON if JSON can represent it.
+    With ``readable``, a value is stored as JSON if JSON can represent it. All other values are
+    stored in the form that the serializer writes, which may be encrypted.
     """
 
     def __init__(self, serde: Any, *, readable: bool) -> None:
@@ -30,7 +30,7 @@ class ChannelValues:
         self.readable = readable
 
     def packed(self, value: Any) -> dict[str, Any]:
-        """Return a value as JSON, or as the serializer writes it if JSON cannot represent it."""
+        """Return a value in its stored form, as the class describes."""
         if self.readable and is_json(value):
             return {"json": value}
         kind, written = self.serde.dumps_typed(value)
@@ -42,7 +42,7 @@ class ChannelValues:
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
 
     def fresh(self, packed: Mapping[str, Any]) -> Any:
-        """Return a copy of a packed value. The caller may change the copy."""
+        """Return the value in ``packed``, which the caller may change."""
         return self.unpacked(copied(packed) if "json" in packed else packed)
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
@@ -103,8 +103,8 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the version of a channel after ``current``: a number, or a text if ``current`` is a
-    text, as in some other savers.
+    """Return the channel version that follows ``current``. It is a number, unless ``current`` is a
+    text, as some other savers write it.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"
@@ -112,8 +112,8 @@ def next_version(current: Any) -> Any:
 
 
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    """Return the writes of a checkpoint in LangGraph's order. A write is a task, a channel and a
-    packed value.
+    """Return the writes of a checkpoint in LangGraph's order. Each write consists of a task, a
+    channel and a packed value.
 
     If a task has several writes with the same index, the first write counts. For an index below 0,
     such as the index of an error, the last write counts.

@@ -1,9 +1,9 @@
 """Store the checkpoints of a runtime as versions of conversations.
 
 The records of a checkpoint are events of its branch. Other values are documents. Consecutive
-checkpoints are in the same branch. A second child of a checkpoint begins a fork. A note on a
-checkpoint may be written before the checkpoint or after its children. So notes have a conversation
-of their own, ``THREAD/+writes``.
+checkpoints are in the same branch. If a checkpoint gets a second child, the child begins a fork. A
+note on a checkpoint may be written before the checkpoint or after its children, so notes are stored
+in another conversation, ``THREAD/+writes``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from foldlog.runtimes import (
 )
 
 _NOTES = "writes"
-"""The name of the companion conversation with the notes of a thread."""
+"""The name of the companion that stores the notes of a thread."""
 
 _PLACE = frozenset(("checkpoint", "number"))
 """The fields that foldlog adds to a note: the id of its checkpoint, and its number."""
@@ -68,7 +68,7 @@ class WholeCheckpoint(NamedTuple):
     """A checkpoint with its documents, records and notes.
 
     ``spans`` are the event ids of the records, and ``values`` are the records in the runtime's
-    form. The oldest of the ``notes`` is first.
+    form. ``notes`` begin with the oldest note.
     """
 
     checkpoint: Checkpoint
@@ -82,8 +82,8 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. No event between the last record and the event
-    id ``alone`` is shown.
+    ``history`` is None if the branch was only read. Before the event id ``alone``, the View shows
+    no event after the last record.
     """
 
     checkpoint: Checkpoint
@@ -95,10 +95,10 @@ class _Newest:
 class Checkpoints:
     """Reads and writes the checkpoints of all threads of a store.
 
-    ``format`` is the format of the records. A record of ``format`` can be read without other
-    records. ``value`` converts a record into the runtime's form. ``listed`` returns the keys and
-    ids of converted records. New conversations get ``attributes``. Many threads and processes may
-    use the checkpoints.
+    ``format`` is the format of the records, in which a record can be read without other records.
+    ``value`` converts a record into the runtime's form. ``listed`` returns the keys and ids of
+    converted records. New conversations get ``attributes``. Many threads and processes may use the
+    checkpoints.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class Checkpoints:
         self._listed = listed
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
-        """Maps a thread and a checkpoint to the history and the notes that this process wrote. An
-        entry is absent if another process wrote notes on the checkpoint.
+        """Maps a thread and a checkpoint to the history and the notes that this process wrote.
+        There is no entry if another process has written notes on the checkpoint.
         """
 
     # -- reading
@@ -155,7 +155,7 @@ class Checkpoints:
         self, thread: str, *, hidden: bool = False
     ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
         """Return the newest checkpoint with its documents, records and notes, all read at one
-        moment. Also return an iterator, which reads the earlier checkpoints.
+        moment, and an iterator over the earlier checkpoints.
 
         Cost: the branches of the thread and the newest checkpoint are read.
         """
@@ -201,7 +201,9 @@ class Checkpoints:
     def _records(
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
-        """Return the event ids of each record of a checkpoint, and ``read(record)``."""
+        """Return two lists: the event ids of each record of a checkpoint, and the result of
+        ``read`` for each record.
+        """
         found = checkpoint.ranges
         if not found:
             return [], []
@@ -249,9 +251,7 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-        """Yield the ancestors of a checkpoint, including hidden ancestors, the nearest ancestor
-        first.
-        """
+        """Yield the ancestors of a checkpoint, the nearest first. Hidden ancestors are included."""
         each: Checkpoint | None = checkpoint
         count = 1
         while each is not None and each.parent is not None:
@@ -263,8 +263,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the notes on the checkpoints ``ids``, the oldest first. Cost: the oldest of these
-        notes and all later notes are read.
+        """Return the notes on these checkpoints, the oldest first. Cost: all notes of the thread
+        are read, from the oldest of these notes on.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -294,11 +294,11 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of the newest checkpoint's records that the branch
-        already had at ``version``.
+        """Return some records of the newest checkpoint: their event ids and their keys. They are
+        the records that the branch already had at ``version``.
 
-        Return an empty list if the newest checkpoint is in another branch. A checkpoint in memory
-        is not read again.
+        Return an empty list if the newest checkpoint is in another branch. A checkpoint that is in
+        memory is not read again.
         """
         newest = self.find(thread)
         if newest is None or newest.branch != branch:
@@ -330,8 +330,8 @@ class Checkpoints:
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
-        """Write a checkpoint after its parent, in one transaction: its document ``body``, its
-        changed documents, and its records.
+        """Write a checkpoint after its parent, in one transaction. This writes its document
+        ``body``, its changed documents, and its records.
 
         ``channels(previous)`` returns further fields of ``body``, and the changed documents.
         ``listed(previous, records)`` returns the records of the new checkpoint, or None for a
@@ -427,7 +427,9 @@ class Checkpoints:
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Do the same as ``notes``, but read no note if this process wrote all notes."""
+        """Return the notes on a checkpoint. If this process wrote all of them, they are taken from
+        memory.
+        """
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
         def others(moment: Moment) -> list[bool]:
@@ -443,7 +445,8 @@ class Checkpoints:
         return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
-        """Hide the checkpoints ``ids``, and all checkpoints whose ids are smaller than ``below``.
+        """Hide the checkpoints with these ids, and all checkpoints whose ids are smaller than
+        ``below``.
 
         Hidden checkpoints stay in the log. Every branch stores the hidden ids, because other
         branches may be deleted later.
@@ -467,8 +470,7 @@ class Checkpoints:
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
         """Return three values: the events that change the list of records, the new list, and the
-        recorder of the new records. The recorder is None if no record is new. Raises
-        ``VersionConflict``.
+        recorder of the new records, or None if no record is new. Raises ``VersionConflict``.
         """
         before = newest.checkpoint
         taken = list[HistoryRecorder]()
@@ -527,7 +529,9 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. No record is read if ``known`` has them."""
+        """Return a checkpoint with its records. If ``known`` is the same checkpoint, no record is
+        read.
+        """
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)

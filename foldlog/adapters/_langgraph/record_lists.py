@@ -1,7 +1,7 @@
 """Store a changing list of records as events of a conversation.
 
-New records are appended. ``change_of_prompt`` retracts or forgets removed records, so that the View
-shows the list. A checkpoint stores its list as ranges of event ids.
+New records are appended. Removed records are retracted or forgotten, so that the View shows the
+present list. A checkpoint stores its list as ranges of event ids.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _REASON = "the runtime took these messages out of its state"
 
 WRITES = "writes"
 SNAPSHOT = "snapshot"
-"""If a list is stored as differences, a checkpoint has the writes that change the list (``WRITES``)
-or the whole list (``SNAPSHOT``).
+"""If a list is stored as differences, a checkpoint has either the writes that change the list
+(``WRITES``), or the whole list (``SNAPSHOT``).
 """
 
 
@@ -38,7 +38,7 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The records of a checkpoint. ``spans`` are the ids of the records' events, ``keys`` identify
+    """The records of a checkpoint. ``spans`` are the event ids of each record. ``keys`` identify
     the records, and ``ids`` are their ids in the source.
     """
 
@@ -57,12 +57,13 @@ def changes(
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
     """Return the events that change the old list of records into the new list, and the event ids of
-    the new list.
+    each record in the new list.
 
-    ``recorder()`` and ``record(n)`` are called only for new records. The recorder is at the version
-    before the returned events. ``removed`` is the id of the last condensation that forgot records
-    of the list, or -1. ``summaries()`` maps each shown summary to the ids that it replaces. A
-    summary is forgotten if all records that it replaces are gone.
+    ``recorder()`` and ``record(n)`` are called only for new records. The version of the recorder is
+    the version to which the returned events are appended. ``removed`` is the id of the last
+    condensation that forgot records of the list, or -1. ``summaries()`` maps each shown summary to
+    the ids that it replaces. A summary is forgotten if the new list has none of the records that it
+    replaces.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
@@ -93,7 +94,7 @@ def changes(
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
     """Join ``spans`` into ranges of ids: start, stop, start, stop, and so on. ``joins(start,
-    stop)`` returns whether nothing else is shown between these ids.
+    stop)`` returns True if the View shows nothing between these ids.
     """
     known = {*old.spans}
     after = dict(pairwise(old.spans))

@@ -4,7 +4,7 @@ list of contents.
     {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi", …}],
      "additional_properties": {}}
 
-A content becomes one event, as in ``parts.py``:
+Each content becomes one event, as in ``parts.py``:
 
     text                 Message from the user or the agent; a SystemMessage if the role is system
                          or developer

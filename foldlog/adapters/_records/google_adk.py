@@ -4,7 +4,7 @@
     {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …,
      "author": "user", "actions": {…}, …}
 
-A part of an event's content becomes one event of foldlog, as in ``parts.py``:
+Each part of an event's content becomes one event of foldlog, as in ``parts.py``:
 
     text                  Message from the author: the user or the agent
     function_call         Action; all calls of an event have the same ``response_id``
@@ -21,9 +21,9 @@ A part of an event's content becomes one event of foldlog, as in ``parts.py``:
                                           and of all later events
 
 The SDK's server writes the names of fields in camel case (``functionCall``). Foldlog reads both
-camel case and snake case. As in the SDK, a compaction within the time span of an earlier compaction
-has no effect; it becomes an Annotation. Bytes in arguments and results of tools are ``{"$bytes":
-base64}``.
+camel case and snake case. A compaction within the time span of an earlier compaction becomes an
+Annotation, because it has no effect in the SDK either. Bytes in arguments and results of tools are
+``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _accepts(record: Any) -> bool:
 
 
 def _snake_case(record: Any, levels: int = 8) -> Any:
-    """Return a record with its keys in snake case, except the keys in arguments and results of
-    tools.
+    """Return a record with its keys in snake case. The keys in arguments and results of tools are
+    not changed.
     """
     if type(record) is list and levels:
         return [_snake_case(each, levels - 1) for each in record]
@@ -134,7 +134,7 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
 
 
 class _Span(NamedTuple):
-    """The time of a shown event, or the time span that a summary replaces."""
+    """The time of a shown event, or the time span of the events that a summary replaces."""
 
     first: datetime
     last: datetime
@@ -150,7 +150,7 @@ class _Decoder(PartsDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._invocations: dict[str, int] = {}
-        """Maps an invocation to the version before its first event."""
+        """Maps an invocation to the version at which it began."""
 
     def events(self, record: Any) -> list[Event]:
         return super().events(_snake_case(record))
@@ -257,7 +257,9 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return the signature if Anthropic's server made it. Other signatures are not ASCII text."""
+    """Return the signature of a part if Anthropic's server made it, or None. Signatures of other
+    servers are not ASCII text.
+    """
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
         return a2b_base64(data).decode("ascii") or None

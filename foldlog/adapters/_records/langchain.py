@@ -12,9 +12,9 @@
 LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
 comes from the environment. An export to another format gives this message the role of the user.
 
-A message is read and written without other messages, so any part of a history can be written.
-Foldlog also stores other keys of a message. ``foldlog.adapters.langgraph`` adds a key for values
-that JSON cannot represent.
+A message is read and written without other messages, so any part of a history can be written. Keys
+of a message that foldlog does not know are stored too. ``foldlog.adapters.langgraph`` adds a key
+for values that JSON cannot represent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SPOKEN = ("human", "ai", "chat", "function")
 _ROLES = {"human": "user", "ai": "assistant"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call"))
-"""Types of blocks that repeat the calls in ``tool_calls``."""
+"""The types of blocks that only repeat the calls in ``tool_calls``."""
 
 
 def _kind(named: str) -> str:
@@ -138,8 +138,8 @@ def _is_call(call: Any) -> bool:
 def _content_and_thinking(
     content: Any, kinds: Collection[str], *, thinks: bool
 ) -> tuple[Content, tuple[dict[str, Any], ...]]:
-    """Return a message's content and its thinking blocks. The content has no blocks of the types
-    ``kinds``.
+    """Return the content and the thinking blocks of a message. Blocks of the types ``kinds`` are
+    removed from the content.
     """
     if type(content) is not list:
         return text_or_empty(content), ()

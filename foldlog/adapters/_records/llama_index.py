@@ -9,8 +9,8 @@
     tool, function                 Observation; the call's id is in ``additional_kwargs``
     system, developer              SystemMessage
 
-Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's format. A
-message is read and written without other messages. This module imports no SDK.
+Calls are blocks of the type ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's
+format. Each message is read and written without other messages. This module imports no SDK.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the content part of a block. Return None for a thought, a call, or a mark for the
+    """Return a block as a content part, or None if it is a thought, a call, or a mark for the
     prompt cache.
     """
     match block:

@@ -1,7 +1,8 @@
 """Read and write the events of a conversation as files of the OpenHands SDK.
 
-The SDK's events are a tree, and its model is shown the branch that ends in the head. The View is
-this branch. Before an event of another branch, a retraction returns to the event's parent.
+The SDK's events form a tree. Its model is shown the branch that ends in the head, and the View is
+this branch. Before an event of another branch is appended, a retraction returns to the event's
+parent.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EVENTS_OF_A_TRANSACTION = 500
-"""The maximum number of events in a transaction of a copy."""
+"""The maximum number of events that a copy writes in one transaction."""
 _ASIDE = 2
 """A step to another branch adds at most two events: a condensation that declines a request, and the
 retraction.
 """
 _AHEAD = 64
 _ROOT = "__root__"
-"""The SDK gives this parent to an event that begins another tree."""
+"""In the SDK, an event with this parent begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
-"""An event of this kind does not become the SDK's head."""
+"""An event of this kind does not become the head."""
 
 
 class EventFiles:
@@ -62,25 +63,25 @@ class EventFiles:
         self.documents: set[str] = set()
         self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
-        """The ids of the events that moved the head, and the new heads."""
+        """The ids of the events that moved the head, and the head after each of them."""
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. They are read again at a later
-        version, because events may have been redacted.
+        """The version at which ``_read`` and ``_stored`` were read. They are read again if the
+        version has changed, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
-        """Maps a usage id of the SDK to the number of calls in the last state. None before the
+        """Maps a usage id of the SDK to the number of calls in the last state, or None before the
         first state.
         """
 
     def catch_up(self) -> None:
         """Read the events that were appended since the last call.
 
-        If the conversation was erased before this object read it, there are no events. The SDK
-        reads its files one by one, so the log is read only if a program has committed since the
-        last call.
+        A conversation that was erased before this object first read it has no events. The SDK reads
+        its files one by one, so the log is read only if some program has committed to the store
+        since the last call.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:
@@ -102,8 +103,8 @@ class EventFiles:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Take the events that this object appended. If other writers appended before these events,
-        do nothing.
+        """Note events that this object has appended, so that they need not be read. If other
+        writers have appended events before them, do nothing.
         """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
@@ -113,8 +114,8 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event, or None if the conversation does not have the event. Only
-        the events of its record are read.
+        """Return the JSON of an event of the SDK, or None if the conversation does not have the
+        event. Only the events of its record are read.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -158,8 +159,8 @@ class EventFiles:
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append all records, or none, after the events of other writers. The first record follows
-        its ``parent_id``, and each later record follows the record before it.
+        """Append all records after the events of other writers, or none if an error is raised. The
+        first record follows its ``parent_id``, and each later record follows the record before it.
         """
         parent = records[0].get("parent_id")
 
@@ -189,10 +190,12 @@ class EventFiles:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state and show the branch that the state names, in one transaction.
+        """Store the SDK's state, and make the View the branch that the state names, in one
+        transaction.
 
-        If the state names an absent event, the View does not change. Each new model call in the
-        state becomes an event that no View shows.
+        If the conversation does not have the event that the state names, the View does not change.
+        For each new model call in the state, an event with its usage is appended, which no View
+        shows.
         """
         head = state.get("leaf_event_id")
         metrics = metrics_in(state)
@@ -233,7 +236,7 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Return to the branch that ends in ``head``, by a retraction."""
+        """Append a retraction that returns to the branch that ends in ``head``."""
         if head is not None and head not in self._events:
             raise InvalidEvent(
                 f"conversation {self._history.id!r} has no event {head!r} to continue from"
@@ -287,7 +290,9 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 def _uncounted_usage(
     metrics: dict[str, dict[str, Any]], counted: dict[str, int]
 ) -> Iterator[Annotation]:
-    """Yield the usage of calls that were not counted, with its cost if the state has all costs."""
+    """Yield an event with the usage of each call that was not counted yet. It includes the cost of
+    the call if the state has a cost for every call.
+    """
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))
         costs = dicts_in(each.get("costs"))
@@ -301,7 +306,7 @@ def _uncounted_usage(
 
 
 def source_id_of(event: Event) -> str | None:
-    """Return the id that the SDK gave an event. Return None for an event that foldlog added."""
+    """Return the id that an event has in the SDK, or None for an event that foldlog added."""
     origin = event.origin
     if origin is not None and origin.format == NAME and type(origin.id) is str:
         return origin.id

@@ -1,4 +1,5 @@
-"""Convert records that are made of parts into events, one event for every part, and back.
+"""Convert records that consist of parts into events, one event for each part, and convert events
+back into records.
 
 A record is read and written without the records before it. So an export can begin at any record.
 """
@@ -22,7 +23,7 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation, 
 
 Record = dict[str, Any]
 Made = tuple[type[Event], dict[str, Any]]
-"""The class of the event that a part becomes, and the event's fields."""
+"""The class of an event, and its fields."""
 
 
 class PartsDecoder(FollowingDecoder):
@@ -67,8 +68,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes a record for a message, for the calls of a reply, and for their results. Annotations
-    are written only for a redacted record.
+    """Writes one record for a message, one for the calls of a reply, and one for their results. An
+    annotation is written only if it is redacted.
     """
 
     rules: PartsFormat
@@ -101,7 +102,9 @@ class PartsEncoder(RepliesEncoder):
 
 
 def _parts_before(format: PartsFormat, event: Any) -> list[Any]:
-    """Return the parts before an event: the model's thinking, and the text before a call."""
+    """Return the parts that are written before an event: the model's thinking, and the text before
+    a call.
+    """
     thinking = event.thinking if isinstance(event, Action | Message) else ()
     parts = [
         part
@@ -120,16 +123,17 @@ def _parts_before(format: PartsFormat, event: Any) -> list[Any]:
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
 
-        noun       the word for a record, and the beginning of a new response id
+        noun       the word for a record; new response ids begin with it
         source     returns the source of a record
-        read       returns the event for a part, or for None if the record has no parts
+        read       returns the event for a part; it is called with None if the record has no parts
         part       returns the parts for an event
-        thought    returns the part for a thought: its text, and its signature or its redacted data
+        thought    returns the part for a thought, from its text, and from its signature or its
+                   redacted data
         written    returns the record for an event and its parts
         response   returns the id of a record's response, if it differs from ``source_id``
         part_time  returns the time of the part at an index, if it differs from the record's time
         usage      returns the ``meta`` with a record's usage
-        again      returns the parts for an annotation of ``kept``, which may be redacted
+        again      returns the parts for an annotation that ``kept`` made, and that may be redacted
 
     All calls of a record get the same response id.
     """
@@ -162,7 +166,7 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. The content is ``parts`` if they have a file, and otherwise
+    """Return the result of a call. Its content is ``parts`` if one of them is a file, and otherwise
     ``content`` as a text.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
@@ -175,7 +179,7 @@ def answered(
 
 
 def kept(name: str, data: Any, *, shown: bool = True) -> Made:
-    """Return an annotation for a part that has no meaning outside the record's format."""
+    """Return an annotation for a part that only the record's format understands."""
     return Annotation, {"name": name, "data": data, "shown": shown}
 
 
@@ -194,7 +198,7 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return ``{key: id}`` for the id of the event's record, or an empty dict if the record has no
+    """Return ``{key: id}`` with the id of the event's record, or an empty dict if the record has no
     id.
     """
     known = id_of_source(event)
@@ -216,7 +220,7 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a content part with the file in ``held``, or None if ``held`` has no file.
+    """Return a content part with the file in a value of the SDK, or None if the value has no file.
 
     The bytes may be base64, base64 for URLs, or ``{"$bytes": base64}``.
     """

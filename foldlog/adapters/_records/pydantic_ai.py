@@ -3,7 +3,7 @@ responses that are made of parts.
 
     {"parts": [{"content": "hi", …, "part_kind": "user-prompt"}], …, "kind": "request"}
 
-A part becomes one event, as in ``parts.py``:
+Each part becomes one event, as in ``parts.py``:
 
     system-prompt                   SystemMessage
     user-prompt                     Message from the user
@@ -16,7 +16,7 @@ A part becomes one event, as in ``parts.py``:
     any other part                  Annotation
     no parts                        Annotation
 
-An adapter adds ``entry_id`` and ``parent_id``, which link the messages of a conversation. Bytes in
+The adapter adds ``entry_id`` and ``parent_id``, which link the messages of a conversation. Bytes in
 arguments and results of tools are ``{"$bytes": base64}``.
 """
 
@@ -100,9 +100,9 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""The fields of a message after its parts, in the SDK's order and with their usual values."""
+"""The fields that follow the parts of a message, in the SDK's order and with their usual values."""
 _REDACTED = ("redacted_thinking", "redacted_content")
-"""The ids that Anthropic's server and Bedrock give to redacted thinking."""
+"""The ids of redacted thinking from Anthropic's server and from Bedrock."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
@@ -183,8 +183,8 @@ def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> So
 
 
 def _shown(content: Any) -> Content:
-    """Return the content of a user's message: a text, or texts and files. An item that is neither a
-    text nor a file becomes the name of its kind.
+    """Return the content of a user's message: a text, or texts and files. Any other item becomes a
+    text with its kind and its media type.
     """
     if type(content) is list:
         return tuple(map(_shown_item, content))
@@ -288,7 +288,9 @@ def _thought(text: str, signed: str) -> dict[str, Any]:
 
 
 def _again(event: Annotation) -> list[Any]:
-    """Return the part that became an annotation, or a text for a redacted annotation."""
+    """Return the part from which an annotation was made, or a text part if the annotation is
+    redacted.
+    """
     if isinstance(event.data, dict):
         return [{**event.data, "part_kind": event.name}]
     return [

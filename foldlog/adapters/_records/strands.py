@@ -4,7 +4,7 @@ has a list of contents.
     {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0,
      "redact_message": null, …}
 
-A content becomes one event, as in ``parts.py``:
+Each content becomes one event, as in ``parts.py``:
 
     text                 Message from the user or the agent
     toolUse              Action; all calls of a message have the same ``response_id``
