@@ -9,12 +9,12 @@
         async for event in history.events():
             ...
 
-A call runs the sync method in a thread of foldlog's own. Condensing steps have further threads, so
-a slow model never delays an append.
+Each call runs the sync method in a thread that foldlog manages. Steps that may condense run in
+separate threads, so a slow model never delays an append.
 
 If a task is cancelled during a write, the write is finished before the cancellation is raised. The
-attribute ``outcome`` of the cancellation has the result of the write (an ``Outcome``). A call that
-has not begun, or that only reads, is cancelled at once and has no outcome.
+attribute ``outcome`` of the cancellation, an ``Outcome``, has the result of the write. A call that
+has not begun, or that only reads, is cancelled at once, and the cancellation has no ``outcome``.
 """
 
 from foldlog._aio import AsyncHistories, AsyncHistory, face_of, open as open

@@ -1,4 +1,4 @@
-"""The names for a package that adds a command to ``foldlog``. ``docs/how-to/command.md`` has an
+"""What a package needs that adds a command to ``foldlog``. ``docs/how-to/command.md`` has an
 example.
 """
 

@@ -1,5 +1,5 @@
-"""Every error that foldlog raises, except the errors of ``foldlog.formats``. ``EventStoreError`` is
-the base class of all these errors.
+"""All errors that foldlog raises, except the errors of ``foldlog.formats``. Their base class is
+``EventStoreError``.
 """
 
 from foldlog._history.lease import LeaseTaken as LeaseTaken

@@ -1,4 +1,4 @@
-"""Import and export histories of other agents.
+"""Import histories of other agents, and export histories in their formats.
 
     events = decode(records, format="openhands-v0")     # with the ids 0, 1, 2, …; event.origin.id
                                                         # is the id in the source
@@ -8,8 +8,8 @@
     history.append_records([record], format="openai-chat")
 
 A record is a JSON object that the source wrote for one step. In the oldest files of OpenHands V0, a
-record is an array of two objects. A store keeps the records too, so an export returns the bytes of
-the source.
+record is an array of two objects. The store keeps the records too, so an export returns the same
+bytes that the source had.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from foldlog._formats.registry import UnknownFormat, formats, register
 
 if TYPE_CHECKING:
     FORMATS: tuple[str, ...]
-    """The names of the formats that can be imported and exported."""
+    """The names of all formats, for imports and exports."""
 
 __all__ = [
     "FORMATS",

@@ -59,7 +59,7 @@ _HISTOGRAMS = {
     "gen_ai.client.operation.duration": "s",
 }
 _sizes: ContextVar[list[int] | None] = ContextVar("foldlog_append", default=None)
-"""The size in bytes of every event of the current append."""
+"""The size in bytes of each event in the current append."""
 
 
 def instrument(
@@ -68,8 +68,8 @@ def instrument(
     *,
     contents: bool = False,
 ) -> None:
-    """Observe the stores that this process opens from now on. Without providers, OpenTelemetry's
-    global providers are used.
+    """Send traces and metrics of the stores that this process opens from now on. By default, they
+    are sent to OpenTelemetry's global providers.
 
     ``contents`` adds prompts and replies to the spans of a condenser's model. An appended event has
     the trace context of its append in ``meta``, under ``traceparent``. Imported events stay
@@ -83,7 +83,9 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Stop observing. A store that is already open adds trace contexts until it is closed."""
+    """Stop sending traces and metrics. A store that is already open still adds trace contexts to
+    its events until it is closed.
+    """
     _telemetry.telemetry = None
 
 
@@ -175,7 +177,7 @@ class _Telemetry:
     def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Measure a call of a model. Return the attributes of the call, named by OpenTelemetry's
+        """Measure a model call. Return its attributes, with the names of OpenTelemetry's
         conventions for generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")

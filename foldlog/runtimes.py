@@ -2,20 +2,20 @@
 
 HistoryRecorder                    appends the records of a runtime
 Records, HistoryRecords, RecordSpan    read the stored records again
-change_of_prompt, staying          make the event for a change of a runtime's messages
+change_of_prompt, staying          make the event that stores a change of a runtime's messages
 CURRENT, RuntimeCall               the current tool call of a runtime
-note_left_behind                   notes the open calls of a killed program
+note_left_behind                   notes the calls that a killed program left open
 KeptBeside                         caches values beside conversations
 companion, companion_of            ids of companion conversations
 erase_conversations                erases conversations with their companions
 place_of, is_of                    the index of an event in its record, and its format
-Recent                             a cache of the last used values
+Recent                             a cache of the most recently used values
 REDACTED                           the value that replaces redacted content
-usage_meta                         the usage of a reply for an event's ``meta``
+usage_meta                         the usage of a reply, for ``meta`` of an event
 format_named                       a format by its name
 dicts_in, text_or_none, values_in, within, parse, parse_stored    read values of JSON
 json_text, json_of                 write values of JSON
-COMPACTED_BY_PROVIDER              the format of an item that a provider's server made
+COMPACTED_BY_PROVIDER              the reason of a condensation that a provider's server made
 JsonLines, record_in               read records from files
 blocks_of                          the contents of OpenHands' events
 """

@@ -1,4 +1,4 @@
-"""Types of arguments and results, for annotations."""
+"""The types of arguments and results, for use in annotations."""
 
 from foldlog._figures.stats import Stats as Stats
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser

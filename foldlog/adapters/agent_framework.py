@@ -90,7 +90,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     """Stores the messages of sessions: ``Agent(context_providers=[provider])``.
 
         histories   the URL of a store, or open histories, sync or async
-        condense    whether a condensation that is due is made before messages are loaded
+        condense    whether loading condenses first, if a condensation is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
         settings    settings of the SDK, such as ``load_messages``
 

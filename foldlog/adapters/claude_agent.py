@@ -3,8 +3,8 @@
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
 The transcript of a session or a sub-agent is a conversation in the format ``claude-code``, so
-``foldlog view`` shows a session while it runs. Claude Code decides what its model is shown, so a
-condensation of foldlog does not change its sessions.
+``foldlog view`` shows a session while it runs. Claude Code itself decides what its model is shown,
+so condensing in foldlog does not change its sessions.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from foldlog.runtimes import JsonLines, note_left_behind, record_in, text_or_non
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The store's name for the SDK's summary of a session."""
+"""The name under which the SDK's summaries of sessions are cached."""
 _LINES_OF_A_TRANSACTION = 1_000
 _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class ImportedSessions(NamedTuple):
-    """The number of imported sessions and of new entries, and a text for each line that was left
-    out.
+    """The result of an import: the number of sessions, the number of new entries (``items``), and a
+    finding for each line that was left out.
     """
 
     sessions: int
@@ -85,12 +85,14 @@ class FoldlogSessionStore(OpenHistories):
         self._prefix = prefix
         self._written: dict[str, History] = {}
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """Maps the name of a tool to the calls that a hook announced before they begin."""
+        """Maps the name of a tool to the calls that the hook has announced and that have not begun
+        yet.
+        """
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
-        """Append all of the entries, or none if an error is raised. An entry is left out if the
-        session already has its ``uuid``.
+        """Append all entries, or none if an error is raised. An entry is left out if the session
+        already has an entry with its ``uuid``.
 
         The entries are on disk when the method returns. Raises ``ConversationErased`` if other code
         deleted the session after this store wrote to it. If the session was deleted earlier, it
@@ -101,12 +103,12 @@ class FoldlogSessionStore(OpenHistories):
 
     @to_its_end
     def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
-        """Import the transcripts that Claude Code wrote. The folder is ``~/.claude/projects``, or
-        the folder of a single project.
+        """Import the transcripts that Claude Code has written. ``folder`` is
+        ``~/.claude/projects``, or the folder of a single project.
 
-        A session has the key that Claude Code uses. Sub-agents are imported with their sessions.
-        Every import reads all lines, and adds only new entries. A line that is not an entry is left
-        out and reported as a finding.
+        Each session is imported under Claude Code's own key, together with its sub-agents. Every
+        import reads all lines, and adds only new entries. A line that is not an entry is left out
+        and reported as a finding.
         """
         findings: list[str] = []
         sessions = items = 0
@@ -136,8 +138,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project. ``mtime`` is when the last entry of a session was
-        stored.
+        """Return the sessions of a project. ``mtime`` is the time when the last entry of a session
+        was stored.
         """
         rows = below(self.histories.sync, self._below(project_key))
         return [
@@ -194,14 +196,14 @@ class FoldlogSessionStore(OpenHistories):
     # ----------------------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
-        """Return ``hooks`` for ``ClaudeAgentOptions``. The hooks announce calls of tools from
-        ``with_effects``.
+        """Return ``hooks`` for ``ClaudeAgentOptions``. They announce each call of a tool that
+        ``with_effects`` has wrapped.
         """
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 
     def with_effects(self, tool: SdkMcpTool[Any]) -> SdkMcpTool[Any]:
         """Return a copy of a tool for ``create_sdk_mcp_server``. If ``foldlog.effect`` marks the
-        tool's handler, every call runs at most once.
+        handler of the tool, each call runs at most once.
         """
 
         async def handler(args: Any) -> dict[str, Any]:
@@ -259,7 +261,7 @@ class FoldlogSessionStore(OpenHistories):
         """Return a session's summary, its time and its version, or None if the session has no
         entries.
 
-        Only the entries after the summary ``before`` are read.
+        ``before`` is an earlier summary, or None. Only later entries are read.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]
@@ -314,8 +316,8 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 
 def _entries_of_transcript(path: Path, findings: list[str]) -> Iterator[Any]:
-    """Yield the entries of a transcript. The description of a sub-agent comes from the file next to
-    the transcript.
+    """Yield the entries of a transcript. For a sub-agent, the file next to the transcript, which
+    describes the sub-agent, is added as an entry.
     """
     beside = path.with_name(f"{path.stem}.meta.json")
     about = [record_in(beside)] if beside.is_file() else []

@@ -3,10 +3,9 @@
     service = FoldlogSessionService("sqlite:///history.db")
     runner = Runner(agent=agent, app_name="app", session_service=service)
 
-A session is the conversation ``PREFIX/APP/USER/SESSION`` in the format ``google-adk``. The document
-``state`` of the conversation has the state of the session. The conversation
-``PREFIX/APP/USER/+state`` has the state of a user, and ``PREFIX/APP/+state`` has the state of an
-app.
+A session is the conversation ``PREFIX/APP/USER/SESSION`` in the format ``google-adk``. Its document
+``state`` has the state of the session. The conversation ``PREFIX/APP/USER/+state`` has the state of
+a user, and ``PREFIX/APP/+state`` has the state of an app.
 """
 
 from __future__ import annotations
@@ -78,8 +77,8 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A stored session at a version. ``about`` has the time ``created``, and ``unordered`` if an
-    event is older than the event before it.
+    """A stored session at a version. ``about`` contains ``created``, the time when the session
+    began. It also contains ``unordered`` if some event is older than the event before it.
     """
 
     history: History
@@ -92,15 +91,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     """Stores sessions of the Agent Development Kit.
 
         uri         the URL of a store, or open histories, sync or async
-        condense    whether a model call first makes a compaction that is due
+        condense    whether a compaction that is due is made before a model call
         attributes  attributes of each new conversation besides ``runtime``, ``app`` and ``user``,
                     such as ``{"tenant": "acme"}``
 
     If ``uri`` is a URL, ``close`` or ``async with`` closes the store. Many tasks, processes and
     services may use the same store. ``delete_session`` erases a session, and a new session may use
     its id. ``maintenance.vacuum`` removes the erased bytes from a SQLite file. In
-    ``services.yaml``, ``foldlog:///history.db`` is a SQLite file, and ``foldlog+`` may precede any
-    URL.
+    ``services.yaml``, write ``foldlog:///history.db`` for a SQLite file, or ``foldlog+`` and the
+    URL of any store.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user, the last updated session last."""
+        """Return the sessions of an app or a user, the most recently updated last."""
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
@@ -209,9 +208,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         on disk when the method returns. A second append of the same event changes nothing.
 
         Raises ``SessionNotFoundError`` if the store does not have the session. Raises
-        ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``,
-        raises ``NoCondensationAvailable`` if a required condensation is impossible, after the event
-        is stored.
+        ``StaleSessionError`` if the stored session is newer than ``session``. With ``condense``, a
+        required condensation may be impossible; then the event is stored, and
+        ``NoCondensationAvailable`` is raised.
         """
         if event.partial:
             return event
@@ -250,16 +249,16 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     async def before_tool_callback(
         self, tool: Any, args: dict[str, Any], tool_context: Any
     ) -> None:
-        """Make each tool with ``foldlog.effect`` run at most once for each call. Use the method as
-        ``LlmAgent(before_tool_callback=…)``.
+        """Let each tool that ``foldlog.effect`` marks run at most once for each call. Use the
+        method as ``LlmAgent(before_tool_callback=…)``.
         """
         session = tool_context.session
         conversation = self.conversation(session.app_name, session.user_id, session.id)
         begin_effect(self, conversation, tool_context.function_call_id, tool.name, args)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
-        """Copy the sessions of an app from another service, with all states. Return the number of
-        new sessions.
+        """Copy the sessions of an app from another service, with the states of the app and its
+        users. Return the number of new sessions.
         """
         copied = 0
         for listed in (await other.list_sessions(app_name=app_name)).sessions:
@@ -300,7 +299,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
         """Return the app, the user and the session id. Blanks around the session id are removed,
-        unless a stored session has them.
+        unless a session is stored under the id with blanks.
         """
         names = (app_name, user_id, session_id)
         stripped = (app_name, user_id, session_id.strip())
@@ -339,7 +338,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
         """Return the state of a user or an app as JSON, with its history and version.
 
-        If the history was erased, its version is 0, and an append begins it again.
+        If the history was erased, the version is 0, and an append begins it again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
@@ -353,7 +352,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _list_entry(
         self, app_name: str, start: int, row: ConversationRow, before: object
     ) -> _Values | None:
-        """Return the state and the last update of a session, or the state of a user."""
+        """Return the state of a session and the time of its last update, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
             return {"state": self._shared(row.id)[2]}
@@ -369,8 +368,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(self, names: _Names) -> EventActions | _Values:
         """Return the compaction that the condenser makes now.
 
-        If no compaction is due, return a map from the id of a masked record to its masked form, or
-        to None if the record is hidden.
+        If no compaction is due, return the changes that masks make: a map from the id of a record
+        to its masked form. The map has None for a record that is hidden.
         """
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
@@ -463,8 +462,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     ) -> None:
         """Append records and documents to a session at a version, in one transaction.
 
-        The transaction also writes ``shared``, which maps a conversation to changes of its state.
-        Raises ``VersionConflict`` and ``ConversationErased``.
+        The transaction also changes the states in ``shared``, which maps the conversation of an app
+        or a user to the changed values. Raises ``VersionConflict`` and ``ConversationErased``.
         """
         store = history._store
         together = list[Appending]()
@@ -491,8 +490,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _split_by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Split a state into the session's values, and a map from conversations to the values of
-        the app and the user. Temporary values are left out.
+        """Return the values of the session, and a map from the conversations of the app and the
+        user to their values. Temporary values are left out.
         """
         scopes: dict[str, _Values] = {
             State.APP_PREFIX: {},
@@ -512,11 +511,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
 
 def _as_compaction(history: History, view: View, action: CondensationAction) -> EventCompaction:
-    """Return a condensation as a compaction of the SDK. The SDK's compaction forgets all messages
-    between two times.
+    """Return a condensation as a compaction of the SDK, which forgets all messages between two
+    times.
 
-    Only the first consecutive forgotten messages are compacted. A message stays if a neighbour with
-    the same time stays. Raises ``NoCondensationAvailable`` if no message can be compacted.
+    If the forgotten messages are not consecutive, only the first consecutive ones are compacted. A
+    message stays if a neighbour with the same time stays. Raises ``NoCondensationAvailable`` if no
+    message can be compacted.
     """
     intervals, summaries = action.forgotten
     earlier = {
@@ -558,14 +558,15 @@ def _records_of(
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """An event as it is sent to a model. ``_whole`` is the stored event."""
+    """An event in the form in which it is sent to a model. ``_whole`` is the stored event."""
 
     _whole: AdkEvent = PrivateAttr()
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event as it is sent to a model. ``changed`` comes from ``_make_compaction``. Events
-    with a call in ``waiting`` are not changed, because the SDK still reads them.
+    """Return an event in the form in which it is sent to a model. ``changed`` is the map that
+    ``_make_compaction`` returns. An event with a call in ``waiting`` is not changed, because the
+    SDK still reads it.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

@@ -5,8 +5,8 @@
         model, lambda session_id: FoldlogChatMessageHistory(session_id, histories)
     )
 
-A session is a conversation in the format ``langchain``. ``clear`` retracts messages, which stay in
-the log. Agents of LangGraph store their messages in checkpoints: see
+A session is a conversation in the format ``langchain``. By default, ``clear`` retracts the
+messages, and they stay in the log. Agents of LangGraph store their messages in checkpoints: see
 ``foldlog.adapters.langgraph``.
 """
 
@@ -39,15 +39,15 @@ _FORMAT = "langchain"
 
 
 class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type: ignore[misc]
-    """The messages of a session. Return this object from your function for a
+    """The messages of a session. Return this object from the function that you pass to
     ``RunnableWithMessageHistory``.
 
         session_id  the id of the session; the conversation's id is ``PREFIX/SESSION``, quoted as in
                     a URL
         histories   the URL of a store, or open histories, sync or async
-        condense    whether ``messages`` first makes a condensation that is due
-        clear       the effect of ``clear``: ``"retract"`` keeps all messages in the log,
-                    ``"erase"`` removes their bytes
+        condense    whether ``messages`` condenses first, if a condensation is due
+        clear       what ``clear`` does: ``"retract"`` keeps all messages in the log, ``"erase"``
+                    removes their bytes
         attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
 
     If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. If you make
@@ -73,8 +73,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages that a model is shown, the oldest first. A user message with the summary
-        replaces condensed messages.
+        """The messages that a model is shown, the oldest first. Condensed messages are replaced by
+        a user message with the summary.
 
         Only the returned messages are read. Raises ``NoCondensationAvailable`` if a required
         condensation is impossible.
@@ -90,8 +90,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         return []
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append all of ``messages``, or none if an error is raised. The messages are on disk when
-        the method returns.
+        """Append all messages, or none if an error is raised. The messages are on disk when the
+        method returns.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
@@ -105,7 +105,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
             self.history, _ = self._append_or_begin(self.history, append)
 
     def clear(self) -> None:
-        """Retract or erase all messages, as the argument ``clear`` of the class says."""
+        """Retract or erase all messages, depending on the argument ``clear`` of the class."""
         self.history = empty_session(self._sync, self.history.id, self._clear)
 
     aget_messages = in_thread(_read)

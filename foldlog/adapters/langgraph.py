@@ -6,8 +6,8 @@
 
 The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
 The other parts of a checkpoint are documents of this conversation. Small values of channels are in
-the document ``checkpoint``. A larger value is the document ``channel:NAME``. Time travel, and
-``update_state`` of an earlier checkpoint, begin a fork.
+the document ``checkpoint``. Each larger value is a document ``channel:NAME``. A run or an
+``update_state`` from an earlier checkpoint begins a fork.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _Names = tuple[str, str, str]
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` is None if only the checkpoint's own document was read."""
+    """A checkpoint in a list. ``whole`` is None if only its document ``checkpoint`` was read."""
 
     names: _Names
     found: Checkpoint
@@ -99,10 +99,10 @@ class _Walked(NamedTuple):
 
 _PAGE = 20
 _PASTS_IN_MEMORY = 8
-"""The number of threads with writes in memory."""
+"""The maximum number of threads whose writes stay in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
-"""LangGraph's ids count time from this date."""
+"""The time in LangGraph's ids is counted from this date."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
@@ -111,9 +111,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
         histories   the URL of a store, or open histories, sync or async
         serde       the serializer, by default LangGraph's own; with another serializer, messages
-                    are not events
+                    are not stored as events
         messages    the name of the channel with the messages
-        condense    whether ``pre_model_hook`` first makes a condensation that is due
+        condense    whether ``pre_model_hook`` condenses first, if a condensation is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
     If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. Many tasks,
@@ -146,7 +146,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """Return a checkpoint, by default the newest of the thread, or None if it is missing."""
+        """Return a checkpoint, by default the newest of the thread, or None if there is no such
+        checkpoint.
+        """
         conf = config["configurable"]
         wanted = conf.get("checkpoint_id")
         thread = self._thread(conf)
@@ -172,11 +174,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first. The order follows the clocks of the writers.
-        Checkpoints are read while the caller iterates.
+        """Yield checkpoints, the newest first. Their ids contain the times of the writers' clocks,
+        and these decide the order. Checkpoints are read while the caller iterates.
 
-        With ``limit``, only the last active threads are read. Without ``limit``, all threads of the
-        config are read.
+        With ``limit``, only the most recently active threads are read. Without ``limit``, all
+        threads of the config are read.
         """
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")
@@ -230,8 +232,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _after_writes(
         self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
     ) -> Listed | None:
-        """Apply the writes that are stored with the parent, and return the messages. Return None if
-        the writes cannot be applied.
+        """Apply the writes that are stored with the parent, and return the resulting messages, or
+        None if the writes cannot be applied.
         """
         kept = self._values
         notes = (
@@ -272,8 +274,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_path: str,
         rows: Sequence[tuple[int, str, Any]],
     ) -> None:
-        """Add ``rows`` to a task's writes on a checkpoint. A row has the index, the channel and the
-        value of a write.
+        """Add writes of a task to a checkpoint. Each row has the index, the channel and the value
+        of a write.
         """
         conf = config["configurable"]
         data = {
@@ -294,8 +296,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Hide the checkpoints of the runs ``run_ids``. Hidden checkpoints stay in the log. All
-        checkpoints of the store are read.
+        """Hide the checkpoints of these runs. Hidden checkpoints stay in the log. All checkpoints
+        of the store are read.
         """
         runs = frozenset(run_ids)
         for _, _, thread in self._namespaces() if runs else ():
@@ -321,7 +323,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def _copy(self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None) -> int:
         """Copy checkpoints with their writes, and return the number of new checkpoints. If
-        ``target`` is None, a checkpoint stays in the thread of its config.
+        ``target`` is None, each checkpoint is copied to the thread that its config names.
         """
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
@@ -401,8 +403,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return history
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return the writes before ``target``. The writes in ``known``, before an earlier
-        checkpoint, are not read again.
+        """Return the writes before the checkpoint ``target``. ``known`` has the writes before an
+        earlier checkpoint, which are not read again.
         """
         if target.id == known.id:
             return known
@@ -445,8 +447,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return found.value is not None and channel in found.value["channels"]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Return the version after ``current``. A version is a whole number, or a text if the
-        thread was copied from another saver.
+        """Return the channel version that follows ``current``. A version is a whole number, or a
+        text if the thread was copied from another saver.
         """
         return next_version(current)
 
@@ -487,8 +489,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         state still has all messages.
 
         In a middleware, call this method with ``{"messages": request.messages}``. Messages that are
-        not in a checkpoint yet stay at the end. With the durability ``sync``, all messages are in a
-        checkpoint. A call without its result is not sent.
+        not in a checkpoint yet stay at the end, unchanged. With the durability ``sync``, all
+        messages are in a checkpoint. A call without its result is not sent.
         """
         conf = config["configurable"]
         kept = self._values
@@ -537,15 +539,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     # ----------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Make each tool with ``foldlog.effect`` run at most once for each call. Pass the method to
-        ``ToolNode(tools, wrap_tool_call=…)``, or wrap it with the middleware ``wrap_tool_call`` of
-        ``langchain.agents``.
+        """Let each tool that ``foldlog.effect`` marks run at most once for each call. Pass the
+        method to ``ToolNode(tools, wrap_tool_call=…)``, or wrap it with the middleware
+        ``wrap_tool_call`` of ``langchain.agents``.
         """
         with self._effect_of(request):
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Do the same as ``wrap_tool_call`` for an async handler."""
+        """Do what ``wrap_tool_call`` does, for an async handler."""
         with self._effect_of(request):
             return await handler(request)
 
@@ -593,10 +595,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
 
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
-        """Yield the namespaces of all threads, the last active namespace first.
+        """Yield the namespaces of all threads, the most recently active first.
 
-        Each namespace comes with an id above all its checkpoint ids. Conversations are read while
-        the caller iterates.
+        Each pair also has an id that is greater than all checkpoint ids in the namespace.
+        Conversations are read while the caller iterates.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -638,8 +640,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        Each namespace comes with a limit, which is above all ids in this namespace and in later
-        namespaces. So checkpoints above the limit are yielded before the namespace is read.
+        Each namespace comes with an id that is greater than all checkpoint ids in this and all
+        later namespaces. So checkpoints with greater ids can be yielded before this namespace is
+        read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -674,7 +677,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint in LangGraph's format. If the checkpoint is the newest of a thread,
+        """Return a checkpoint in LangGraph's format. If it is the newest checkpoint of a thread,
         ``newest_of`` is the thread's id.
         """
         found = whole.checkpoint
@@ -706,7 +709,7 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return a key that is equal for equal messages. Keys of different processes may differ."""
+        """Return a key of a message. Within one process, equal messages have equal keys."""
         # A key from the serializer's bytes takes three times as long (``benchmarks.adapters``).
         kind: Any = type(message)
         named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__
@@ -731,8 +734,8 @@ class _Values(ChannelValues):
         )
 
     def record(self, message: BaseMessage) -> dict[str, Any]:
-        """Return the record of a message, with the serializer's bytes if JSON alone cannot restore
-        the message.
+        """Return the record of a message. If the message cannot be restored from JSON alone, the
+        record also has the serializer's bytes.
         """
         record = message_to_dict(message)
         if is_json(record) and self._typed(messages_from_dict([record])[0]) == self._typed(message):
@@ -749,7 +752,7 @@ class _Values(ChannelValues):
 
 @cache
 def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return a function from a message of the class ``kind`` to its field values."""
+    """Return a function that returns the field values of a message of this class."""
     # Cached, because pydantic takes longer to list the fields than to encode their values
     # (``benchmarks.adapters``).
     return itemgetter(*kind.model_fields)

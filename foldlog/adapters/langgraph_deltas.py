@@ -1,10 +1,10 @@
-"""Compute the messages of a ``DeltaChannel`` of LangGraph. A checkpoint of this channel has no list
-of messages, and its parent has the writes that change the list.
+"""Compute the messages of a ``DeltaChannel`` of LangGraph. Such a checkpoint has no list of
+messages. The writes that change the list are stored with its parent.
 
 The writes have the same effect as in LangGraph's ``_messages_delta_reducer``. A message replaces
 the message with the same id. A ``RemoveMessage`` removes the message with its id. Only foldlog's
 history uses the computed list; a graph computes its own list. If a checkpoint has a snapshot of the
-whole list, the history takes the snapshot.
+whole list, the snapshot is used instead.
 """
 
 from __future__ import annotations

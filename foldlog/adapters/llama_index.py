@@ -3,9 +3,9 @@
     store = FoldlogChatStore(histories="sqlite:///history.db")
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
-The messages of a key are a conversation in the format ``llama-index``. Messages that
-``delete_message`` deletes or ``set_messages`` replaces stay in the log: foldlog forgets or retracts
-them.
+The messages under a key are a conversation in the format ``llama-index``. If ``delete_message``
+deletes messages or ``set_messages`` replaces them, foldlog forgets or retracts them, and they stay
+in the log.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class _Shown(NamedTuple):
 
 
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """Stores the messages of chats under LlamaIndex's keys.
+    """Stores the messages of chats. LlamaIndex has a key for each chat.
 
         histories   the URL of a store, or open histories, sync or async
-        condense    whether ``get_messages`` first makes a condensation that is due
-        clear       the effect of ``delete_messages``: ``"retract"`` keeps all messages in the log,
+        condense    whether ``get_messages`` condenses first, if a condensation is due
+        clear       what ``delete_messages`` does: ``"retract"`` keeps all messages in the log,
                     ``"erase"`` removes their bytes
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
 
     If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. The messages
-    of a key are the conversation ``PREFIX/KEY``, quoted as in a URL. Many threads, processes and
-    stores may use the same conversation.
+    of a key are stored in the conversation ``PREFIX/KEY``, where the key is quoted as in a URL.
+    Many threads, processes and stores may use the same conversation.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -82,8 +82,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages that a model is shown, the oldest first. A user message with the
-        summary replaces condensed messages. Only the returned messages are read.
+        """Return the messages that a model is shown, the oldest first. Condensed messages are
+        replaced by a user message with the summary. Only the returned messages are read.
         """
         history = self.history(key)
         with suppress(ConversationErased):
@@ -102,8 +102,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace the messages of a key, in one transaction.
 
-        Old messages stay if ``messages`` begins with them. The other old messages are retracted or
-        forgotten, and new messages are appended.
+        Old messages with which ``messages`` begins stay. The other old messages are retracted or
+        forgotten, and the new messages are appended.
         """
         records = list(map(_record, messages))
 
@@ -137,8 +137,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Retract or erase all messages of a key, as the store's argument ``clear`` says. Return
-        the messages, or None if there are none.
+        """Retract or erase all messages of a key, depending on the store's argument ``clear``.
+        Return the messages, or None if there are none.
         """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)

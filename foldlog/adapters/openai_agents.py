@@ -1,4 +1,4 @@
-"""Sessions of the OpenAI Agents SDK in foldlog, and condensing during a run.
+"""Store sessions of the OpenAI Agents SDK in foldlog, and condense during a run.
 
     session = FoldlogSession("user-7", "sqlite:///history.db", condense=True)
     await Runner.run(agent, "hello", **session.run_options())
@@ -67,9 +67,9 @@ class FoldlogSession(OpenHistories):
         session_id        the SDK's id of the session; the conversation's id is ``PREFIX/SESSION``,
                           quoted as in a URL
         histories         the URL of a store, or open histories, sync or async
-        condense          whether ``get_items`` and ``input_filter`` first make a condensation that
-                          is due
-        clear             the effect of ``clear_session``: ``"retract"`` keeps all items in the log,
+        condense          whether ``get_items`` and ``input_filter`` condense first, if a
+                          condensation is due
+        clear             what ``clear_session`` does: ``"retract"`` keeps all items in the log,
                           ``"erase"`` removes their bytes
         session_settings  settings of the SDK, such as ``{"limit": 50}``
         attributes        attributes of a new conversation, such as ``{"user": "u7", "title":
@@ -102,8 +102,8 @@ class FoldlogSession(OpenHistories):
         """Return the items that a model is shown, the oldest first. With ``limit``, return only the
         newest items.
 
-        With ``condense``, a condensation that is due is made first. A user message with the summary
-        replaces condensed items. Only the returned items are read.
+        With ``condense``, a condensation that is due is made first. Condensed items are replaced by
+        a user message with the summary. Only the returned items are read.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
@@ -127,11 +127,11 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append all of ``items``, or none if an error is raised. The items are on disk when the
-        method returns.
+        """Append all items, or none if an error is raised. The items are on disk when the method
+        returns.
 
-        The SDK's compaction calls ``clear_session``, and adds some of the items again. Foldlog
-        stores this compaction as a condensation. The condensation forgets all other items.
+        A compaction of the SDK calls ``clear_session``, and then adds some of the items again.
+        Foldlog stores it as a condensation that forgets the other items.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
@@ -160,14 +160,14 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def clear_session(self) -> None:
-        """Retract or erase all items, as the argument ``clear`` of the class says."""
+        """Retract or erase all items, depending on the argument ``clear`` of the class."""
         empty_session(self.histories.sync, self.history.id, self._clear)
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return a copy of an agent for runs with this session. If ``foldlog.effect`` marks a tool,
-        the copy runs the tool at most once for each call.
+        """Return a copy of an agent for runs with this session. The copy runs each tool that
+        ``foldlog.effect`` marks at most once for each call.
         """
         tools = [
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
@@ -195,11 +195,11 @@ class FoldlogSession(OpenHistories):
         return len(new)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """Replace condensed items of a model's input by their summary. Set this method as
-        ``call_model_input_filter`` of ``RunConfig``.
+        """Replace condensed items in the input of a model call with their summary. Set this method
+        as ``call_model_input_filter`` of ``RunConfig``.
 
-        New items of the run stay at the end. If the run does not have the session's newest item,
-        the input is returned unchanged.
+        New items of the run stay at the end. If the input does not contain the session's newest
+        item, it is returned unchanged.
         """
         given = data.model_data
         shown = await self.histories.pool.run(
@@ -210,7 +210,7 @@ class FoldlogSession(OpenHistories):
         return ModelInputData(input=shown, instructions=given.instructions)
 
     def _condensed_input(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return the items that a model gets, or None if ``given`` is not changed."""
+        """Return the items that are sent to a model, or None if ``given`` is sent unchanged."""
         known = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:
@@ -229,12 +229,12 @@ class FoldlogSession(OpenHistories):
         return None
 
     def run_options(self, config: RunConfig | None = None) -> dict[str, Any]:
-        """Return the arguments of ``Runner.run`` for this session, its filter and its hooks.
+        """Return arguments for ``Runner.run``: this session, its filter and its hooks.
 
             await Runner.run(agent, "hello", **session.run_options())
 
-        ``config`` has other settings of the run. Raises ``ValueError`` if ``config`` has a
-        ``call_model_input_filter``. Call ``input_filter`` in your own filter instead.
+        ``config`` contains the other settings of the run. Raises ``ValueError`` if ``config`` has
+        its own ``call_model_input_filter``. In this case, call ``input_filter`` in your filter.
         """
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
@@ -292,8 +292,9 @@ class FoldlogSession(OpenHistories):
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     """Store a compaction of the SDK as a condensation.
 
-    The SDK has just cleared the session. Restore the earlier View, and forget its events that are
-    not among ``items``. If ``items`` have no compaction, append nothing and return ``()``.
+    In a compaction, the SDK has just cleared the session. So restore the View from before, and
+    forget its events that are not in ``items``. If ``items`` contain no compaction, append nothing
+    and return ``()``.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
@@ -349,7 +350,7 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
 
 
 def _model_name(model: Any) -> str | None:
-    """Return the name of an agent's model, or None if the run chooses the model."""
+    """Return the name of an agent's model, or None if the agent names no model."""
     names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
     model_name = next((name for name in names if isinstance(name, str)), None)
     return type(model).__name__ if model_name is None and model is not None else model_name
@@ -369,8 +370,8 @@ def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
 
 
 def _items_after(given: Sequence[Any], newest: Any) -> list[Any] | None:
-    """Return the items of a run after the session's newest item, or None if the run does not have
-    this item.
+    """Return the items in ``given`` after the session's newest item, or None if ``given`` does not
+    contain this item.
     """
     for place in range(len(given) - 1, -1, -1):
         if _are_equal_items(given[place], newest):

@@ -1,12 +1,12 @@
-"""Conversations of the OpenHands SDK in foldlog, and foldlog's condensers for agents of the SDK.
+"""Store conversations of the OpenHands SDK in foldlog, and use foldlog's condensers in its agents.
 
     store = FoldlogFileStore("sqlite:///history.db", conversation_id)
     conversation = LocalConversation(
         agent, workspace, conversation_id=conversation_id, file_store=store
     )
 
-Event files are events of the format ``openhands-v1``. ``base_state.json`` and other files are
-documents. The View is the branch that the SDK shows its model.
+An event file is stored as events, in the format ``openhands-v1``. ``base_state.json`` and other
+files are stored as documents. The View is the branch that the SDK shows its model.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 
 
 class FoldlogFileStore(WithHistories, FileStore):
-    """The files of a conversation. Many threads, processes and stores may use the same
+    """Stores the files of a conversation. Many threads, processes and stores may use the same
     conversation.
 
         histories        the URL of a store, or open histories, sync or async
@@ -101,8 +101,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._listed_files: int | None = None
-        """How many event files the SDK has seen. The SDK gives this number to the next event
-        file.
+        """The number of event files that the SDK has seen. The SDK uses it as the number of the
+        next event file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
@@ -110,10 +110,10 @@ class FoldlogFileStore(WithHistories, FileStore):
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. The file is on disk when the method returns.
 
-        If the conversation was erased before this object used it, the conversation begins again.
-        Errors:
+        If the conversation was erased before this object used it, it begins again. Errors:
 
-            InvalidEvent          an event file has no event, or a number that the log already has
+            InvalidEvent          an event file contains no event, or the log already has an event
+                                  with its number
             ValueError            the contents are not UTF-8
             ConversationErased    the conversation was erased after this object used it
         """
@@ -142,8 +142,8 @@ class FoldlogFileStore(WithHistories, FileStore):
     def copy_from(self, files: FileStore) -> int:
         """Copy a conversation from another store of the SDK. Return the number of new events.
 
-        A second copy adds only new events. Raises ``InvalidEvent`` if ``files`` do not begin with
-        the events of this conversation.
+        A second copy adds only new events. Raises ``InvalidEvent`` if the events in ``files`` do
+        not begin with the events of this conversation.
         """
         to_copy = sorted(
             (int(named[1]), named[2])
@@ -222,7 +222,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                 )
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or a folder has the path ``path``."""
+        """Return whether there is a file or a folder with this path."""
         path = normal_path(path)
         marker = _MARKER.fullmatch(path)
         with self._lock:
@@ -235,15 +235,15 @@ class FoldlogFileStore(WithHistories, FileStore):
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return an absolute name for a file of the store. No file on disk has this name."""
+        """Return an absolute name for a file of the store. It is not the path of a file on disk."""
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
     @contextmanager
     def lock(self, path: str, timeout: float = 30.0) -> Iterator[None]:
-        """Hold a lock among the threads that use this object. Raises ``TimeoutError`` after
-        ``timeout`` seconds.
+        """Hold a lock for a ``with`` block. Raises ``TimeoutError`` after ``timeout`` seconds.
 
-        Other objects and processes need no lock, because an event is always appended at the end.
+        The lock excludes only other threads that use this object. Other processes need no lock,
+        because an event is always appended at the end.
         """
         lock = self._locks[normal_path(path)]
         if not lock.acquire(timeout=timeout):
@@ -317,13 +317,14 @@ class _Executor(ToolExecutor[Any, Any]):
 
 
 class FoldlogCondenser(CondenserBase):
-    """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm,
+    """Uses a condenser of foldlog in an agent of the SDK: ``Agent(llm=llm,
     condenser=FoldlogCondenser())``.
 
-    ``config`` configures the condenser, for example ``{"type": "digest", "max_size": 100}``. By
-    default, this is foldlog's default condenser, which needs no model. The SDK stores ``config``,
-    so ``config`` must not contain keys: the key of a model comes from the environment. The
-    condenser also keeps the estimated tokens of the prompt below the limit of the agent's model.
+    ``config`` chooses and configures the condenser, for example ``{"type": "digest", "max_size":
+    100}``. Without ``config``, foldlog's default condenser is used, which needs no model. The SDK
+    stores ``config``, so it must not contain the key of a model. Set the key in the environment.
+    The condenser also keeps the estimated tokens of the prompt below the limit of the agent's
+    model.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)

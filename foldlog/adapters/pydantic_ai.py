@@ -1,15 +1,15 @@
-"""Conversations of pydantic-ai in foldlog: a ``ConversationStore``, and a capability that saves
-every message of a run.
+"""Store conversations of pydantic-ai in foldlog: a ``ConversationStore``, and a capability that
+saves every message of a run.
 
     store = FoldlogConversationStore("sqlite:///history.db")
     agent = Agent(model, capabilities=[FoldlogSteps(store)])
     conversation = await store.load("c7") or Conversation(conversation_id="c7")
     await agent.run("hello", conversation=conversation)
 
-A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. The document
-``record`` is the SDK's record, without the messages. One transaction writes the record and the
-messages. A fork shares the events of its parent. A branch is a retraction: the View returns to an
-earlier version, and all events stay in the log.
+A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. Its document
+``record`` is the SDK's record, without the messages. The record and the messages are written in one
+transaction. A fork shares the events of its parent. A new branch is stored as a retraction: the
+View returns to an earlier version, and all events stay in the log.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
-"""The number of records in memory. A save reads no record that is in memory."""
+"""The maximum number of records in memory. If a record is in memory, a save does not read it."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -92,11 +92,11 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         attributes  attributes of each saved conversation besides ``runtime`` and ``scope``, such as
                     ``{"user": "u7"}``
 
-    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. In foldlog, the id
-    of a conversation is ``PREFIX/ID``, where ``ID`` is the SDK's id, quoted as in a URL. Many
-    tasks, processes and stores may use the same conversation. ``delete`` erases a conversation,
-    and its forks get copies of shared messages. ``maintenance.vacuum`` removes the erased bytes
-    from a SQLite file.
+    If ``histories`` is a URL, ``close`` or ``async with`` closes the store. In foldlog, the id of a
+    conversation is ``PREFIX/ID``, where ``ID`` is the SDK's id, quoted as in a URL. Many tasks,
+    processes and stores may use the same conversation. ``delete`` erases a conversation; its forks
+    get copies of the messages that they share with it. ``maintenance.vacuum`` removes the erased
+    bytes from a SQLite file.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
-        """Maps a conversation to its history, the last record that this object wrote, and the next
-        version.
+        """Maps a conversation to its history, the record that this object last wrote, and the
+        version after this write.
         """
 
     def conversation(self, conversation_id: str) -> str:
@@ -129,7 +129,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> list[ConversationRecord]:
-        """Return the records of a scope, or of all scopes, the last saved record first. With
+        """Return the records of a scope, or of all scopes, the most recently saved first. With
         ``limit``, older records are not read.
         """
         if limit is None:
@@ -164,7 +164,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @to_its_end
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation. Forks get copies of shared messages."""
+        """Erase a conversation. Its forks get copies of the messages that they share with it."""
         erase = partial(
             self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
         )
@@ -195,10 +195,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy new conversations from another store, with all their branches. Return the number of
-        copied conversations.
+        """Copy the conversations of another store that this store does not have, with all their
+        branches. Return the number of copied conversations.
 
-        The copy of a fork shares events with the copy of its parent, if the parent is older.
+        If a fork is newer than its parent, its copy shares events with the copy of the parent.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):
@@ -216,14 +216,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _stored_record(
         self, conversation_id: str
     ) -> tuple[History, ConversationRecord | None, int | None]:
-        """Return a conversation's history, its record, and the version with this record. The record
-        and the version are None if the conversation was erased.
+        """Return a conversation's history, its record, and the version at which the record was
+        read. The record and the version are None if the conversation was erased.
         """
         history, value, version = self._stored_value(conversation_id)
         return history, self._record_in(value), version
 
     def _stored_value(self, conversation_id: str) -> tuple[History, Any, int | None]:
-        """Do the same as ``_stored_record``, with the record as JSON."""
+        """Like ``_stored_record``, but return the record as JSON."""
         conversation = self.conversation(conversation_id)
         with suppress(ConversationErased):  # another conversation may have the id now
             written = self._written.get(conversation)
@@ -343,7 +343,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether an entry still has the text of a redacted part."""
+        """Return whether one of the entries still has the text of a part that is redacted in the
+        store.
+        """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
         ours = (
@@ -444,14 +446,15 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
         store     a ``FoldlogConversationStore``, or open histories, or a URL
         scope     the scope of the saved conversation
-        condense  whether a model call first makes a condensation that is due
+        condense  whether a condensation that is due is made before a model call
 
-    The run's ``conversation_id`` names the conversation. The View is sent to the model: a summary
-    replaces forgotten messages. The run and the stored conversation still have all messages.
+    The run's ``conversation_id`` names the conversation. The model is sent the View, in which a
+    summary replaces forgotten messages. The run and the stored conversation still have all
+    messages.
 
     If two runs save to the same conversation at the same time, one run fails with
-    ``ConversationConflict``. A run without the newest stored message fails in the same way. After a
-    conflict, load the conversation again, or ``branch`` it to leave messages out.
+    ``ConversationConflict``. A run that does not have the newest stored message fails in the same
+    way. After a conflict, load the conversation again. To leave messages out, call ``branch``.
     """
 
     def __init__(
@@ -480,8 +483,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        """Save the request before it is sent to a model, and replace its messages by the View's
-        messages. With ``condense``, a condensation that is due is made first.
+        """Save the request before it is sent to a model, and replace its messages with the messages
+        of the View. With ``condense``, a condensation that is due is made first.
 
         Messages that other hooks add stay at the end. If other hooks change earlier messages, the
         request is returned unchanged. Raises ``NoCondensationAvailable`` if a required condensation
@@ -500,7 +503,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return replace(request_context, messages=[*shown, *given[len(run) :]])
 
     def _condensed_messages(self, history: History) -> list[ModelMessage] | None:
-        """Return the messages that are sent to a model, or None if they are all unchanged."""
+        """Return the messages that are sent to a model, or None if all are sent unchanged."""
         prompt = SentRecords(history, condense=self.condense)
         self.store._asked[history.id] = prompt.view.version
         if prompt.is_all:
@@ -514,8 +517,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
-        """If a run fails or is cancelled, save the received part of the response, and the results
-        of its tools.
+        """If a run fails or is cancelled, save the part of the response that was received, and the
+        results of its tools.
         """
         try:
             return await handler()
@@ -553,15 +556,15 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, result: Any, **others: Any
     ) -> Any:
-        """Remember the result of a tool until the next model call."""
+        """Keep the result of a tool in memory until the next model call."""
         self._results[call.tool_call_id] = (
             result if isinstance(result, ToolReturn) else ToolReturn(result)
         )
         return result
 
     def _results_without_hook(self, ended: Conversation) -> list[ModelRequest]:
-        """Return a request with the results of the last response's calls. ``run_stream`` passes
-        them to no hook.
+        """Return a request with the results of the calls in the last response. This is needed
+        because ``run_stream`` calls no hook with these results.
         """
         last = ended.messages[-1] if ended.messages else None
         waits = ended.deferred_tool_requests
@@ -615,8 +618,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def _continued_conversation(self, conversation_id: str) -> Conversation:
         """Return the stored conversation that a run continues, without its messages.
 
-        Raises ``ConversationConflict`` if the run does not have the newest stored message. The run
-        may leave out a request without an answer.
+        Raises ``ConversationConflict`` if the run does not have the newest stored message. If the
+        newest stored message is a request without an answer, the run need not have it.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
@@ -638,8 +641,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
-        """Return ``given`` if the first ``given`` messages of the run are the last stored messages.
-        Return None if the caller must compare all messages.
+        """If the first ``given`` messages of the run are the stored messages, return ``given``.
+        Otherwise return None, and the caller must compare all messages.
         """
         if given is None:
             return None

@@ -4,9 +4,9 @@
     agent = Agent(session_manager=RepositorySessionManager("7", repository))
     agent("hello")
 
-An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. The
-document ``agent`` of the conversation has the agent's state. If the agent's conversation manager
-removes or summarizes messages, the View forgets them, but they stay in the log.
+An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. Its
+document ``agent`` has the agent's state. If the agent's conversation manager removes or summarizes
+messages, the View forgets them, but they stay in the log.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with updated messages. Maps the id of a message's first event to the ids of all its
-events and the new record.
+"""The name of the document with the messages that were updated. It maps the id of a message's first
+event to the ids of all its events and to the new record.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""In an agent's state, the key of the conversation manager's condensation."""
+"""Under this key, the state of an agent has the condensation that its conversation manager made."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
@@ -64,8 +64,8 @@ class _Held:
     """What this process remembers about an agent's conversation.
 
     ``version`` is the version at which this process began or read the agent. ``messages`` maps the
-    id of a message's first event to the SDK's message, which may be pinned. ``state`` is the
-    agent's state at the version ``state_at``.
+    id of a message's first event to the SDK's message, which shows whether it is pinned. ``state``
+    is the state of the agent at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
@@ -87,8 +87,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     If ``histories`` is a URL, ``close`` or ``with`` closes the store. Many threads, processes and
     repositories may use the same store. When a method returns, its changes are on disk. A session
-    that was deleted or erased can begin again. A call for an agent raises ``ConversationErased`` if
-    the session was erased after this repository used the agent.
+    that was deleted or erased can begin again. If a session is erased after this repository has
+    used an agent of it, further calls for this agent raise ``ConversationErased``.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
         """Return the id of an agent's conversation. Without ``agent_id``, return the id of the
-        conversation with the session's data.
+        conversation that stores the session itself.
         """
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Make each tool with ``foldlog.effect`` run at most once for each call. Pass the
+        """Let each tool that ``foldlog.effect`` marks run at most once for each call. Pass the
         repository as ``Agent(hooks=[repository])``.
         """
         registry.add_callback(BeforeToolCallEvent, self._before_tool)
@@ -148,7 +148,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             )
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Begin an agent, or write the state of an agent that exists."""
+        """Begin an agent, or write its state if it exists."""
         self._holding(self.conversation(session_id, session_agent.agent_id), begins=True)
         self._keep(
             self.conversation(session_id, session_agent.agent_id), _AGENT, session_agent.to_dict()
@@ -219,9 +219,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """Return a message, or None if it does not exist. Cost: reading all messages of the
-        agent.
-        """
+        """Return a message, or None if it does not exist. All messages of the agent are read."""
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
         if found is None:
             return None
@@ -263,8 +261,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return the messages of an agent in order, including removed messages. All messages of the
-        agent are read. Raises ``SessionException`` if the agent does not exist.
+        """Return the messages of an agent in order, including messages that the conversation
+        manager has removed. All messages of the agent are read. Raises ``SessionException`` if the
+        agent does not exist.
         """
         conversation = self.conversation(session_id, agent_id)
         if conversation not in self._sync:
@@ -339,8 +338,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _read_document(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document. Return None if the document does not exist, and ``redacted`` if all its
-    values were redacted.
+    """Return a document. Return None if it does not exist, and ``redacted`` if all its values were
+    redacted.
     """
     try:
         value = history.document(name)
@@ -350,7 +349,7 @@ def _read_document(history: History, name: str, redacted: Any = None) -> Any:
 
 
 def _agent_state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent, with the summary from its condensation."""
+    """Return the state of an agent. The summary in it is read from the condensation."""
     manager = SlidingWindowConversationManager().get_state()
     kept = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
@@ -387,7 +386,7 @@ def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
 
 
 def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
-    """Return the condensation for the messages that a conversation manager removed.
+    """Return the condensation that forgets the messages which a conversation manager has removed.
 
     The manager removes the first messages that are not pinned. A summary that may contain redacted
     content is not stored.
@@ -425,9 +424,9 @@ def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
 
 
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation that replaces ``events`` by a text in the View. Return nothing if the
-    View shows none of ``events``, or if the text is empty. A tool's result has no text, so the
-    result stays with its call.
+    """Return the condensation that replaces ``events`` with a text in the View. Return nothing if
+    the View shows none of these events, or if the text is empty. So the result of a tool, which has
+    no text, stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):
