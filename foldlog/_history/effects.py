@@ -138,10 +138,10 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 
 class Attempt:
-    """Call ``ended_before``, then ``checked`` if the call ``is_in_doubt`` and its rule has a check,
-    and then ``begin``. If one of them returns an outcome, the tool must not run. Otherwise run the
-    tool, and call ``end`` or ``failed``. The constructor raises ``InvalidEvent`` if the call is not
-    open.
+    """An attempt to run a tool. Call ``ended_before`` first and ``begin`` last. Between them, call
+    ``checked`` if the call ``is_in_doubt`` and its rule has a check. If one of these methods
+    returns an outcome, the tool must not run. Otherwise run the tool, and call ``end`` or
+    ``failed``. The constructor raises ``InvalidEvent`` if the call is not open.
     """
 
     def __init__(
@@ -177,8 +177,8 @@ class Attempt:
         return bool(self._trace.marks) or self._is_shared
 
     def ended_before(self) -> Recorded | None:
-        """Return the outcome if the log has one, or if the tool may have run and must not be
-        repeated.
+        """If the log has an outcome of the call, record this outcome again and return it. If the
+        tool may have run and must not be repeated, record and return an unknown outcome.
         """
         state = self._trace.state(None)
         # An open call can have an outcome in the log, because a retraction takes the result out of
@@ -397,13 +397,13 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once. A call and its earlier intent have the same trace."""
+    """Yield each trace once, although a call and its earlier intent share a trace."""
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return the traces and the keys of calls, by the ids of the actions and of their intents.
-    Cost: the function reads the events from ``start`` on.
+    """Return two maps, from the id of an action or of an intent to the trace of its call, and to
+    the key of its call. Cost: the function reads the events from ``start`` on.
     """
     keys = dict[int, str]()
 

@@ -1,5 +1,5 @@
-"""Whether the agent knows some words: whether an event or a summary that is sent to the model
-contains the words.
+"""This module finds out whether the agent knows some words. The agent knows them if an event or a
+summary that is sent to the model contains them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Fact:
     """The answer whether the agent knows ``words`` at ``version``. The agent knows the words if an
     event or a summary that is sent to the model contains all of them.
 
-    ``known_by``      the ids of the shown events that contain the words; the id of a summary is
-                      below -1
-    ``events``        the ids of the shown and forgotten events and summaries that contain the words
-    ``others``        the ids of all other events that contain the words
-    ``unknown_from``  the version at which the words were last forgotten; None if they were never
-                      forgotten
-    ``by``            the event that made the words unknown: a condensation, in some imported
-                      histories a request; or the last retraction, if only events that were taken
-                      back contain the words
-    ``reason``        the answer as a sentence for people
+    ``known_by``      contains the ids of the events that are sent to the model and contain the
+                      words. The id of a summary is below -1.
+    ``events``        contains the ids of all shown or forgotten events with the words.
+    ``others``        contains the ids of all other events with the words.
+    ``unknown_from``  is the version at which the words were last forgotten, or None if they were
+                      never forgotten.
+    ``by``            is the event that made the words unknown: a condensation, or a request in some
+                      imported histories. If only retracted events contain the words, ``by`` is the
+                      last retraction.
+    ``reason``        is the answer as a sentence for people.
     """
 
     words: str

@@ -56,20 +56,21 @@ def open(
     """Open a store in a SQLite file, a PostgreSQL database, or memory. A SQLite file that does not
     exist is created.
 
-    ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash
-                    (``"history.db"``), or a URL: ``sqlite:///history.db``,
-                    ``postgresql://user@host/database``, ``memory:``
-    ``condenser``   decides which events are forgotten: see ``Histories``
-    ``agent_llm``   the model whose limit a View must fit: see ``Histories``
-    ``durability``  with ``"full"``, events are on disk when ``append`` returns; with
-                    ``"relaxed"``, a power cut may lose the newest commits, but never a part of a
-                    commit
-    ``clock``       returns the present time with its time zone; tests pass a clock of their own
-    ``keys``        the first of these keys encrypts new events, and the other keys only decrypt;
-                    the default is ``FOLDLOG_KEY`` or ``FOLDLOG_KEY_FILE`` of the environment
-    ``compression`` ``"zstd"``, ``"zlib"`` or ``"none"``; the default is ``FOLDLOG_COMPRESSION`` of
-                    the environment
-    ``event_bytes_max``  the largest event that may be appended, in bytes
+    ``url``         is the path of a file or a URL. A path is a ``Path``, or a text with a dot or a
+                    slash, such as ``"history.db"``. The URLs are ``sqlite:///history.db``,
+                    ``postgresql://user@host/database`` and ``memory:``.
+    ``condenser``   decides which events are forgotten: see ``Histories``.
+    ``agent_llm``   is the model whose limit a View must fit: see ``Histories``.
+    ``durability``  is ``"full"`` or ``"relaxed"``. With ``"full"``, events are on disk when
+                    ``append`` returns. With ``"relaxed"``, a power cut may lose the newest commits,
+                    but never a part of a commit.
+    ``clock``       returns the present time with its time zone. Tests pass a clock of their own.
+    ``keys``        encrypt the events. The first key encrypts new events, and the other keys only
+                    decrypt. The default is ``FOLDLOG_KEY`` or ``FOLDLOG_KEY_FILE`` of the
+                    environment.
+    ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``. The default is ``FOLDLOG_COMPRESSION``
+                    of the environment.
+    ``event_bytes_max``  is the largest number of bytes of an event.
 
     Close the store when you have finished, or open it in a ``with`` statement. All arguments are
     checked before the store is opened. Raises ``InvalidCondenser`` if the condenser's description
@@ -101,14 +102,14 @@ class Histories:
     The operator ``in`` and the iteration include only histories with events. Many threads may use a
     single ``Histories``.
 
-    ``condenser``   decides which events are forgotten in a step: the name of a strategy
-                    (``"digest"``), the path of a TOML file that ends in ``.toml``, a table, or a
-                    ``Condenser``; the default is a digest, by size and on request, which needs no
-                    model
-    ``agent_llm``   the model whose context a View must fit, such as ``foldlog.condensers.LLM``;
-                    without a model, events are counted, and tokens are estimated if the condenser
+    ``condenser``   decides which events are forgotten in a step. Pass a ``Condenser``, the name of
+                    a strategy (such as ``"digest"``), the path of a TOML file that ends in
+                    ``.toml``, or a table. The default is a digest, which condenses by size and on
+                    request and needs no model.
+    ``agent_llm``   is the model whose context a View must fit, such as ``foldlog.condensers.LLM``.
+                    Without a model, events are counted, and tokens are estimated if the condenser
                     has a token limit. If the model has a ``dialect``, ``view.to_messages()``
-                    returns messages in this dialect
+                    returns messages in this dialect.
     """
 
     def __init__(
@@ -140,16 +141,16 @@ class Histories:
         *,
         replace_erased: bool = False,
     ) -> History:
-        """Begin a history with attributes, and return the history. The attributes are texts, whole
-        numbers, booleans and lists of texts by name. Usual names are app, user, project, title,
-        parent and tags.
+        """Begin a history with attributes, and return the history. Each attribute has a name and a
+        value: a text, a whole number, a boolean or a list of texts. Usual names are app, user,
+        project, title, parent and tags.
 
-        The new history has an event with the attributes, which no View shows. With
-        ``replace_erased``, the new history may use the id of an erased history again. The tombstone
-        of the erased history stays. A ``History`` object that read or wrote the erased history
-        still raises ``ConversationErased``. Raises ``VersionConflict`` if the history has events
-        already, and the errors of ``History.append``. Durability: the history is on disk when the
-        method returns.
+        The attributes are stored in an event that no View shows. With ``replace_erased``, the new
+        history may use the id of an erased history again. The tombstone of the erased history
+        stays. A ``History`` object that read or wrote the erased history still raises
+        ``ConversationErased``. Raises ``VersionConflict`` if the history has events already, and
+        the errors of ``History.append``. Durability: the history is on disk when the method
+        returns.
         """
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
@@ -168,26 +169,25 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories that have all the given attributes, with the last active history
-        first. The default is all histories. For an attribute that is a list, such as tags, pass the
-        texts that the list must contain.
+        """Return the histories that have all the given attributes. The history with the newest
+        event comes first. The default is all histories. For an attribute that is a list, such as
+        tags, pass the texts that the list must contain.
 
-        The list may be ``age_max_s`` seconds old, and contains the time at which it was made.
-        Attributes are always up to date. To get the next page, pass ``after`` of the last page.
-        Raises ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history
-        that may have the attributes is encrypted under a missing key. Cost: the method reads the
-        rows of the histories that it returns. If the list is older than ``age_max_s`` seconds, the
-        method also reads the histories with newer events. The first list of a store reads every
-        history once.
+        The list may be up to ``age_max_s`` seconds old, and says when it was made. Attributes are
+        always up to date. To get the next page, pass ``after`` of the last page. Raises
+        ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may
+        have the attributes is encrypted under a missing key. Cost: the method reads the rows of the
+        histories that it returns. If the list is older than ``age_max_s`` seconds, the method also
+        reads the histories with newer events. The first list of a store reads every history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that a dead worker left. Such a history has open calls, or
-        a lease that was not released. No worker drives the history now: see ``History.lease``. The
-        ids come in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that a worker did not finish, for example because it died.
+        Such a history has open calls, or a lease that was not released, and no worker drives it
+        now: see ``History.lease``. The ids come in the order of their UTF-8 bytes.
 
         A history that cannot be read is left out, and a log message names the history. Cost: the
         method reads a cached row of every history, and the View of each history with new events
@@ -291,17 +291,17 @@ class Histories:
         The sources are stored unchanged. The events of an imported history are made at its first
         use. A second import of a source adds only new records. If the source was rewritten, the new
         text becomes a fork at the first record that differs. The name of a history is ``prefix``
-        and the name of its source. ``conversation`` is the name of a single imported history. A
-        record that cannot be read is left out, and ``findings`` is called with its problem. Without
-        ``findings``, the problems of records that cannot be read are logged. ``docs/IMPORTING.md``
-        lists the formats.
+        followed by the name of its source. To import a single history under another name, pass this
+        name as ``conversation``. A record that cannot be read is left out, and ``findings`` is
+        called with its problem. Without ``findings``, the problems of records that cannot be read
+        are logged. ``docs/IMPORTING.md`` lists the formats.
 
         Raises ``formats.UnknownFormat`` for an unknown format. Raises ``ValueError`` if the path
         contains no history. Also raises ``ValueError`` if ``conversation`` is set and the path
         contains several histories. If a source cannot be imported, its error is raised after all
-        other sources are imported. An example is ``formats.SourceRefused``, if redacted content
-        would come back. Durability: the sources are on disk when the method returns. Cost: the
-        method reads the bytes of the sources.
+        other sources are imported. For example, ``formats.SourceRefused`` is raised if the import
+        would bring redacted content back. Durability: the sources are on disk when the method
+        returns. Cost: the method reads the bytes of the sources.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_callable
@@ -356,12 +356,11 @@ class Histories:
         """Erase a conversation with its companions for good. Return the tombstone of the
         conversation.
 
-        The conversation cannot be read any more once the call begins, and appends under its id
+        From the beginning of the call on, the conversation cannot be read, and appends under its id
         fail. ``unconfirmed`` of the tombstone lists the files that may still contain the
         conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
-        the shared events into the forks. ``with_forks`` erases the forks too. ``expected`` is a row
-        of the conversation. If the conversation has newer events than ``expected``, it is not
-        erased.
+        the shared events into the forks. ``with_forks`` erases the forks too. If you pass a row of
+        the conversation as ``expected``, the conversation is erased only if it has no newer events.
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites the file and its log. Call ``maintenance.vacuum`` once for many erasures. On
@@ -394,8 +393,8 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. Running calls of the async interface may then fail, so close a store of
-        ``foldlog.aio`` with its own ``close``.
+        """Close the store. This method may interrupt running calls of the async interface, so close
+        a store of ``foldlog.aio`` with its own ``close``.
         """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)

@@ -77,8 +77,9 @@ Appended: TypeAlias = (
 
 
 class History:
-    """A conversation: append events, and read the View that is shown to the model. In memory, the
-    object has only the version of the View that ``step`` returned last, for ``append_reply``.
+    """A conversation: append events, and read the View that is shown to the model. The object keeps
+    no events in memory. It remembers only the version of the View that ``step`` returned last,
+    because ``append_reply`` needs this version.
 
     A history without events is empty: its View, its events and its tail are empty, and its version
     is 0. The first append makes the conversation. Every method raises ``ConversationErased`` if the
@@ -91,9 +92,13 @@ class History:
         self.id = conversation
         self._bound, self._store = bound_store(histories.store, conversation)
         self._asked_at: int | None = None
-        """The version of the View that ``step`` returned last. None after a reply was appended."""
+        """The version of the View from the last ``step``, or None if a reply was appended after the
+        step.
+        """
         self._shown_at: int | None = None
-        """The version of the View that ``step`` returned last. None after an event was appended."""
+        """The version of the View from the last ``step``, or None if an event was appended after
+        the step.
+        """
 
     @cached_property
     def _views(self) -> Views:
@@ -250,27 +255,28 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one or several events: either all or none. Return the recorded events with their
-        ids.
+        """Append one or several events. Either all events are appended or none. Return the recorded
+        events with their ids.
 
         A chat message, such as ``{"role": "user", "content": "hi"}``, is appended as its events:
         see ``foldlog.from_openai``. A ``Condensation`` is appended as its action.
 
-        ``expected_version`` is the version on which you decided to append, 0 for a new history, or
-        ``ANY_VERSION``. If ``idempotency_key`` was used before with these events, nothing is
-        appended, and the recorded events are returned. ``documents`` maps the names of documents to
-        their new values: JSON, bytes or ``DELETED``. Documents are written in the transaction of
-        the events, and an append may have documents without events: see
-        ``foldlog.eventstore.Documents.append``. With ``dedupe="origin"``, imported events whose
+        ``expected_version`` is the version that the history must have, or 0 for a new history. With
+        ``ANY_VERSION``, the version is not checked. If ``idempotency_key`` was used before with
+        these events, nothing is appended, and the recorded events are returned. ``documents`` maps
+        the names of documents to their new values: JSON, bytes or ``DELETED``. Documents are
+        written in the transaction of the events, and an append may have documents without events:
+        see ``foldlog.eventstore.Documents.append``. With ``dedupe="origin"``, imported events whose
         source id the history already has are left out: see ``foldlog.eventstore.Store.append``.
 
-        If other programs append while a model answers, the ``meta`` of the reply has the version of
-        the View that was sent. Condensers therefore do not forget events that the model has not
-        seen. An event that is appended after a step and before the reply has this version in its
-        ``meta`` too.
+        If other programs append while a model answers, the ``meta`` of the reply records the
+        version of the View that was sent. Condensers therefore do not forget events that the model
+        has not seen. An event that is appended after a step and before the reply also records the
+        version of this View in its ``meta``.
 
-        Raises ``VersionConflict`` (read and decide again), ``InvalidEvent`` (the message names the
-        broken rule), ``IdempotencyConflict`` (the key belongs to other events),
+        Raises ``VersionConflict`` if the history does not have ``expected_version``: read and
+        decide again. Raises ``InvalidEvent`` with the name of the broken rule, and
+        ``IdempotencyConflict`` if the key belongs to other events. Also raises
         ``ConversationErased`` or ``StoreUnavailable``. Raises ``TypeError`` for an argument of a
         wrong type. Durability: the events are on disk when the method returns. Cost: the method
         writes the appended events, whatever the length of the history. For a chat message with
@@ -522,20 +528,22 @@ class History:
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
         a crash, the outcome of the open calls is unknown: see ``docs/RESUMING.md``. A redacted call
-        is left out, because it has no arguments to run with. ``close_open_calls`` closes redacted
-        calls too. Cost: the method reads the View.
+        is left out, because its arguments were erased. ``close_open_calls`` closes redacted calls
+        too. Cost: the method reads the View.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
     def close_open_calls(
         self, reason: str = "", *, older_than: timedelta | None = None
     ) -> tuple[Recorded, ...]:
-        """Close every open call with an observation that has the ``reason``: either all or none.
-        Return the observations in the order of the calls. The tuple is empty if no call is open.
+        """Close every open call with an observation that has the ``reason``. If an error is raised,
+        no call is closed. Return the observations in the order of the calls. The tuple is empty if
+        no call is open.
 
         For a call that ``run`` began, the observation says "unknown: this call may have run", with
-        the key of the call. If ``run`` began only other calls of the same tool, the observation
-        says "not begun". In all other cases it says "interrupted".
+        the key of the call. If ``run`` did not begin the call but began other calls of the same
+        tool, the observation says "not begun". In all other cases, the observation says
+        "interrupted".
 
         Call this method only when no program works on the calls any more, because a later result
         belongs to no open call. With ``older_than``, younger calls are left out. Other writers may
@@ -571,23 +579,25 @@ class History:
     def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
     ) -> AbstractContextManager[Lease]:
-        """Return a block in which no other worker drives this history: ``with history.lease() as
-        lease``.
+        """Return a context manager: ``with history.lease() as lease``. While its block runs, no
+        other worker drives this history.
 
-        The block waits for the lease up to ``wait_s`` seconds. If ``wait_s`` is 0, the block raises
-        ``LeaseTaken`` at once. Waiting workers have no order. A worker that takes the lease again
-        at once keeps other workers out, so pause between turns. The lease is renewed while the
-        block runs. If the process does not renew the lease for ``ttl_s`` seconds, for example
-        because it died, another worker may take over the lease. After a takeover, every append of
-        this ``History`` in the block raises ``LeaseTaken``, except redactions and outcomes of
-        tools. Programs without a lease may still append, for example messages of the user.
-        ``worker`` is the name that other workers see. The default is the name of the machine and
-        the number of the process. The name of the worker is stored as plain text.
+        If another worker has the lease, the block waits up to ``wait_s`` seconds before it raises
+        ``LeaseTaken``. Waiting workers get the lease in any order. If a worker releases the lease
+        and takes it again at once, other workers may never get it, so pause between turns. The
+        lease is renewed while the block runs. If the process does not renew the lease for ``ttl_s``
+        seconds, for example because it died, another worker may take over the lease. After a
+        takeover, every append of this ``History`` in the block raises ``LeaseTaken``, except
+        redactions and outcomes of tools. Programs without a lease may still append, for example
+        messages of the user. ``worker`` is the name that other workers see. The default is the name
+        of the machine and the number of the process. The name of the worker is stored as plain
+        text.
 
-        Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
-        lease block of this ``History``, ``ConversationErased`` or ``StoreUnavailable``. The block
-        holds no connection and no lock. Cost: a block makes a commit at its beginning, a commit at
-        its end, and three commits within ``ttl_s``. Each append in the block also reads a row.
+        Raises ``LeaseTaken`` if another worker still has the lease, ``InvalidArgument`` inside
+        another lease block of this ``History``, ``ConversationErased`` or ``StoreUnavailable``. The
+        block holds no connection and no lock. Cost: a commit at the beginning of the block, a
+        commit at its end, and three commits in every ``ttl_s`` seconds. Each append in the block
+        also reads a row.
         """
         from foldlog._history.lease import LeaseBlock
 
@@ -595,9 +605,8 @@ class History:
 
     def current_lease(self) -> Lease | None:
         """Return the lease of the worker that drives this history now (see ``lease``). Return None
-        if no worker drives the history. If a history is erased, its worker keeps the lease until
-        the worker releases the lease. A new history with the id of an erased history has a lease of
-        its own.
+        if no worker drives the history. An erasure of the history does not end the lease of its
+        worker. A new history with the id of an erased history has a lease of its own.
         """
         from foldlog._history.lease import lease_of
 
@@ -656,17 +665,16 @@ class History:
         call from ``open_calls``.
 
         ``content`` is a text, a list of parts in OpenAI's form (with a ``type``), or other JSON.
-        JSON is shown as text, with NaN and infinities as texts. ``extras`` are stored and not
-        shown. If ``idempotency_key`` was used before for this result, nothing is appended, and the
-        recorded event is returned.
+        JSON is shown to the model as text. NaN and infinities in JSON become texts. ``extras`` are
+        stored and not shown. If ``idempotency_key`` was used before for this result, nothing is
+        appended, and the recorded event is returned.
 
-        Raises ``InvalidEvent`` if no call has this id, or if the call already has its result.
-        (``append`` does not check this.) Raises ``InvalidArgument`` for a part of type text without
-        a text, and the errors of ``append``. If the lease of this history was lost, the result is
-        recorded anyway, even after a result from the new worker. ``LeaseTaken`` is raised after the
-        result is recorded. Durability: the observation is on disk when the method returns. Cost:
-        the method reads the View and the open calls. If the lease was lost, the method reads all
-        events.
+        Unlike ``append``, raises ``InvalidEvent`` if no call has this id, or if the call already
+        has its result. Raises ``InvalidArgument`` for a part of type text without a text, and the
+        errors of ``append``. If the lease of this history was lost, the method records the result
+        anyway, even if the new worker has recorded another result, and then raises ``LeaseTaken``.
+        Durability: the observation is on disk when the method returns. Cost: the method reads the
+        View and the open calls. If the lease was lost, the method reads all events.
         """
         try:
             return self._append_result(
@@ -720,8 +728,8 @@ class History:
         the recorded outcome: an observation, or a late outcome if the call was closed before the
         tool ended.
 
-        Before the tool runs, the method appends an event under the lease of this history, which
-        marks the beginning of the tool. ``repeat`` decides what happens if an earlier worker began
+        Before the tool runs, the method appends a *mark* under the lease of this history: an event
+        that records that the tool began. ``repeat`` decides what happens if an earlier worker began
         the tool and recorded no outcome:
 
         - ``"never"``, the default: the tool does not run, and the call is closed as unknown. So the
@@ -735,14 +743,14 @@ class History:
         ``check(key, call)`` asks the outside system whether the tool ran. ``check`` returns the
         outcome, or None if the outside system does not know the key. If ``check`` returns None, the
         tool runs. With a check, a tool takes effect once, unless the former worker still runs it.
-        If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` marks a tool with
-        ``repeat`` and ``check``. ``by`` and ``reason`` say who approved the run and why, and are
-        stored with its mark.
+        If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` sets ``repeat`` and
+        ``check`` for a tool. ``by`` and ``reason`` say who approved the run and why, and are stored
+        in the mark.
 
-        A tool that raises an error has failed. After a ``TimeoutError``, it is unknown whether the
-        tool ran. A fork treats the calls that it shares with its parent as begun. An outcome is
-        recorded even if the lease was lost, and then ``LeaseTaken`` is raised. Raises
-        ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
+        If the tool raises an error, the outcome is a failure. After a ``TimeoutError``, it is
+        unknown whether the tool ran. A fork treats the calls that it shares with its parent as
+        begun. An outcome is recorded even if the lease was lost, and then ``LeaseTaken`` is raised.
+        Raises ``InvalidEvent`` if the call is not open, ``InvalidArgument`` outside of
         ``history.lease()``, and the errors of ``append``. Durability: the mark is on disk before
         the tool runs. Cost: the method makes one more append than ``append_tool_result``, and reads
         the View and the events since the call.
@@ -779,7 +787,7 @@ class History:
         key.
 
         The outcome becomes the observation of an open call. If the call is closed, the outcome
-        becomes a message to the model with a single line. This method needs no lease. Raises
+        becomes a one-line message to the model. This method needs no lease. Raises
         ``InvalidArgument`` if no call has this key, and the errors of ``append``. Durability: the
         outcome is on disk when the method returns. Cost: the method reads all events.
         """
@@ -798,10 +806,11 @@ class History:
         ``work``, append its result under the key, and return the appended events. ``work`` returns
         the reply of a model, or events to append.
 
-        If a durable engine repeats a step, the step gets the recorded events, even if the model
-        would answer differently now. ``work`` may run again after a crash before the append. If two
-        workers run ``work`` at once, both get the result that was recorded first. Raises the errors
-        of ``work``, ``append`` and ``append_reply``. Cost: the call costs as much as ``append``.
+        If a durable engine repeats a step, the method returns the recorded events, even if the
+        model would answer differently now. ``work`` may run again after a crash before the append.
+        If two workers run ``work`` at once, both get the result that was recorded first. Raises the
+        errors of ``work``, ``append`` and ``append_reply``. Cost: the call costs as much as
+        ``append``.
         """
         from foldlog._history.once import append_once
 
@@ -826,12 +835,12 @@ class History:
         if a condensation is due.
 
         ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
-        The View fits into the limit of this model under any condenser, and has the dialect of this
-        model. If a requested condensation is impossible, the request is declined in the log, and
-        the View is returned. If the agent at once requests a condensation again,
-        ``NoCondensationAvailable`` is raised, because its prompt is too long. Raises the errors of
-        ``step``, mainly ``NoCondensationAvailable`` if a condensation is required and impossible.
-        Cost: the method reads the View, and the condenser may call a model.
+        With any condenser, the View fits into the limit of this model. Its messages have the
+        dialect of this model. If a requested condensation is impossible, the request is declined in
+        the log, and the View is returned. If the agent requests a condensation again without a turn
+        in between, its prompt is too long, and ``NoCondensationAvailable`` is raised. Raises the
+        errors of ``step``, mainly ``NoCondensationAvailable`` if a condensation is required and
+        impossible. Cost: the method reads the View, and the condenser may call a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
@@ -848,8 +857,8 @@ class History:
                         return prepared
 
     def step(self, llm: AgentModel | None = None) -> View | Condensation:
-        """Prepare the call of the agent's model. Return the View to send, or a condensation that
-        was due and is already appended. After a condensation, call ``step`` again.
+        """Return the View to send to the agent's model, or a condensation that was due and is
+        already appended. After a condensation, call ``step`` again.
 
         Many threads may step while other threads append. Raises the errors of
         ``foldlog.condensers.CondenseHandler.handle``, mainly ``NoCondensationAvailable`` if a
@@ -874,8 +883,8 @@ class History:
         )
 
     def request_condensation(self, reason: str = "") -> Recorded:
-        """Request a condensation. Until the next condensation, ``unhandled_condensation_request``
-        of the View is true.
+        """Request a condensation. The attribute ``unhandled_condensation_request`` of the View is
+        true until the next condensation.
         """
         (recorded,) = self.append(CondensationRequest(reason=check_text("reason", reason)))
         return recorded
@@ -901,8 +910,8 @@ class History:
     def retract(
         self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION
     ) -> Recorded:
-        """Take back all events after ``version``. The View is then the View of ``version`` again.
-        The events stay in the log.
+        """Take back all events after ``version``. The View becomes the same as at ``version``, and
+        the events stay in the log.
 
         If the events had effects, or may have had effects, a message after the retraction lists
         these effects for the model. Documents and attributes do not change. A fork at ``version``
@@ -933,13 +942,12 @@ class History:
         """Take back the newest ``count`` events that the View shows. Return the events that were
         taken back, in order.
 
-        ``pop`` appends a retraction to the version before the first event that is taken back.
-        ``pop`` also takes back condensations after this version. All events stay in the log. If a
-        summary is among the ``count`` events, only the events after the summary are taken back. If
-        the View has fewer events than ``count``, all its events are taken back. Raises
-        ``InvalidArgument`` for a negative number, and the errors of ``append``. Durability: the
-        retraction is on disk when the method returns. Cost: the method costs as much as ``view``
-        and ``retract``.
+        The method retracts to the version before the first of these events, so condensations after
+        this version are taken back too. All events stay in the log. If a summary is among the
+        ``count`` events, only the events after the summary are taken back. If the View has fewer
+        events than ``count``, all its events are taken back. Raises ``InvalidArgument`` for a
+        negative number, and the errors of ``append``. Durability: the retraction is on disk when
+        the method returns. Cost: the method costs as much as ``view`` and ``retract``.
         """
         while True:
             view = self.view()
@@ -967,8 +975,9 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one or several events for good: either all or none. ``event`` is an
-        event, the id of an event, or several events or ids. Return the receipt of the redaction.
+        """Erase the content of one or several events for good. Either all events are redacted or
+        none. ``event`` is an event, the id of an event, or several events or ids. Return the
+        receipt of the redaction.
 
         The id, kind, position, times, size and head of the event stay, so published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
@@ -986,12 +995,13 @@ class History:
         so set the documents in ``documents_lost`` again.
 
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
-        does not belong to this history, and ``ConversationNotFound``. On PostgreSQL, raises
-        ``StoreUnavailable`` if an earlier transaction does not end. Events that other programs
-        append during the call are included. Source records that repeat the content of an imported
-        event are redacted too. ``unconfirmed`` lists the records that cannot be read. Cost: the
-        method reads the condensations, the idempotency keys and the companions of the history. For
-        an imported event, the method reads all events of the history and its forks.
+        does not belong to this history, and ``ConversationNotFound`` if this history has no events.
+        On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end. Events
+        that other programs append during the call are included. Source records that repeat the
+        content of an imported event are redacted too. ``unconfirmed`` lists the records that cannot
+        be read. Cost: the method reads the condensations, the idempotency keys and the companions
+        of the history. For an imported event, the method reads all events of the history and its
+        forks.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redact_events
@@ -1031,12 +1041,13 @@ class History:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
         words, the result names an event or summary that contains the words and is sent to the
         model. If the agent does not know the words, the result names the version at which they were
-        forgotten, and the event that forgot them. The result also says whether the summary contains
-        the words.
+        forgotten, and the event that forgot them. If a condensation forgot them, the result also
+        says whether its summary contains the words.
 
         The words are searched as in ``Histories.search``: a single event must contain all the
-        words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound``, and
-        the errors of ``at``. Cost: the method reads the View, and all stored bytes of the history.
+        words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound`` if the
+        history has no events, and the errors of ``at``. Cost: the method reads the View, and all
+        stored bytes of the history.
         """
         from foldlog._history.facts import fact
 
@@ -1045,9 +1056,9 @@ class History:
         )
 
     def dropped(self, condensation: int | None = None) -> Dropped | None:
-        """Return what a condensation took out of the View. The result has the events, their
-        estimated tokens, and the lost terms, which no shown event contains any more. If the agent
-        wrote a lost term again later, the result names the event.
+        """Return the events that a condensation removed from the View, with their estimated tokens
+        and the lost terms. No shown event contains a lost term any more. If the agent wrote a lost
+        term again later, the result names the event.
 
         ``condensation`` is the id of a condensation. The default is the newest condensation. Return
         None if the history has no condensation. Raises ``InvalidArgument`` if the event with this
@@ -1100,8 +1111,8 @@ class History:
 
         ``id`` is the name of the fork. The default is the name of this history with a random
         ending. ``at_source`` is an id of the imported source, such as a ``uuid`` of Claude Code.
-        With ``at_source``, the fork begins after the record with this id, even if the source later
-        went back to an earlier record. The fork and this history do not share later events.
+        With ``at_source``, the fork begins after the record with this id, even if the source was
+        later rewound to an earlier record. The fork and this history do not share later events.
 
         Raises ``InvalidArgument`` if this history does not have the version ``at`` or the source id
         ``at_source``. Raises ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if

@@ -1,5 +1,5 @@
-"""At most one worker drives a conversation. The lease of the worker is a row beside the events, and
-every append of the worker checks this row.
+"""At most one worker drives a conversation. The lease of the worker is a row in the database of the
+events, and every append of the worker checks this row.
 
 The row has a random token and the time when the lease ends, by the clock of the database. An append
 compares the token in its own transaction. Clocks therefore decide only when another worker may take
@@ -60,7 +60,7 @@ _BLOCK: Final = "_lease_block"
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended. End this work, and
     begin it again in another ``history.lease()``. ``worker`` has the lease until the time
-    ``until``. Both are None if the lease is free.
+    ``until``. If the lease is free, ``worker`` and ``until`` are None.
     """
 
     def __init__(self, conversation: str, problem: str, row: _Row | None, remedy: str) -> None:

@@ -35,7 +35,9 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""The maximum number of events between a call and a result that does not name its call."""
+"""How many events may lie between a call and its result, if the result does not name the event of
+the call.
+"""
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names of the recall tool, and of the tools of ``foldlog mcp``."""
 
@@ -87,7 +89,7 @@ class RecallTool:
     hint = (
         "Summaries replace earlier events; recall(query | ids | path) reads the events themselves."
     )
-    """A line for the system prompt."""
+    """A line about the tool, for the system prompt."""
 
     def __init__(
         self, store: Store, views: Views, conversation: str, max_tokens: int = TOKENS
@@ -98,8 +100,8 @@ class RecallTool:
         self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
-        """Return the definition of the tool in the form of a dialect. Raises ``ValueError`` for an
-        unknown dialect.
+        """Return the definition of the tool in the format of a dialect. Raises ``ValueError`` for
+        an unknown dialect.
         """
         name_and_text = {"name": self.name, "description": _DESCRIPTION}
         if checked(dialect).startswith("anthropic"):
@@ -190,8 +192,9 @@ class RecallTool:
         return self._fit([*hits.values()], note) if hits else note
 
     def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
-        """Return events with more words of the query first. With equally many words, forgotten
-        events come before shown events, and then newer events come first.
+        """Return the events that contain words of the query. Events with more of the words come
+        first. If the number of words is equal, forgotten events come before shown events, and newer
+        events before older events.
         """
         words = SearchTerms(query, every=False)
         shown_ids = {event.id for event in self._views.current(self._id)}

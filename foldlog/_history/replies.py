@@ -124,8 +124,8 @@ def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
     """Add a condensation before the newest compaction in the reply. A compaction replaces all
-    events except system prompts, and the condensation forgets these events. If the program asked
-    only for the compaction (``responses.compact``), the condensation does not forget the user's
+    events except system prompts, and the condensation forgets these events. If the program
+    requested the compaction with ``responses.compact``, the condensation does not forget the user's
     messages.
     """
     index = max(index for index, event in enumerate(events) if compacts(event))
@@ -212,7 +212,8 @@ def set_apart(
     id.
 
     Stubs and a few servers return a single response id for all replies. Without unique ids, the
-    calls of all replies would be a single message, and condensers forget only whole messages.
+    calls of all replies would form a single message, and a condenser cannot forget a part of a
+    message.
     """
     response_ids = [
         event.response_id

@@ -3,7 +3,7 @@ runs and when a call is stored.
 
 The adapter of the runtime sets ``CURRENT`` to the call whose tool it runs. A tool that
 ``foldlog.effect`` marks asks this module before it runs. If the runtime has not stored the call
-yet, one append records its intent and its beginning.
+yet, one event records both the call (as an *intent*) and the beginning of the tool.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class RuntimeCall:
     arguments: Mapping[str, Any] | str
     pool: ThreadPool
     attributes: Mapping[str, Any]
-    """The attributes of a conversation that begins with this call."""
+    """The attributes that the conversation gets if this call is its first event."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
         """Return the key of the call. If the tool must not run, also return an answer for the
         model.
 
-        The first call in a process also reads the effects that other processes left without an
-        outcome. A message to the model names these effects before the tool runs.
+        The first call of this method in a process also reads the effects for which other processes
+        recorded no outcome. The model gets a message that names these effects before the tool runs.
         """
         if rule.repeat == "safe":
             return "", None
@@ -137,8 +137,8 @@ def effect(
     *, repeat: effects.Repeat = "never", check: effects.Check | None = None
 ) -> Callable[[F], F]:
     """Mark a tool that has effects outside the store: ``@foldlog.effect(repeat="same key")``.
-    ``History.run`` and the adapters for agent runtimes run a marked tool by the rule of its mark.
-    See ``History.run`` for ``repeat`` and ``check``.
+    ``History.run`` and the adapters for agent runtimes run the tool as ``repeat`` and ``check``
+    say: see ``History.run``.
 
     The argument ``key`` of the tool is for the outside system. A model or a runtime never sees
     ``key``. Write this decorator below the decorator of a runtime. A marked tool raises
@@ -197,8 +197,8 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Call this function before a runtime appends its own results for calls whose outcome is
-    unknown. A message to the model names these calls before the next tool with effects runs in this
-    process.
+    unknown. Before the next tool with effects runs in this process, the model gets a message that
+    names these calls.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
