@@ -29,6 +29,7 @@ from foldlog.eventstore.events import (
 )
 from foldlog.eventstore.log.appending import (
     Appending as Appending,
+    NothingRedacted as NothingRedacted,
     can_append_all as can_append_all,
 )
 from foldlog.eventstore.log.finding import (

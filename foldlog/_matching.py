@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -21,6 +21,7 @@ from unicodedata import category, combining, normalize
 from msgspec.structs import asdict
 
 from foldlog._archive.stored import Records, beside_records
+from foldlog._formats.event_fields import REDACTED
 from foldlog._values import named_in, values_in
 from foldlog.condensers.prompts.rendering import unescaped
 from foldlog.eventstore import (
@@ -28,11 +29,18 @@ from foldlog.eventstore import (
     Documents,
     Event,
     InvalidArgument,
+    ReadTransaction,
     Store,
     SystemMessage,
     VersionConflict,
 )
-from foldlog.eventstore.inside import can_be_redacted, has_content, newest_documents
+from foldlog.eventstore.inside import (
+    NothingRedacted,
+    can_be_redacted,
+    has_content,
+    newest_documents,
+    newest_values,
+)
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _NOT_SEARCHED = ("id", "timestamp", "redacted")
@@ -246,13 +254,13 @@ def keep_documents(
     unless it contains a match. Other writers may append at the same time.
     """
     while True:
-        version = store.version(conversation)
-        documents = Documents(store).all(conversation, version=version)
-        newest = store.query(conversation, partial(newest_documents, version=version))
+        version, guard, documents, newest = store.query(conversation, _read_documents)
         kept_values = {
             name: {"value": documents[name]}
             for name, event_id in newest.items()
-            if event_id in redacted_ids and not _holds_any(holds, {name: documents[name]})
+            if event_id in redacted_ids
+            and documents[name] != REDACTED
+            and not _holds_any(holds, {name: documents[name]})
         }
         if not kept_values:
             return
@@ -262,10 +270,22 @@ def keep_documents(
                 conversation,
                 DocumentChanges(changed=kept_values, others=others),
                 expected_version=version,
+                guard=guard,
             )
         except VersionConflict:
             continue
         return
+
+
+def _read_documents(
+    reading: ReadTransaction,
+) -> tuple[int, NothingRedacted, dict[str, Any], Mapping[str, int]]:
+    return (
+        reading.version,
+        NothingRedacted.since(reading),
+        newest_values(reading, None),
+        newest_documents(reading, None),
+    )
 
 
 def _searched_values(event: Event) -> list[Any]:

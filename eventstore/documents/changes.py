@@ -30,8 +30,13 @@ from foldlog.eventstore.documents.values import (
 )
 from foldlog.eventstore.errors import DocumentsChanged, IdempotencyConflict, InvalidEvent
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
-from foldlog.eventstore.log.finding import Generation, find_named
+from foldlog.eventstore.log.appending import (
+    Appending,
+    DocumentsUnchanged,
+    NothingRedacted,
+    begin_fork,
+)
+from foldlog.eventstore.log.finding import Generation, find_existing, find_named
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
@@ -91,6 +96,7 @@ class Documents:
         idempotency_key: str | None = None,
         generation: Generation | None = None,
         dedupe: Literal["origin"] | None = None,
+        guard: NothingRedacted | None = None,
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
@@ -132,7 +138,7 @@ class Documents:
                     idempotency_key=idempotency_key,
                     generation=generation,
                     dedupe=dedupe,
-                    guard=change.guard,
+                    guard=change.guarded_by(guard),
                     together=together,
                     also=also,
                 )
@@ -171,16 +177,32 @@ class Documents:
             generation=generation,
         )
 
-    def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
+    def fork(
+        self,
+        conversation: str,
+        at: int,
+        new_id: str,
+        changed: Mapping[str, Any],
+        guard: NothingRedacted | None = None,
+    ) -> None:
         """Fork a conversation and append new values of documents to the fork, in one transaction.
-        See ``Store.fork`` and ``append`` for the arguments and the errors.
+        See ``Store.fork`` and ``append`` for the arguments and the errors. ``guard`` is called with
+        ``conversation``, not with the fork. If an event of ``conversation`` is redacted at the same
+        time, ``VersionConflict`` is raised with equal versions: call ``fork`` again.
         """
         change = self._change(conversation, _checked(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)
+        guards = [] if guard is None else [guard]
+        if change.guard.state is not None:
+            guards.append(NothingRedacted(*change.guard.state))
         database = self._store.database
 
         def fork_and_append(transaction: Transaction) -> None:
             begin_fork(database, transaction, conversation, at, new_id)
+            original = find_existing(database, transaction, conversation)
+            reading = ReadTransaction(transaction, original, database)
+            for check in guards:
+                check(reading)
             append(transaction)
 
         database.recorder.transact(fork_and_append)
@@ -223,6 +245,18 @@ class _Change(NamedTuple):
     guard: DocumentsUnchanged
     state: Conversation | None = None
     stored: Mapping[str, DocumentValue] = {}
+
+    def guarded_by(self, other: NothingRedacted | None) -> Callable[[ReadTransaction], object]:
+        """Return a guard that checks ``guard`` and the ``other`` guard."""
+        if other is None:
+            return self.guard
+        own = self.guard
+
+        def check_both(reading: ReadTransaction) -> None:
+            other(reading)
+            own(reading)
+
+        return check_both
 
 
 class LastValues(NamedTuple):

@@ -307,6 +307,25 @@ class DocumentsUnchanged(Struct):
                 raise DocumentsChanged(reading.conversation, name, reading.version)
 
 
+class NothingRedacted(Struct):
+    """A guard that refuses an append if an event was redacted after the caller had read the
+    conversation. Use the guard for an append that repeats content of events: a redaction in the
+    shared past of a fork does not change the fork's version. The guard raises ``VersionConflict``,
+    possibly with equal versions: read again, decide again.
+    """
+
+    key: int
+    redactions: int
+
+    @classmethod
+    def since(cls, reading: ReadTransaction) -> NothingRedacted:
+        return cls(reading.key, reading.redactions)
+
+    def __call__(self, reading: ReadTransaction) -> None:
+        if (reading.key, reading.redactions) != (self.key, self.redactions):
+            raise VersionConflict(reading.conversation, reading.version, reading.version)
+
+
 def can_append_all(database: Database) -> bool:
     # On a server, each writer has its own connection.
     return not database.recorder.on_server

@@ -29,7 +29,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import newest_documents, newest_value
+from foldlog.eventstore.inside import NothingRedacted, newest_documents, newest_value
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
@@ -119,13 +119,13 @@ def change_of_documents(
     conversation: str,
     documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
-) -> DocumentChanges | None:
+) -> tuple[DocumentChanges | None, NothingRedacted]:
     """Return the event that sets documents and attributes, or None if the conversation already has
-    them.
+    them. Append the event with the returned guard, because it repeats the present attributes.
     """
     database = store.database
 
-    def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
+    def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any], NothingRedacted]:
         conversation_row = database.find(reader, conversation, pending=True)
         if conversation_row is None:
             raise ConversationNotFound(conversation)
@@ -133,18 +133,17 @@ def change_of_documents(
         present = {
             name: newest_value(reading, name, default=None) for name in (*documents, ATTRIBUTES)
         }
-        return newest_documents(reading, None), present
+        return newest_documents(reading, None), present, NothingRedacted.since(reading)
 
-    newest, present = database.recorder.query(read)
+    newest, present, guard = database.recorder.query(read)
     values = dict(documents)
     if attributes:
         values[ATTRIBUTES] = {**(present[ATTRIBUTES] or {}), **attributes}
     changes = {name: {"value": value} for name, value in values.items() if value != present[name]}
     if not changes:
-        return None
-    return DocumentChanges(
-        changed=changes, others={name: newest[name] for name in newest if name not in changes}
-    )
+        return None, guard
+    others = {name: newest[name] for name in newest if name not in changes}
+    return DocumentChanges(changed=changes, others=others), guard
 
 
 class _Making:
@@ -205,12 +204,12 @@ class _Making:
             tell(
                 "foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding
             )
-        changes = self._documents(
+        changes, guard = self._documents(
             first_ids, self.version + len(new_events), is_new=start == source.from_record
         )
         if changes is not None:
             new_events.append(changes)
-        self._write(first, source.records, new_records, new_events)
+        self._write(first, source.records, new_records, new_events, guard)
         return True
 
     def _write(
@@ -219,11 +218,14 @@ class _Making:
         stop: int,
         records_made: Mapping[int, tuple[int, int]],
         events: list[Event],
+        guard: NothingRedacted | None = None,
     ) -> None:
         assert self.source is not None
         source = self.source
 
         def write_progress(writing: WriteTransaction) -> None:
+            if guard is not None:
+                guard(writing)
             sources = SourcesToWrite.beside(writing)
             stored = sources.settle(source.conversation)
             # If a record was redacted since it was read, the new events may contain its text.
@@ -257,7 +259,7 @@ class _Making:
 
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
-    ) -> DocumentChanges | None:
+    ) -> tuple[DocumentChanges | None, NothingRedacted]:
         # The facts beside the records are the usage, the title and the unread records.
         assert self.source is not None
         facts = about(self.source)

@@ -491,7 +491,7 @@ class SourceWriter:
         events = list[DocumentChanges]()
         version = self.store.conversation(name, pending=True).version
         if source.made == source.records:
-            changes = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
+            changes, _ = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
             events += [] if changes is None else [changes]
 
         def write_source(writing: WriteTransaction) -> None:

@@ -17,9 +17,11 @@ from foldlog.eventstore import (
     Event,
     InvalidArgument,
     Observation,
+    ReadTransaction,
     Store,
+    VersionConflict,
 )
-from foldlog.eventstore.inside import is_structural
+from foldlog.eventstore.inside import NothingRedacted, is_structural, newest_value
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls
 
@@ -29,13 +31,24 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     be imported, the fork adds an event that says how many, because the import may have recorded
     this only after ``at``.
     """
+
+    def read_attributes(reading: ReadTransaction) -> tuple[dict[str, Any], NothingRedacted]:
+        attributes = newest_value(reading, ATTRIBUTES, at, default={})
+        return attributes, NothingRedacted.since(reading)
+
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
     if not unread or documents.get(conversation, UNREAD, version=at):
         return store.fork(conversation, at, new)
-    attributes = documents.get(conversation, ATTRIBUTES, default={}, version=at)
-    documents.fork(conversation, at, new, marked(attributes, unread))
-    return store.conversation(new)
+    while True:
+        attributes, guard = store.query(conversation, read_attributes)
+        try:
+            documents.fork(conversation, at, new, marked(attributes, unread), guard)
+        except VersionConflict as conflict:
+            if conflict.expected != conflict.actual:  # not of the guard
+                raise
+        else:
+            return store.conversation(new)
 
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:

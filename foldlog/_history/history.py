@@ -41,7 +41,13 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import check_map, check_text
-from foldlog.eventstore.inside import Generation, check_whole, from_microseconds, has_content
+from foldlog.eventstore.inside import (
+    Generation,
+    NothingRedacted,
+    check_whole,
+    from_microseconds,
+    has_content,
+)
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import (
     Difference,
@@ -356,6 +362,32 @@ class History:
         self._shown_at = None
         return recorded
 
+    def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
+        """Return the version, and the guard for an append that repeats content of the events below
+        the version. For a history without events, the guard is None.
+        """
+
+        def read(reading: ReadTransaction) -> tuple[int, NothingRedacted | None]:
+            return reading.version, NothingRedacted.since(reading)
+
+        try:
+            return self._store.query(self.id, read)
+        except ConversationNotFound:
+            return 0, None
+
+    def _append_guarded(
+        self,
+        events: list[Event],
+        version: int,
+        guard: NothingRedacted | None,
+        documents: Mapping[str, Any] | None = None,
+    ) -> tuple[Recorded, ...]:
+        """Append what was made from the events below ``version``. Raises ``VersionConflict`` if
+        another event came first, or if one of the events was redacted first.
+        """
+        how = {"generation": self._generation, "guard": guard}
+        return self._append(events, version, how, documents)
+
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
         if isinstance(events, Event):
             return events
@@ -505,14 +537,14 @@ class History:
         attributes are on disk when the method returns.
         """
         while True:
-            version = self.version()
+            version, guard = self._version_and_guard()
             attributes = {
                 **(self.document(ATTRIBUTES, {}, version=version) if version else {}),
                 **changed,
             }
             attributes = {name: value for name, value in attributes.items() if value is not None}
             try:
-                self.append((), expected_version=version, documents={ATTRIBUTES: attributes})
+                self._append_guarded([], version, guard, {ATTRIBUTES: attributes})
             except VersionConflict:
                 continue
             return {**self._place(), **attributes}
@@ -926,16 +958,17 @@ class History:
 
         events: list[Event] = [Retraction(version=version, reason=check_text("reason", reason))]
         while True:
-            stop = self.version()
+            stop, guard = self._version_and_guard()
             notice = taken_back(self, version) if version < stop else None
             if notice is None:
                 return self.append(events, expected_version=expected_version)[0]
             # The notice is about the events up to ``stop``, so no other event may come before it.
             expected = stop if expected_version is ANY_VERSION else expected_version
             try:
-                return self.append([*events, notice], expected_version=expected)[0]
-            except VersionConflict:
-                if expected_version is not ANY_VERSION:
+                return self._append_guarded([*events, notice], expected, guard)[0]
+            except VersionConflict as conflict:
+                is_of_guard = conflict.expected == conflict.actual
+                if expected_version is not ANY_VERSION and not is_of_guard:
                     raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:

@@ -242,13 +242,12 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             record["message"] = record["redact_message"]  # the replaced message must not be stored
         while True:
             with suppress(VersionConflict):
-                version = history.version()
+                version, guard = history._version_and_guard()
                 rewritten = document(history, _REWRITTEN, {}, version)
                 new = {f"{events[0]}": {"events": events, "record": record}}
                 instead = _condense_updated(history, events, _text_of(record["message"]))
-                history.append(
-                    instead, expected_version=version, documents={_REWRITTEN: {**rewritten, **new}}
-                )
+                documents = {_REWRITTEN: {**rewritten, **new}}
+                history._append_guarded([*instead], version, guard, documents)
                 break
         for event_id in events:
             history.redact(event_id, reason=_REPLACED, with_summaries=False)

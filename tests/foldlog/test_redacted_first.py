@@ -1,0 +1,114 @@
+"""Content that was read before a redaction and appended after it. If the redacted event is in the
+shared past of a fork, the redaction does not change the fork's version.
+"""
+
+import pytest
+
+import foldlog
+from foldlog._archive.projecting import change_of_documents
+from foldlog._formats.record import UNREAD
+from foldlog._matching import holding, keep_documents
+from foldlog.eventstore import Action, Documents, Store, VersionConflict
+from foldlog.eventstore.documents import changes
+from tests.said import said
+
+
+@pytest.fixture
+def histories():
+    with foldlog.open("memory:") as histories:
+        yield histories
+
+
+@pytest.fixture
+def parent(histories):
+    """A history whose event 1 has the word "marigold", as the value of two documents."""
+    history = histories["parent"]
+    history.append(said("hi"))
+    history.append((), documents={"attributes": {"flower": "marigold"}, "note": "marigold"})
+    history.append([said("one"), said("two")])
+    return history
+
+
+@pytest.fixture
+def redacted_before(parent, monkeypatch):
+    """Have event 1 redacted when a method is called for the first time, just before the call."""
+
+    def arm(owner, name, event_id=1):
+        method = getattr(owner, name)
+        calls = []
+
+        def call(*args, **options):
+            calls.append(args)
+            if len(calls) == 1:
+                parent.redact(event_id, reason="asked to")
+            return method(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+        return calls
+
+    return arm
+
+
+def test_attributes(parent, redacted_before):
+    fork = parent.fork(3, "fork")
+    calls = redacted_before(foldlog.History, "_append")
+    assert fork.set_attributes(color="blue") == {"color": "blue"}
+    assert len(calls) == 2
+    assert fork.attributes() == {"color": "blue"}
+
+
+def test_the_notice_of_a_retraction(parent, redacted_before):
+    call = parent.append(
+        Action(source="agent", tool="pay", call_id="c", arguments={"to": "marigold"})
+    )
+    with parent.lease():
+        parent.run(call[0].event, lambda to: "paid")
+    fork = parent.fork(id="fork")
+    calls = redacted_before(foldlog.History, "_append", event_id=4)
+    fork.retract(4, expected_version=fork.version())
+    assert len(calls) == 2
+    assert "had run: pay" in repr(fork.view()[-1])
+    assert "marigold" not in repr(list(fork.events(4)))
+
+
+def test_a_retraction_of_another_version_is_refused(parent):
+    call = parent.append(Action(source="agent", tool="pay", call_id="c"))
+    with parent.lease():
+        parent.run(call[0].event, lambda: "paid")
+    with pytest.raises(VersionConflict):
+        parent.retract(4, expected_version=5)
+
+
+def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted_before):
+    fork = parent.fork(3, "fork")
+    calls = redacted_before(Store, "append")
+    keep_documents(histories.store, "fork", {1}, holding("tulip"))
+    assert len(calls) == 2
+    assert (fork.document("note"), fork.attributes()) == ("[redacted]", {})
+
+
+def test_a_fork_of_a_history_that_lacks_records(parent, redacted_before):
+    parent.append((), documents={UNREAD: [[2, 2]]})
+    calls = redacted_before(Documents, "fork")
+    fork = parent.fork(3, "fork")
+    assert len(calls) == 2
+    assert fork.attributes().keys() == {"incomplete"}
+    with pytest.raises(VersionConflict):
+        parent.fork(3, "fork")
+
+
+def test_a_fork_with_new_values_of_documents(histories, parent, redacted_before):
+    redacted_before(changes, "prepare_append")
+    with pytest.raises(VersionConflict):
+        Documents(histories.store).fork("parent", 3, "fork", {"note": "marigold, or rose"})
+    assert "fork" not in histories
+
+
+def test_the_attributes_of_an_import(histories, parent):
+    fork = parent.fork(3, "fork")
+    change, guard = change_of_documents(histories.store, "fork", {}, {"color": "blue"})
+    assert change.changed["attributes"]["value"] == {"flower": "marigold", "color": "blue"}
+    parent.redact(1, reason="asked to")
+    with pytest.raises(VersionConflict):
+        histories.store.extend("fork", [change], expected_version=3, also=guard)
+    assert fork.version() == 3
