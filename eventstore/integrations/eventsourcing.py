@@ -104,8 +104,8 @@ class ConversationEvent:
 class Conversations(Application[str]):
     """The conversations of a store, as an application of the eventsourcing library.
 
-    A view stores its position under the ``name`` of its application. ``events.put`` checks only the
-    versions. It does not check the rules of ``Store.append``.
+    A view stores its position under the ``name`` of its application. ``events.put`` checks the
+    versions, but not the rules that ``Store.append`` checks.
     """
 
     name = "conversations"

@@ -151,9 +151,9 @@ def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
     """Yield the conversations of ``source`` that ``target`` lacks. Also yield the conversations
-    that have another head in ``target``, or fewer redactions. If names are passed, compare only the
-    named conversations. Conversations that only the target has are ignored. Cost: reading one row
-    of each conversation in both stores.
+    whose head in ``target`` is different, or that have fewer redactions there. If names are passed,
+    compare only the named conversations. Ignore the conversations that only ``target`` has. Cost:
+    reading one row of each conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -300,8 +300,8 @@ def copy_conversation(
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has different events, and ``ConversationErased`` if the target
     erased the conversation. Raises ``CannotRedact`` if the source redacted an event that the target
-    stores in an ancestor of the conversation. Also raises ``CannotRedact`` if the target redacted
-    an event or a record that the copy would restore.
+    stores in an ancestor of the conversation. Raises ``CannotRedact`` if the target redacted an
+    event or a record that the copy would restore.
 
     A new conversation appears completely or not at all. After an error, an existing conversation
     may have some of the new events. The next copy adds the remaining events. The events are copied

@@ -1,7 +1,8 @@
 """Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
 The store alone cannot reveal that the end of a history was cut off, or that a whole history was
-rewritten. To detect such a change, compare the history with a head that was published earlier.
+rewritten. To detect a history that was cut off or rewritten, compare it with a head that was
+published earlier.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 atomicity and positions.
 
 The store adds dense ids, expected versions, rules, the hash chain and the kinds of events. A
-recorder knows rows and transactions, but no events. A recorder runs statements by their names. A
-statement has the same name, parameters and columns in each database. Every recorder passes the
-tests in ``tests/conformance/test_recorders.py``.
+recorder knows rows and transactions, but does not know events. Statements have names, and a
+recorder runs a statement by its name. A statement has the same name, parameters and columns in
+every database. Every recorder passes the tests in ``tests/conformance/test_recorders.py``.
 
-Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as the cause.
-The docstrings below name an error by its ``kind``: ``taken``, ``busy`` or ``nested``.
+Recorders raise ``StoreUnavailable`` or ``StoreUnusable``. The driver's error is the ``__cause__``.
+The docstrings below give the ``kind`` of an error in parentheses.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ class Reader(ABC):
         return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return id, kind in UTF-8, ``shown`` and ``structural`` of each row of ``rows``."""
+        """Return the id, the kind (in UTF-8), ``shown`` and ``structural`` of each row that
+        ``rows`` would return.
+        """
         return self._ask("columns", key, start, stop, limit)
 
     @abstractmethod
@@ -232,8 +234,9 @@ class Reader(ABC):
     def records_of(
         self, projection: str, first: str, last: str
     ) -> Sequence[tuple[str, bool, int, Record | None]]:
-        """Return id, encryption, version and newest record of the conversations with ids from
-        ``first`` to ``last``. Erased and invisible conversations are left out.
+        """For each conversation with an id from ``first`` to ``last``, return the id, whether it is
+        encrypted, its version and its newest record. Erased and invisible conversations are left
+        out.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -247,7 +250,7 @@ class Reader(ABC):
         Positions are left out.
 
         If ``key`` is None, search the keys of all conversations. A search in all conversations
-        needs an index of the idempotency keys in the schema.
+        needs an index of idempotency keys in the database schema.
         """
         names = self._array(idempotency_keys)
         if key is None:
@@ -453,11 +456,11 @@ class Transaction(Reader):
     def begin(self, new: Conversation) -> Conversation:
         """Begin a conversation, and return the conversation with its key. A conversation that is
         not ``visible`` is staged, and gets the unfinished operation ``import``. Several staged
-        conversations may have the same id. A conversation that ``replaces`` an erased conversation
-        gets the same id. As soon as the new conversation is visible, a search by id finds it, and
-        the tombstone can be found only by its key. Raises ``taken``, here or at the commit, if the
-        id is taken. Raises ``taken`` if the conversation to replace was not erased, or was replaced
-        before.
+        conversations may have the same id. A new conversation that ``replaces`` an erased
+        conversation gets the id of the erased conversation. As soon as the new conversation is
+        visible, a search by id finds it, and the tombstone can be found only by its key. Raises
+        ``StoreUnavailable`` (``taken``), here or at the commit, if the id is in use, or if the
+        conversation to replace was not erased or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -482,11 +485,12 @@ class Transaction(Reader):
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
         """Insert rows with consecutive ids at consecutive positions. After the commit, the returned
-        function gives the first position. Raises ``taken``, here or at the commit, if an id exists.
+        function gives the first position. Raises ``StoreUnavailable`` (``taken``), here or at the
+        commit, if an event with one of the ids exists.
 
-        Set ``staged`` if the conversation is staged. The ids of its events begin at 0 and have no
-        gaps. Staged rows get positions when the conversation is published. Raises ``taken`` if the
-        conversation is no longer staged.
+        Set ``staged`` if the conversation is staged. The ids in a staged conversation begin at 0
+        and have no gaps. Staged rows get positions when the conversation is published. Raises
+        ``StoreUnavailable`` (``taken``) if the conversation is no longer staged.
         """
 
     def delete(self, key: int, limit: int) -> bool:
@@ -543,8 +547,8 @@ class Transaction(Reader):
 
     def publish(self, key: int, events: int) -> None:
         """Make a staged conversation with ``events`` events visible. The conversation's events get
-        the next positions, at a constant cost. Raises ``taken``, here or at the commit, if the
-        conversation is no longer staged or its id is taken.
+        the next positions, at a constant cost. Raises ``StoreUnavailable`` (``taken``), here or at
+        the commit, if the conversation is no longer staged or another conversation has its id.
         """
         self.forget()
         self._check_staged(key)
@@ -681,8 +685,9 @@ class Transaction(Reader):
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Store a fact about the store: see ``Recorder.value``. The position of a tracking never
-        decreases: a lower position raises ``taken``. An empty text deletes a tracking.
+        """Store a fact about the store: see ``Recorder.value``. The position of a tracking must
+        increase, otherwise ``StoreUnavailable`` (``taken``) is raised. An empty text deletes a
+        tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -798,9 +803,10 @@ class Recorder(ABC):
         of its caller. If ``any_thread`` is true, ``work`` may run in the thread of another caller.
         Use ``any_thread`` only if ``work`` calls nothing but foldlog's code.
 
-        Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
-        writers block the call for longer than the recorder's patience. With ``at_once``, the call
-        waits for other writers for at most ``AT_ONCE_S`` seconds.
+        Raises ``StoreUnusable`` (``nested``) if this thread is already inside ``transact``. Raises
+        ``StoreUnavailable`` (``busy``) if other writers block the call for longer than the
+        recorder's patience. With ``at_once``, the call waits for other writers for at most
+        ``AT_ONCE_S`` seconds.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
@@ -883,10 +889,10 @@ class Recorder(ABC):
         """Remove the bytes of deleted and replaced rows. If rows are deleted while ``compact``
         runs, their bytes may stay in the files until the next call. A store in a file is rewritten
         completely. Return False if only the owner of the tables on the server can remove the bytes.
-        Raises ``read`` if an older reader still needs the bytes after ``patience_s`` seconds. The
-        bytes then stay pending, and a file does not shrink. ``on_progress`` gets the number of
-        finished tables and the number of all tables. For a file, ``on_progress`` is not called,
-        because the file is rewritten in one step.
+        Raises ``StoreUnavailable`` (``read``) if an older reader still needs the bytes after
+        ``patience_s`` seconds. After this error, the bytes stay pending, and a file does not
+        shrink. ``on_progress`` gets the number of finished tables and the number of all tables. For
+        a file, ``on_progress`` is not called, because the file is rewritten in one step.
 
         Events keep their positions in a rewritten file. Readers continue during ``compact``, but
         the writers of a file wait. Rewriting a file needs as much free disk space as the file.

@@ -1,4 +1,4 @@
-"""Recorders raise ``StoreUnavailable`` and ``StoreUnusable``. Their cause is the driver's error."""
+"""Recorders raise ``StoreUnavailable`` or ``StoreUnusable``, caused by the driver's error."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ because a signal handler may raise right after the addition.
 
 def outside(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
-    write to this database. Without this error, a guard, an inline projection or a signal handler
+    write to this database. Without this check, a guard, an inline projection or a signal handler
     would wait for its own thread forever.
     """
     writer = get_ident(), database
@@ -116,15 +116,15 @@ class Writing(Protocol):
     def commit(self) -> None: ...
 
     def settle(self) -> bool:
-        """Roll back the transaction if it is still open. Return True if it was committed. A second
-        call of ``settle`` changes nothing.
+        """Roll back the transaction if it is still open. Return True if the transaction was
+        committed. A second call of ``settle`` changes nothing.
         """
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close the connection after a failure of the database. Return a function that makes the
-        error. Each caller raises an error object of its own, because raising adds a traceback to
-        the object. Return None if the database did not raise the error, or if the transaction was
-        already committed.
+        error for one caller. Each caller needs its own error object, because raising an error adds
+        a traceback to the object. Return None if the database did not raise the error, or if the
+        transaction was already committed.
         """
 
     def release(self) -> None: ...
@@ -152,7 +152,8 @@ class CommitQueue:
         self._waiting: list[Job[Any]] = []
 
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
-        """Run ``work`` in a transaction. Return its result after the commit, or raise its error.
+        """Run ``work`` in a transaction. Return the result of ``work`` after the commit, or raise
+        the error of ``work``.
 
         If ``any_thread`` is true, ``work`` calls only foldlog's code, so another thread may run it.
         Raises ``StoreUnusable`` if this thread is already inside a write. Raises

@@ -315,11 +315,11 @@ class Conversation(NamedTuple):
     parent. In lists of conversations, ``lineage`` is empty. If another conversation recorded event
     0, ``seed`` is the head before event 0. A fork that has copied its past has a
     ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
-    this conversation uses again. ``pending`` is the number of source records without events. A
-    negative ``pending`` means that the conversation is archived. Its absolute value is the number
-    of archived events. ``redactions`` is the number of redacted events. For a fork, a redaction of
-    a shared event counts only if it happened after the fork began. As long as ``redactions`` does
-    not change, no event that a caller keeps in memory has been redacted.
+    this conversation uses again. ``pending`` is the number of source records without events. For an
+    archived conversation, ``pending`` is negative: the number of archived events, times -1.
+    ``redactions`` is the number of redacted events. For a fork, a redaction of a shared event
+    counts only if it happened after the fork began. As long as ``redactions`` does not change, no
+    event that a caller keeps in memory has been redacted.
     """
 
     key: int

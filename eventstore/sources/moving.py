@@ -78,8 +78,8 @@ class CopiedRecords:
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted a new record in another conversation of the
         family. An import would refuse the record, too. ``is_new`` gets the number of a record, and
-        a pair: the id of its first event and the number of its events. It returns whether the copy
-        adds the record. Cost: one small read, if the target refuses no record.
+        a pair: the id of its first event and the number of its events. ``is_new`` returns whether
+        the copy adds the record. Cost: one small read, if the target refuses no record.
         """
         sources = Sources(self._target, reader)
         if not sources.refuse_any():
@@ -400,8 +400,8 @@ def _is_ahead(
     hashes: bytes,
     conversation: Conversation,
 ) -> bool:
-    """Return whether the target has all redactions of the source, and more records. Raises
-    ``HistoryDiverged`` if the target has other records.
+    """Return whether the target has all redactions of the source and more records than the source.
+    Raises ``HistoryDiverged`` if the target has other records.
     """
     if existing is None:
         return False

@@ -7,7 +7,8 @@ same record.
 
 The index and the bytes of a block, and the texts about a source, are compressed. In an encrypted
 conversation, the index, the bytes and the texts are encrypted with the conversation's key. The
-encryption is bound to the column and the row, so a value cannot be moved.
+encryption is bound to the column and the row, so a value that was moved elsewhere cannot be
+decrypted.
 """
 
 from __future__ import annotations
@@ -567,8 +568,8 @@ class SourcesToWrite(Sources):
         self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse the fingerprints in later imports. A fingerprint is the hash of a redacted record,
-        or comes from a copied tombstone.
+        """Make later imports refuse the fingerprints. A fingerprint is the hash of a redacted
+        record, or comes from a copied tombstone.
         """
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)

@@ -8,9 +8,9 @@ conversation's key, divided by the number of stores, is the number of its store.
 key goes to one store. All other queries go to all stores in one round trip, and their results are
 joined.
 
-A position in several stores contains one number for each store. Followers read the events of one
-store in their order, and therefore the events of one conversation. Events of different stores have
-no order.
+A position in several stores contains one number for each store. Followers read the events of each
+store in order, so they also read the events of each conversation in order. Events of different
+stores have no order.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""The queries that a single statement runs on all stores of a server. A row of a joined result
+"""For each of these queries, one statement reads all stores of a server. A row of a joined result
 begins with the number of its store.
 """
 _ENDS: Final = {

@@ -36,8 +36,8 @@ IN_COMMITS_AT: Final = 4_000
 
 
 class LogCheckpoints:
-    """The checkpoints of one file by one process. ``alone()`` takes the write lock and yields the
-    connection that writes.
+    """Runs the checkpoints of one file in one process. ``alone()`` takes the write lock and yields
+    the connection that writes.
     """
 
     def __init__(
