@@ -78,8 +78,8 @@ _BESIDE = (
 )
 """The names of the files that aider writes. The chats are in ``.aider.chat.history.md``."""
 _NO_CHAT = (
-    "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
-    " chat started at' on"
+    "holds no chat with a model; aider writes its chats into .aider.chat.history.md, each after"
+    " a line that begins with '# aider chat started at'"
 )
 
 

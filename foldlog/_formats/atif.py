@@ -94,8 +94,8 @@ _PARENT = "subagent_of"
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
-    "says that older steps were left out of the prompt (boundary 'truncate'), but not which steps;"
-    " the View shows them all"
+    "does not name the steps that were left out of the prompt (boundary 'truncate'); the View shows"
+    " all steps"
 )
 
 

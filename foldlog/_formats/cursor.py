@@ -80,8 +80,8 @@ _CONVERSATIONS = """SELECT key, value FROM cursorDiskKV
 WHERE key >= 'composerData:' AND key < 'composerData;' AND value IS NOT NULL"""
 _BUBBLE = "SELECT value FROM cursorDiskKV WHERE key = ?"
 _UNREAD = (
-    "Cursor has not yet moved this into its database, so it is not read; quit Cursor and import"
-    " again"
+    "holds changes that Cursor has not yet moved into its database, so they are not read; quit"
+    " Cursor and import again"
 )
 
 
@@ -196,8 +196,8 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
 
 
 def _names_of_blobs(root: bytes) -> Iterator[str]:
-    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers. Each field 1
-    with 32 bytes is the name of a blob.
+    """Yield the names of the blobs in a root. A root is a message of Protocol Buffers. In a root,
+    every field with the number 1 and 32 bytes is the name of a blob.
     """
     offset = 0
     while offset < len(root):

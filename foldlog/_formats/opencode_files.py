@@ -61,8 +61,8 @@ WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"
 }
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
 _UNREAD = (
-    "OpenCode has not yet moved this into its database, so it is not read; quit OpenCode and import"
-    " again"
+    "holds changes that OpenCode has not yet moved into its database, so they are not read; quit"
+    " OpenCode and import again"
 )
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
@@ -248,7 +248,7 @@ IN_WORDS = ("text/plain", "application/x-directory")
 def _message(info: _Part) -> _Part:
     """Return a message of OpenCode 2 with its contents as parts. All fields except the contents
     stay in ``info``. A user's text that OpenCode itself wrote is ``synthetic``. Failed answers are
-    included, for example an answer that the user stopped.
+    converted too, for example an answer that the user stopped.
     """
     role = text_or_empty(info.get("type"))
     parts = list[_Part]()

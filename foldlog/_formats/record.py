@@ -133,14 +133,14 @@ def has(**types: type) -> Callable[[Any], bool]:
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return None if a name of the path is missing."""
+    """Return the value at the path ``names``, or None if a name of the path is missing."""
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
 
 
 def strings_in(value: Any) -> list[str]:
-    """Return an empty list for a value that is not an array."""
+    """Return the strings in an array. Return an empty list for a value that is not an array."""
     if type(value) is list:
         return [item for item in value if type(item) is str]
     return []
@@ -191,7 +191,7 @@ def read_time(text: Any) -> SourceTime:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return an empty list for a value that is not an array."""
+    """Return the objects in an array. Return an empty list for a value that is not an array."""
     if type(value) is list:
         return [item for item in value if type(item) is dict]
     return []

@@ -35,8 +35,8 @@ from foldlog.eventstore import (
 )
 
 _AGAIN = (
-    "ends a series that repeats all earlier records, and a View shows both; if the source was"
-    " written twice, import it once"
+    "ends a series that repeats all earlier records, so a View shows them twice; if a program wrote"
+    " the source twice, remove one copy and import again"
 )
 COMMENTARY = "commentary"
 """A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
@@ -288,7 +288,7 @@ class RecordEvents:
         **fields: Any,
     ) -> Any:
         """Add the result of a call. ``cause`` is the event id of the call, if the source names the
-        call. If the call is unknown, the result gets the name ``tool``.
+        call. If the call is unknown, the result gets ``tool`` as the name of its tool.
         """
         result_id, cause, called_tool = self._decoder.calls.close(call_id, cause)
         names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}

@@ -44,8 +44,8 @@ _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 
 _NAMED_MAX = 5
 _CLEARED = (
-    "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can"
-    " clear a result"
+    "a microcompaction cleared {} results for the model ({}); the View still shows them, because no"
+    " event of foldlog clears a result"
 )
 
 
@@ -118,8 +118,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """
         if begins and session != self._session:
             self.options.findings.append(
-                f"begins the session {session!r}: the View shows this session, and no longer the"
-                f" lines of {self._session!r}; import each session from its own file"
+                f"begins the session {session!r}, so the View no longer shows the lines of"
+                f" {self._session!r}; import each session from its own file"
             )
         self._session = session
 

@@ -69,9 +69,9 @@ _NO_SESSION = (
 
 
 _NOT_HERE = (
-    "continues the rollout {}, whose last record is not here: import the file of that name too; if"
-    " that file belongs to another session, then import this file again, with --conversation and"
-    " another name"
+    "continues the rollout {}, whose last record is missing; import the file of that name too. If"
+    " that file belongs to another session, import this file again under another name"
+    " (--conversation)"
 )
 
 

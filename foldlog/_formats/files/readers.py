@@ -101,7 +101,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def rows_in(path: Path, query: str) -> list[Any]:
-    """Return no rows if the query fails."""
+    """Return the rows of a query, or no rows if the query fails."""
     try:
         with opened(path) as database:
             return database.execute(query).fetchall()

@@ -57,8 +57,8 @@ action.
 """
 _OF_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
-    " model only the newest summary, each time under a new id; the View here shows older summaries"
-    " too"
+    " model only the newest summary, and gave it a new id each time. The View here also shows older"
+    " summaries"
 )
 _CAUSES_MAX = 10_000
 """The largest distance between an action and its result, in events."""

@@ -15,7 +15,7 @@ from foldlog._formats.record import dicts_in, text_or_empty
 from foldlog.eventstore import CondensationAction, summary_id
 
 COMPACTED = "gen_ai.conversation.compacted"
-"""The attribute that marks the messages of a span as a compacted view of the conversation."""
+"""The attribute that says that the messages of a span are a compacted form of the conversation."""
 UNREADABLE = "[what came before was compacted; only the server of the model can read the summary]"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file", "compaction")
 _OF_SYSTEM = ("system", "developer")

@@ -37,8 +37,8 @@ _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
-    "holds spans, and none has messages of a model; let the instrumentation record them, with "
-    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
+    "holds spans without messages of a model; set "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true where the spans are recorded"
 )
 _SENT = ("input", "output")
 _has_parts = has(parts=list)
