@@ -108,8 +108,8 @@ two brackets.
 """
 _DEPTH_MAX = _LONG // 2
 """The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
-so a deeper event could exhaust the Python stack. Half of the default stack remains for the callers
-of the parsers.
+so a deeper event could exhaust the Python stack. This limit leaves half of the default stack for
+the callers of the parsers.
 """
 
 

@@ -76,9 +76,9 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
         written = text_of(exact)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise Undecodable(f"the exact form cannot be read ({error})") from error
+        raise Undecodable(f"the field $exact cannot be read ({error})") from error
     if written != text:
-        raise Undecodable("the exact form and the fields beside it differ")
+        raise Undecodable("the field $exact and the fields after it differ")
     return exact
 
 
@@ -167,11 +167,11 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
                 or type(entry["size"]) is not int
                 or not entry["at"]
             ):
-                raise Undecodable("the list of bytes has an invalid entry")
+                raise Undecodable("the list $bytes has an invalid entry")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Undecodable(f"the list of bytes cannot be read ({error})") from error
+        raise Undecodable(f"the list $bytes cannot be read ({error})") from error
     if not listed or text[end : end + 1] != ",":
-        raise Undecodable("the list of bytes is not followed by the fields")
+        raise Undecodable("no other field follows the list $bytes")
     return listed, b"{" + text[end + 1 :].encode()
 
 
@@ -192,10 +192,10 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
             for step in entry["at"][:-1]:
                 container = container[step]
             if container[entry["at"][-1]] is not None:
-                raise Undecodable("a path in the list of bytes leads to a value other than null")
+                raise Undecodable("a path in the list $bytes leads to a value other than null")
             container[entry["at"][-1]] = value
         except (LookupError, TypeError) as error:
-            raise Undecodable("a path in the list of bytes does not exist") from error
+            raise Undecodable("a path in the list $bytes leads to no value") from error
 
 
 # -- values that JSON would change

@@ -1,8 +1,8 @@
 """The rules of an append to a conversation. This module reads no clock and no database.
 
-Ids are dense, so a condensation may forget any id below the version. ``State`` therefore holds
-little more than the version, even for a long conversation. Only an append that forgets a summary
-also needs to read an earlier condensation.
+Ids are dense: every id below the version belongs to an event. ``State`` therefore holds little more
+than the version, even for a long conversation. Only an append that forgets a summary also needs to
+read an earlier condensation.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and the ids in an imported condensation are not checked.
@@ -218,7 +218,7 @@ def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, 
     if "deleted" not in change and (problem := _not_attributes(change.get("value"))):
         raise InvalidEvent(
             f"conversation {state.conversation!r}: {problem}; attributes are a map of names to"
-            " texts, whole numbers, booleans or lists of texts, stored as a whole value"
+            " texts, whole numbers, booleans or lists of texts, and each change sets the whole map"
         )
 
 

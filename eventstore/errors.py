@@ -123,8 +123,8 @@ class DocumentsChanged(VersionConflict):
     def __init__(self, conversation: str, name: str, actual: int) -> None:
         EventStoreError.__init__(
             self,
-            f"conversation {conversation!r}: these changes do not build on the newest value of"
-            f" document {name!r}; read the newest values and make the changes again",
+            f"conversation {conversation!r}: these changes are based on an old value of document"
+            f" {name!r}; read the newest values and make the changes again",
         )
         self.conversation = conversation
         self.name = name
@@ -157,9 +157,9 @@ class HistoryDiverged(EventStoreError):
     ) -> None:
         if not redacted:
             problem = (
-                f"differs from event {event_id} on: the other history is another conversation, or"
-                " two copies of one store made the events of one import separately; copy the"
-                " other history to a separate store"
+                f"differs from event {event_id} on: it is another conversation, or two copies"
+                " of one store read the same source separately; copy the other history to a"
+                " separate store"
             )
         else:
             problem = (
@@ -199,8 +199,7 @@ class ConversationErased(EventStoreError):
         when = f"{erased_at} ({reason or 'no reason given'})"
         self.problem = f"conversation {conversation!r} was erased at {when}; its events are gone"
         other = (
-            f"another conversation has this id now: take histories[{conversation!r}] again to use"
-            " that conversation"
+            f"a new conversation has this id now: to use it, get histories[{conversation!r}] again"
         )
         if is_replaced:
             remedy = other
@@ -240,7 +239,8 @@ class ConversationHasForks(EventStoreError):
 class EventsNotMade(EventStoreError):
     """Some events of the conversation are archived, or not made from its source yet. Open the store
     with ``foldlog.open``, which restores or makes the events. ``pending`` is the number of records
-    without events. If events are archived, ``pending`` is minus their number.
+    without events. For an archived conversation, ``pending`` is the negative number of archived
+    events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:

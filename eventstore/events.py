@@ -404,7 +404,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             )
         if (self.summary is None) != (self.summary_offset is None):
             raise InvalidEvent(
-                "a condensation's summary and summary_offset come together or not at all"
+                "a condensation needs both summary and summary_offset, or neither of them"
             )
         if self.origin is None:
             self._check_it_does_something()
@@ -694,7 +694,7 @@ AgentCondensationObservation = CondensationSummary
 
 
 def _runs(ascending: list[int]) -> Iterable[tuple[int, int]]:
-    """Yield maximal runs of consecutive integers as inclusive pairs."""
+    """Yield each run of consecutive integers as a pair of its first and last integer."""
     if not ascending:
         return
     first = last = ascending[0]

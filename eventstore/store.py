@@ -107,9 +107,9 @@ class Store:
         ``generation`` names one of the conversations that had the id ``conversation``. If this
         conversation is erased, the append raises ``ConversationErased``, even if a new conversation
         uses the id. ``together`` contains appends to other conversations, from
-        ``Documents.prepare``. Either all appends happen, or none. If ``dedupe`` or the idempotency
-        key leaves nothing to append, no append happens. ``also`` is called in the transaction of
-        the events, and may write further data.
+        ``Documents.prepare``. Either all appends happen, or none. If ``dedupe`` leaves nothing to
+        append, or the idempotency key was used before, the appends in ``together`` do not happen
+        either. ``also`` is called in the transaction of the events, and may write further data.
 
         Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
         ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises

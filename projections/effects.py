@@ -167,8 +167,8 @@ def key_of_intent(call_id: str) -> str:
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that the conversation itself recorded. A detached
-    conversation has copies of the shared events.
+    """Return the id of the first event that the conversation itself recorded. In a fork, all
+    earlier events are shared. In a detached conversation, they are copies.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 

@@ -111,7 +111,10 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
         else:
             buried_by = None
         if buried_by is not None:
-            reason = f"imported condensation {buried_by.id} forgot its source id before it came"
+            reason = (
+                f"imported condensation {buried_by.id} forgot its source id before the event was"
+                " appended"
+            )
             return Why(event, view.version, "never shown", reason, by=buried_by)
     return _explain_forgotten(event, view, structural)
 
@@ -174,7 +177,7 @@ def _explain_shown(event: Event, view: View, position: int) -> Why:
     if sent:
         unsent = ""
     else:
-        unsent = f", but no model is sent it: {_unfit_because(event, view, position)}"
+        unsent = f", but it is not sent to a model: {_unfit_because(event, view, position)}"
     reason = f"the View shows it at index {position}{unsent}"
     return Why(event, view.version, "shown", reason, position=position, sent=sent)
 
@@ -184,7 +187,8 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
         return "it cannot be written as a message"
     if event.id in view.left_behind:
         return (
-            "a condensation forgot another of its parallel calls, or another part of its tool loop"
+            "a condensation forgot another call of the same response, or another part of its tool"
+            " loop"
         )
     units = view.units
     if position in units.orphans:
@@ -270,7 +274,7 @@ def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterabl
             presence.append((change.id + 1, is_present))
     assert by is not None
     reason = (
-        f"retraction {by.id} took it back, at version {by.id + 1}: the View was again as at"
+        f"retraction {by.id} took it back, at version {by.id + 1}: it restored the View of"
         f" version {target(by)}"
     )
     return Why(event, view.version, "taken back", reason, by=by, forgotten_at=by.id + 1)

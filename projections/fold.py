@@ -168,9 +168,9 @@ def _state_at(state: ViewState, version: int) -> Folded:
         return Folded(EMPTY, ())
     if state.past is None:
         raise LookupError(
-            f"a retraction returns to version {version}, and this View, at version {state.version},"
-            " was made without its past; fold the conversation from its first event, or read it"
-            " from its store"
+            f"a retraction returns to version {version}, but this View, at version {state.version},"
+            " was made without the earlier events; fold the conversation from its first event, or"
+            " read it from its store"
         )
     return state.past.at(version)
 
@@ -296,7 +296,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 def _why_unknown(event: UnknownEvent) -> str:
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
-        " this version does not know and which changes the View; upgrade foldlog to read this"
+        " changes the View but is unknown to this version of foldlog; upgrade foldlog to read this"
         " conversation from there on"
     )
 

@@ -58,9 +58,7 @@ def append_tool_result(
     one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
-        raise TypeError(
-            f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id"
-        )
+        raise TypeError(f"call_id is {call_id!r}; give the call id as a text, or the action itself")
     while True:
         view = current()
         called = _find_open_call(view.open_calls, call_id)

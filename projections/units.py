@@ -54,8 +54,8 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 
 def is_unseen(event: Event) -> bool:
-    """Return whether an event of a View has no form as a chat message. An event of unknown kind and
-    an imported annotation have no form.
+    """Return whether an event of a View cannot be written as a chat message. This is true for an
+    event of unknown kind and for an imported annotation.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent
@@ -95,7 +95,7 @@ class Units(NamedTuple):
     ``loops``, ``orphans``, ``bonds``  each in ascending order of the positions
     ``seen``            the events that a model may see
     ``notes``           the annotations among ``seen``
-    ``unseen``          the events without a form as messages
+    ``unseen``          the events that cannot be written as messages
     ``unanswered``      the number of actions without an observation
     """
 

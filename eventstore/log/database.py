@@ -201,8 +201,8 @@ class Database:
                 raise CorruptEvent(
                     conversation.id,
                     conversation.version - 1,
-                    f"{error}: events after this one were removed, or the conversation's row was"
-                    " changed, without the key",
+                    f"{error}: a program without the key removed events after this one, or changed"
+                    " the conversation's row",
                 ) from error
         return RowCodec(conversation.id, data_key, mark)
 

@@ -56,7 +56,7 @@ def find_ancestor(
 ) -> Conversation:
     state = not_erased(database.find_key(reader, key))
     if state is None:
-        raise CorruptEvent(name, event_id, "it is missing, and a fork needs it")
+        raise CorruptEvent(name, event_id, "this event is missing, and a fork needs it")
     return state
 
 

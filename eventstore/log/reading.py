@@ -43,8 +43,8 @@ SOURCE_KEYS: Final = "foldlog:source:"
 """The database has an index of the idempotency keys that begin with ``SOURCE_KEYS``, so one query
 finds such a key in all conversations.
 """
-_NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
-_MISSING = "it, or a later event that is shown or structural, cannot be found"
+_NOT_FLAGGED = "an index lists this event as shown or structural, but it is neither"
+_MISSING = "this event, or a later shown or structural event, cannot be found"
 
 
 class ReadTransaction:
@@ -321,7 +321,7 @@ class ReadTransaction:
             raise CorruptEvent(
                 self.conversation,
                 row.id,
-                "this event must be a change of documents, but it is of a different kind",
+                "this event must be a change of documents, but it is of another kind",
             )
         self._changes = event
         self._changes_before = version

@@ -313,7 +313,9 @@ class RowCodec(NamedTuple):
             raise NotAsWritten(str(error)) from error
         missing = needed - {attachment.name for attachment in attachments}
         if missing:
-            raise NotAsWritten(f"{len(missing)} values of the event are missing or were changed")
+            raise NotAsWritten(
+                f"{len(missing)} attachments of the event are missing or were changed"
+            )
         return Body.of(body, [item for item in attachments if item.name in needed])
 
     def _opened_attachment(self, stored: Attachment) -> Attachment:
@@ -513,7 +515,7 @@ def _from_zstd(stored: bytes) -> bytes:
     try:
         size = zstandard.frame_content_size(stored)
         if size < 0:
-            raise NotAsWritten("the compressed body does not say how long the body is")
+            raise NotAsWritten("the compressed body does not contain the length of the body")
         if size > EVENT_BYTES_MAX:
             raise NotAsWritten(_TOO_LARGE)
         return _contexts.decompressor.decompress(stored)

@@ -337,7 +337,7 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store, views, for
     assert views.rebuild("c") == 2
     assert findings(store) == []
     if format == "openhands-v0":
-        reason = "imported condensation 3 forgot its source id before it came"
+        reason = "imported condensation 3 forgot its source id before the event was appended"
         assert views.why("c", 4).reason == reason
 
 
