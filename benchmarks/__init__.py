@@ -1,7 +1,7 @@
-"""How fast, how small: one file for each question, with its baseline beside it. ``python -m
-benchmarks`` runs them all.
+"""Measure the speed and size of foldlog. Each file measures one question, and contains the
+question's baseline. ``python -m benchmarks`` runs them all.
 
-Absolute times mean nothing on shared machines. Every figure is a ratio to the best that anyone
-could write by hand for that one question (*raw*), measured in one run, interleaved, median of
-several rounds, the answers compared before the clock counts.
+Absolute times mean nothing on shared machines. Every figure is a ratio to *raw*, the best program
+that anyone could write by hand for this one question. foldlog and raw take turns in one run, and
+their answers are compared before the clock starts. A figure is the median of several rounds.
 """

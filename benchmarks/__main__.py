@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: ask the questions, print the table, write JSON."""
+"""``python -m benchmarks``: measure all questions, print a table, and write JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "Safe and private": ("trust", "erasing"),
     "The page": ("page",),
 }
-"""The modules that ask, by the heading under which their answers stand."""
+"""For each heading of the results, the modules that measure its questions."""
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -88,8 +88,8 @@ def missed(answers: list[Answer]) -> list[str]:
 
 
 def counts_table() -> Table:
-    """Return the counts beside the recorded ones. What grew by more than a fifth is shown; nothing
-    fails by it.
+    """Return a table of the counts and the recorded counts. The last column shows counts that grew
+    by more than a fifth. No count makes the run fail.
     """
     shown = Table(
         title=f"counts at {BASELINE_EVENTS:,} events, CPython {python_version()}",
@@ -105,9 +105,11 @@ def counts_table() -> Table:
 
 
 def main(
-    matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
+    matching: Annotated[
+        str, typer.Argument(help="Only questions whose names contain this text.")
+    ] = "",
     scale: Annotated[
-        str, typer.Option(help="full, or smoke: small, to see that everything works.")
+        str, typer.Option(help="full, or smoke: a small run to see that everything works.")
     ] = "full",
     results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = RESULTS,
     publish: Annotated[
@@ -115,8 +117,8 @@ def main(
         typer.Option(
             "--publish",
             help=(
-                "Measure nothing; put the saved full run into docs/internals/speed.json, page and"
-                " README."
+                "Measure nothing. Put the saved full run into docs/internals/speed.json, SPEED.md"
+                " and the README."
             ),
         ),
     ] = False,
@@ -125,8 +127,8 @@ def main(
         typer.Option(
             "--counts",
             help=(
-                "Measure nothing; count statements, bytecodes, lines and files, beside what was"
-                " recorded."
+                "Measure no times. Count statements, bytecodes, functions and files, and compare"
+                " them with the recorded counts."
             ),
         ),
     ] = False,
@@ -134,8 +136,8 @@ def main(
         bool, typer.Option("--record", help="Record the counts of --counts.")
     ] = False,
 ) -> None:
-    """Ask the questions that have targets. Exit status 1 where one gave no figure, or a full run
-    misses a target.
+    """Measure the questions that have targets. The exit status is 1 if a measurement fails, or if a
+    full run misses a target.
     """
     if publish:
         speed_page.publish(json.loads((results / "full.json").read_text()))

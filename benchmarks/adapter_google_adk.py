@@ -1,5 +1,5 @@
-"""The sides of Google ADK for ``benchmarks.adapters``: foldlog's session service, and the SDK's own
-with SQLite.
+"""The two stores of Google ADK that ``benchmarks.adapters`` compares: foldlog's session service,
+and the SDK's session service with SQLite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMES = {"app_name": "a", "user_id": "u", "session_id": "s"}
 
 
 class Talk:
-    """A session of a service: it appends one event after the other, as a runner does."""
+    """A session of a service. Like a runner, it appends one event after the other."""
 
     def __init__(self, service: Any) -> None:
         self.service = service
@@ -52,7 +52,7 @@ def theirs(path: str) -> Talk:
 
 
 def one(number: int) -> Event:
-    """Return an event of some hundred bytes: a call, its result, or what is said."""
+    """Return an event of a few hundred bytes: a call, the result of a call, or a text."""
     text = f"{number} " + "word " * 60
     call = types.FunctionCall(id=f"c{number}", name="f", args={"text": text})
     result = types.FunctionResponse(id=f"c{number - 1}", name="f", response={"result": text})

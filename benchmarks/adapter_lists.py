@@ -1,12 +1,12 @@
-"""What does a list of 1,000 sessions cost in foldlog, beside the store that it replaces? Asked in
-an environment with the SDK, as ``benchmarks.adapters`` is:
+"""Measure what a list of 1,000 sessions costs, in foldlog and in the store that foldlog replaces.
+Like ``benchmarks.adapters``, run it in an environment with the SDK:
 
     .cache/adapters/google_adk-newest/bin/python -m benchmarks.adapter_lists google_adk
 
-``claude_agent``, ``langgraph`` and ``pydantic_ai`` are the others. Google ADK and LangGraph have
-SQLite stores of their own; beside the other two stand tables by hand, with a row of JSON for each
-session. A figure is the median of the rounds, in CPU time; ``open and`` is in a process that has
-opened the store before.
+The other names are ``claude_agent``, ``langgraph`` and ``pydantic_ai``. Google ADK and LangGraph
+have their own SQLite stores. For the Claude Agent SDK and pydantic-ai, the baseline is a table by
+hand with a row of JSON for each session. A figure is the median CPU time of the rounds. The rows
+that begin with ``open and`` include opening the store, in a process that has opened it before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Work = Callable[[Any], Awaitable[Any]]
 async def measure(
     sides: Sides, add: Callable[[Any, int], Awaitable[Any]], lists: dict[str, Work]
 ) -> None:
-    """Print the figures of both sides."""
+    """Print the figures of foldlog and of the other store."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / name) for name in ("ours.db", "theirs.db")]
         figures: dict[str, tuple[list[float], list[float]]] = {}
@@ -103,7 +103,7 @@ async def langgraph() -> None:
 
 
 class Summaries:
-    """Sessions of the Claude Agent SDK by hand: a table of lines, and one of the SDK's
+    """A store of Claude Agent SDK sessions by hand: a table of lines, and a table of the SDK's
     summaries.
     """
 

@@ -1,7 +1,7 @@
-"""The sides of pydantic-ai for ``benchmarks.adapters``: foldlog's conversation store, and two
-tables by hand.
+"""The two stores of pydantic-ai that ``benchmarks.adapters`` compares: foldlog's conversation
+store, and two tables by hand.
 
-The SDK has no store of its own but one in memory.
+The SDK has only a store in memory.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _records = TypeAdapter(ConversationRecord)
 
 
 class TablesByHand(ConversationStore):
-    """A table of records and a table of entries, as JSON. It works in threads: a loop must not wait
-    for a disk.
+    """A conversation store with a table of records and a table of entries, as JSON. It uses
+    threads, so that the event loop never waits for the disk.
     """
 
     def __init__(self, path: str) -> None:
@@ -116,7 +116,7 @@ class TablesByHand(ConversationStore):
 
 
 class Talk:
-    """A conversation of a store, saved after each turn."""
+    """A conversation that saves itself in a store after each turn."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -146,7 +146,7 @@ def theirs(path: str) -> Talk:
 
 
 def one(number: int) -> ModelRequest | ModelResponse:
-    """Return a message of some hundred bytes: a call, its result, or what is said."""
+    """Return a message of a few hundred bytes: a call, the result of a call, or a text."""
     text = f"{number} " + "word " * 60
     match number % 4:
         case 0:

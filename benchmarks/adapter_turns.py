@@ -1,10 +1,10 @@
-"""What does a turn of an agent cost in foldlog, and opening its conversation, beside the store that
-it replaces?
+"""Measure what a turn of an agent and the opening of its conversation cost, in foldlog and in the
+store that foldlog replaces.
 
-A conversation of 400 items is recorded, four in a turn, as the SDK records them. Then both sides
-take turns: 40 more of them, and the conversation is opened and read 15 times. Times are CPU time of
-the process, medians in ms, so that they say the same on a busy machine; a turn with LangGraph runs
-its graph.
+The benchmark records a conversation of 400 items, four in a turn, as the SDK does. It then measures
+40 more turns, and opens and reads the conversation 15 times. The two stores take turns. A figure is
+the median CPU time in ms, so a busy machine does not change it. With LangGraph, a turn also runs
+the graph.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ PAGE, BEGIN, END = (
 
 
 class Figures(NamedTuple):
-    """The figures of foldlog, then of the other store: ms, ms and bytes an item."""
+    """The figures of an adapter. Each pair has the figure of foldlog, then the figure of the other
+    store. ``turn`` and ``opening`` are in ms, ``size`` is in bytes for each item.
+    """
 
     name: str
     turn: tuple[float, float]
@@ -74,7 +76,7 @@ async def turns(
     add: Callable[[Any, list[Any]], Awaitable[Any]],
     reads: dict[str, Callable[[Any], Awaitable[Any]]],
 ) -> None:
-    """Print the figures of both sides as a line of JSON."""
+    """Print the figures of foldlog and of the other store as a line of JSON."""
     read = next(iter(reads.values()))
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / side) for side in ("ours.db", "theirs.db")]
@@ -108,7 +110,7 @@ async def turns(
 
 
 def measured(name: str) -> list[Figures]:
-    """Return the figures of one adapter, asked in its environment."""
+    """Measure one adapter in its environment, and return the figures."""
     python = ROOT / f".cache/adapters/{name}-newest/bin/python"
     if not python.exists():
         raise SystemExit(f"there is no {python}; make it with: scripts/test --adapters {name}")
@@ -122,8 +124,8 @@ def measured(name: str) -> list[Figures]:
 
 
 def limits() -> str:
-    """Return the sentences that say what the same bytes cost without an adapter: no adapter can be
-    quicker.
+    """Return sentences with the costs of the same items without an adapter. No adapter can cost
+    less.
     """
     batches = [
         [item(PER_TURN * n + index) for index in range(PER_TURN)]
@@ -185,14 +187,14 @@ def limits() -> str:
 
 
 def cpu_ms(work: Callable[[], object]) -> float:
-    """Return the CPU time of a call."""
+    """Return the CPU time of a call in ms."""
     begun = time.process_time()
     work()
     return 1_000 * (time.process_time() - begun)
 
 
 def main(publish: bool) -> None:
-    """Print the figures of all adapters; with ``publish`` write them into
+    """Print the figures of all adapters. With ``publish``, also write them into
     docs/internals/PEERS.md.
     """
     rows = [

@@ -1,19 +1,20 @@
-"""What does a session cost in foldlog, beside the store that it replaces? Asked in an environment
-with the SDK:
+"""Compare the cost of a session in foldlog with the cost in the store that foldlog replaces. Run it
+in an environment with the SDK:
 
-    scripts/test --adapters openai_agents-newest              # makes the environment
+    scripts/test --adapters openai_agents                     # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
 
-and so with each other name, in its environment. Without a name, what a turn and an opening cost
-with each adapter is printed as a table, with ``--publish`` also into docs/internals/PEERS.md: see
-``adapter_turns``.
+The other names work in the same way, each in its own environment. Without a name, the command
+prints a table of the costs of a turn and of an opening with each adapter (``adapter_turns``).
+``--publish`` also writes the table into docs/internals/PEERS.md.
 
-``tails`` is asked in the environment of ``openai_agents``. The OpenAI Agents SDK, Google ADK and
-LangGraph have SQLite stores of their own, the OpenHands SDK and Strands one file for each event or
-message, and the Agent Framework a file of lines. Beside the Claude Agent SDK and pydantic-ai stand
-tables of JSON by hand. ``tails`` reads the end of a history of foldlog itself, without an adapter,
-beside the store of the OpenAI Agents SDK. Both sides take turns; a figure is the median of the
-rounds, and the second ratio is that of CPU time.
+The OpenAI Agents SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and
+Strands write one file for each event or message, and the Agent Framework writes a file of lines.
+The Claude Agent SDK and pydantic-ai have no durable store, so tables of JSON by hand are the
+baseline. ``tails`` uses foldlog without an adapter: it reads the end of a history, and compares
+this with the OpenAI Agents SDK, in the environment of ``openai_agents``. foldlog and the other
+store take turns. A figure is the median of the rounds. The first ratio is the ratio of the times by
+the clock, and the second the ratio of the CPU times.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ import foldlog
 ITEMS, ROUNDS, STEPS = 10_000, 7, 1_000
 Store = Any
 Compare = Callable[..., Awaitable[None]]
-"""Compares two sides: see ``compare``."""
+"""A function with the parameters of ``compare`` that compares two stores."""
 
 
 def item(number: int) -> dict[str, Any]:
-    """Return an item of a run: a call, its output, or what is said, of some hundred bytes."""
+    """Return an item of a run: a call, the output of a call, or a message, each of a few hundred
+    bytes.
+    """
     text = f"{number} " + "word " * 60
     match number % 3:
         case 0:
@@ -57,7 +60,9 @@ def item(number: int) -> dict[str, Any]:
 
 
 def line(number: int) -> dict[str, Any]:
-    """Return a line of Claude Code, as one follows the other."""
+    """Return line ``number`` of a Claude Code session. Each line names the previous line as its
+    parent.
+    """
     message = {"role": "user", "content": f"{number} " + "word " * 60}
     envelope = {
         "isSidechain": False,
@@ -79,8 +84,8 @@ def line(number: int) -> dict[str, Any]:
 
 
 class ByHand:
-    """One table of JSON: what a store by hand of Claude's sessions is. It works in threads, as the
-    SDKs' own stores do: a loop must not wait for a disk.
+    """A store of Claude's sessions by hand: one table of JSON. Like the SDKs' own stores, it uses
+    threads, so that the event loop never waits for the disk.
     """
 
     def __init__(self, path: str) -> None:
@@ -117,7 +122,7 @@ class ByHand:
 
 
 async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
-    """Return how long work took, in ms: by the clock, and of the processor."""
+    """Return the elapsed time and the CPU time of ``work``, in ms."""
     begun, used = time.perf_counter(), time.process_time()
     await work()
     return 1_000 * (time.perf_counter() - begun), 1_000 * (time.process_time() - used)
@@ -141,7 +146,7 @@ async def compare(
     add: Callable[[Store, list[Any]], Awaitable[Any]],
     reads: dict[str, Callable[[Store], Awaitable[Any]]],
 ) -> None:
-    """Print the figures of both sides."""
+    """Print the figures of foldlog and of the other store."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / name) for name in ("ours.db", "theirs.db")]
         sizes = []
@@ -206,7 +211,7 @@ async def openai_agents(compare: Compare) -> None:
 
 
 class Tails:
-    """A history of foldlog that is read from its end."""
+    """A history of foldlog, with methods that read its end."""
 
     def __init__(self, path: str) -> None:
         self._histories = foldlog.open(path)
@@ -254,8 +259,8 @@ async def claude_agent(compare: Compare) -> None:
 
 
 class Talk:
-    """What a conversation of the OpenHands SDK does with its store: a log of events, and a state
-    that grows.
+    """Use a store as a conversation of the OpenHands SDK does: append to a log of events, and write
+    a state that grows.
     """
 
     def __init__(self, store: Any) -> None:
@@ -284,7 +289,7 @@ class Talk:
 
 
 def event(number: int) -> Any:
-    """Return an event of a conversation of the OpenHands SDK, a message of some hundred bytes."""
+    """Return an event of the OpenHands SDK: a message of a few hundred bytes."""
     from openhands.sdk.event import MessageEvent
     from openhands.sdk.llm import Message, TextContent
 
@@ -359,7 +364,7 @@ async def langgraph(compare: Compare) -> None:
 
 
 async def talks(module: str, compare: Compare) -> None:
-    """Compare the two sides of a module beside this one."""
+    """Compare the two stores of a module ``benchmarks.<module>``."""
     sides = import_module(f"benchmarks.{module}")
     reads = {
         f"read {ITEMS:,}": lambda talk: talk.read(),
@@ -392,5 +397,5 @@ if __name__ == "__main__":
             asyncio.run(SIDES[name](compare))
         case _:
             raise SystemExit(
-                f"say which: {', '.join(SIDES)}; or none, for the table of docs/internals/PEERS.md"
+                f"choose one of {', '.join(SIDES)}; or give no name, for the table of PEERS.md"
             )

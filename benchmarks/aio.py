@@ -1,8 +1,8 @@
-"""What does the async face cost beside the sync one, from one task and from many?
+"""Compare appends through ``foldlog.aio`` with synchronous appends, from one task and from many.
 
-Both append the same events durably, each to a store of its own. One task takes turns with the sync
-face at each event, so that a slow moment of the disk hits both. Many tasks take turns with as many
-threads, round by round.
+Both append the same events durably, each to its own store. A single task and synchronous code take
+turns at each event, so that a slow moment of the disk affects both. Many tasks and as many threads
+take turns at each round.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def many_tasks(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 async def _tasks(events: Sequence[Event], folder: Path, number: int) -> float:
-    """Appends a second of tasks, each to a history of its own."""
+    """Return the appends a second of many tasks, each of which appends to its own history."""
     async with foldlog.aio.open(folder / f"tasks-{number}.db") as faces:
 
         async def write(name: str) -> None:

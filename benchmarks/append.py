@@ -1,8 +1,9 @@
-"""What does a durable append cost, alone, with an idempotency key, in batches, with many threads?
+"""Measure a durable append: alone, with an idempotency key, in batches, and with many threads.
 
-Alone and in batches against raw sqlite3, which encodes its events too. Many threads against one
-thread of ours: each append is on disk when it returns. On a disk that needs a millisecond more to
-say so, which a library made for this question says for it, sharing an fsync is worth more.
+For single appends and batches, the baseline is raw sqlite3, which also encodes its events. For many
+threads, the baseline is one thread of foldlog. Each append is on disk when it returns. One question
+makes each fsync a millisecond slower, with a small preloaded library. On such a slow disk, threads
+gain more when they share an fsync.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def workload(count: int) -> list[Event]:
 
 
 def one_by_one(scale: Scale, folder: Path, keyed: bool = False) -> Iterator[Round]:
-    """The two take turns at each event, so that a slow moment of the disk hits both."""
+    """Append the events one by one. foldlog and raw take turns at each event, so that a slow moment
+    of the disk affects both.
+    """
     events = workload(APPENDS if scale.name == "full" else 40)
     for n in range(scale.rounds):
         raw = RawStore(folder / f"raw-{n}.db")
@@ -60,8 +63,9 @@ def one_by_one(scale: Scale, folder: Path, keyed: bool = False) -> Iterator[Roun
 
 
 def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
-    """The clock ends when both logs are written back into their files: raw does that in its
-    commits, ours beside them. ``how`` are options of our store.
+    """Append batches. The time includes a checkpoint of each write-ahead log, because raw
+    checkpoints during its commits, and foldlog in the background. ``how`` contains options for
+    foldlog's store.
     """
     batch = workload(BATCH)
     count = 10 if scale.name == "full" else 2
@@ -88,7 +92,7 @@ def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
 
 
 def _written_back(path: Path) -> float:
-    """Write back what is left in the log; return the seconds that it took."""
+    """Checkpoint the rest of the write-ahead log, and return the seconds that this took."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -101,7 +105,9 @@ def _written_back(path: Path) -> float:
 
 
 def group_commit(scale: Scale, folder: Path, slow_fsync: bool = False) -> Iterator[Round]:
-    """Appends a second with many threads, each in a conversation of its own, against one thread."""
+    """Measure the appends a second of many threads, and of one thread. Each thread appends to its
+    own conversation.
+    """
     appends = 2_000 if scale.name == "full" else 200
     environment = _slow_fsync(folder) if slow_fsync else {}
     for n in range(scale.rounds):
@@ -117,7 +123,7 @@ def group_commit(scale: Scale, folder: Path, slow_fsync: bool = False) -> Iterat
 
 
 def _slow_fsync(folder: Path) -> dict[str, str]:
-    """The environment in which fsync and fdatasync take a millisecond more."""
+    """Return environment variables that make fsync and fdatasync take a millisecond longer."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise RuntimeError(

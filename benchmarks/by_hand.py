@@ -1,9 +1,9 @@
-"""What a command does, by hand, in a process of its own: ``python -m benchmarks.by_hand
-list|events|peak ARGUMENTS``.
+"""Baselines for the benchmarks of commands, run as ``python -m benchmarks.by_hand list|events|peak
+ARGUMENTS``.
 
 ``list FILE`` reads the rows with sqlite3 and prints them as ``foldlog list`` does. ``events FILE``
 reads every event of the conversation ``c1`` in Python, and prints their number. ``peak FILE
-ARGUMENTS`` runs ``foldlog ARGUMENTS`` and writes the most memory that it had into the file, in KiB.
+ARGUMENTS`` runs ``foldlog ARGUMENTS`` and writes its peak memory in KiB into the file.
 """
 
 from __future__ import annotations

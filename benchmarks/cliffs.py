@@ -1,8 +1,8 @@
-"""Are there histories whose Views are slow to open? Scattered Views, scattered forgetting, stacked
-summaries.
+"""Search for histories whose Views are slow to open: histories with scattered events, with many
+small condensations, and with many summaries.
 
-Each against a View of as many events in one piece. And: what do their revisions take, against the
-events?
+The baseline is a View with the same number of consecutive events. The sizes of the stored revisions
+are compared with the sizes of the events.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ def forgot(
 
 
 def scattered(intervals: int) -> Iterator[Event]:
-    """One condensation that leaves every third event."""
+    """Yield a history with one condensation, which leaves every third event."""
     yield from map(said, range(3 * intervals))
     yield forgot(3 * intervals, [n for n in range(3 * intervals) if n % 3])
 
 
 def scattering(condensations: int) -> Iterator[Event]:
-    """Condensations that each leave one more interval, of twelve events, and forget the oldest one
-    that a model's window no longer holds.
+    """Yield a history in which each condensation leaves one scattered event of the newest twelve.
+    If the View then has more than ``_SCATTERED`` such events, the condensation also forgets the
+    oldest.
     """
     for nth in range(condensations):
         first = 13 * nth
@@ -73,8 +74,8 @@ def scattering(condensations: int) -> Iterator[Event]:
 
 
 def stacked(summaries: int) -> Iterator[Event]:
-    """Condensations that each put a summary beside the earlier ones; the oldest goes that a window
-    no longer holds.
+    """Yield a history in which each condensation adds a summary after the earlier summaries. If
+    there are then more than ``_STACKED`` summaries, the condensation also forgets the oldest.
     """
     for nth in range(summaries):
         first = 13 * nth
@@ -87,7 +88,9 @@ def stacked(summaries: int) -> Iterator[Event]:
 
 
 def whole(events: int) -> Iterator[Event]:
-    """One condensation, and behind it a View in one piece."""
+    """Yield a history with one condensation, followed by consecutive events that are all in the
+    View.
+    """
     yield from map(said, range(4))
     yield forgot(4, [0, 1, 2, 3])
     yield from map(said, range(5, 5 + events))
@@ -101,7 +104,7 @@ def opening(
     scale: Scale,
     folder: Path,
 ) -> Iterator[Round]:
-    """A View of ``shown`` events in pieces, against one of as many events in one piece."""
+    """Open a View of ``shown`` scattered events, and a View of ``shown`` consecutive events."""
     size = size if scale.name == "full" else size // 20
     shown = min(shown, size)
     jagged = prepared(folder.parent, size, name, partial(history, size))
@@ -113,7 +116,9 @@ def opening(
 def revisions(
     name: str, history: Callable[[int], Iterator[Event]], size: int, scale: Scale, folder: Path
 ) -> Iterator[Round]:
-    """One round: a size is the same each time."""
+    """Measure the size of the revisions and of the events. One round is enough, because the sizes
+    do not vary.
+    """
     size = size if scale.name == "full" else size // 20
     stores = prepared(folder.parent, size, name, partial(history, size))
     db = sqlite3.connect(stores.ours)
@@ -124,7 +129,7 @@ def revisions(
 
 
 def digesting(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A thousand calls of a long history against a thousand of a short one."""
+    """Measure the CPU time of a digest for a thousand calls, of a long and of a short history."""
 
     def took_ms(count: int) -> float:
         events = [
@@ -156,8 +161,8 @@ _HOSTILE: tuple[Callable[[int], bytes], ...] = (
 
 
 def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The worst of some hostile bodies: eight of one size against one that is eight times as
-    long.
+    """Decode several hostile bodies, and yield the worst. The baseline decodes eight bodies of an
+    eighth of the length.
     """
 
     def took_ms(body: bytes, times: int) -> float:

@@ -1,8 +1,8 @@
-"""One View opened in a process of its own: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE
-is ours or raw.
+"""Open one View in a new process: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE is ours
+or raw.
 
-The clock runs from after the imports to the View's last event; memory is how much the process grew
-meanwhile. Prints JSON.
+The clock starts after the imports, and stops at the View's last event. The memory is the growth of
+the process during this time. Prints JSON.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def ours(path: str, version: int | None) -> Sequence[Event]:
 
 
 def raw(path: str, _version: int | None) -> Sequence[Event]:
-    """A hand-kept row with the View's intervals, and one ranged SELECT."""
+    """Read a hand-written row with the View's intervals, then the events with one SELECT of these
+    ranges.
+    """
     decoder = msgspec.json.Decoder(
         SystemMessage | Message | Action | Observation | CondensationAction
     )

@@ -1,8 +1,8 @@
-"""What do the commands cost on stores of 100,000 conversations, and on conversations of 1,000,000
-events?
+"""Measure the commands on stores of 100,000 conversations, and on conversations of 1,000,000
+events.
 
-A command runs in a process of its own, its output thrown away or counted. CPU time counts, of user
-and system: what it costs to start Python, to import and to open a store is in both sides.
+Each command runs in a new process. The figure is the user and system CPU time. For foldlog and for
+the baseline, this includes the start of Python, the imports, and the opening of the store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START_MS = 200
 
 
 class Ran(NamedTuple):
-    """A process that has ended: its CPU time, and what it wrote."""
+    """The CPU time and the output of a finished process."""
 
     cpu_s: float
     out: Path
@@ -37,9 +37,7 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, module: str, *arguments: str) -> Ran:
-    """Run ``python -m MODULE ARGUMENTS``. Its output goes into a file: a pipe would cost both
-    sides.
-    """
+    """Run ``python -m MODULE ARGUMENTS``, with the output in a file, because a pipe costs time."""
     out = folder / "out.txt"
     with out.open("wb") as file:
         process = subprocess.Popen(
@@ -57,8 +55,8 @@ def run(folder: Path, module: str, *arguments: str) -> Ran:
 
 
 def peak_mib(folder: Path, *arguments: str) -> float:
-    """The most memory that ``foldlog ARGUMENTS`` has. The process tells it itself: what the system
-    tells of a child counts the memory of its parent before the child began.
+    """Return the peak memory of ``foldlog ARGUMENTS`` in MiB. The process itself reads the peak,
+    because the kernel's figure for a child includes the memory of the parent at the fork.
     """
     peak_file = folder / "peak.txt"
     run(folder, _BY_HAND, "peak", str(peak_file), *arguments)
@@ -70,7 +68,9 @@ def peak_mib(folder: Path, *arguments: str) -> float:
 
 
 def conversations(folder: Path, count: int) -> Path:
-    """A store of so many conversations of two events, made where it is not there yet."""
+    """Return the path of a store with ``count`` conversations of two events. The store is made if
+    it does not exist yet.
+    """
     path = folder / f"conversations-{count}.db"
     if not path.exists():
         messages = [
@@ -121,8 +121,8 @@ def listing_memory(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
-    """A command on the longest history against the same command on one of 10,000 events, or a
-    hundredth.
+    """Run a command on the longest history, and on a history of a hundredth of the length (10,000
+    events in a full run).
     """
     long, short = (
         scale.events[-1],
@@ -139,7 +139,9 @@ def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> Ran:
 
 
 def _command(folder: Path, stores: Prepared, arguments: Sequence[str]) -> list[str]:
-    """The arguments with the files that they name: a configuration, or a new audit database."""
+    """Return the command line. ``WINDOW`` becomes the path of a configuration, and ``AUDIT`` the
+    path of a new audit database.
+    """
     (folder / "window.toml").write_text('[condenser]\ntype = "conversation_window"\n')
     (folder / "audit.db").unlink(missing_ok=True)
     files = {"WINDOW": folder / "window.toml", "AUDIT": folder / "audit.db"}
@@ -151,7 +153,7 @@ def _command(folder: Path, stores: Prepared, arguments: Sequence[str]) -> list[s
 
 
 def reading(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
-    """A command that reads every event against a loop over them in Python."""
+    """Run a command that reads every event. The baseline is a loop over the events in Python."""
     stores = prepared(folder.parent, scale.usual)
     for _ in range(scale.rounds):
         ours = _run(folder, stores, arguments)
@@ -164,7 +166,9 @@ def reading(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
 
 
 def memory(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
-    """The memory of a command on the longest history against that on one of a tenth."""
+    """Measure the peak memory of a command on the longest history, and on a history of a tenth of
+    the length.
+    """
     long, short = (prepared(folder.parent, length) for length in (scale.events[-1], scale.usual))
     yield Round(
         peak_mib(folder, *_command(folder, long, arguments)),

@@ -1,8 +1,8 @@
 """Count what operations cost without noise: SQL statements, bytecodes that CPython executes,
 functions and files.
 
-The functions and files of foldlog that a call runs through tell what it costs where it runs cold,
-as an append between two calls of a model does.
+The more functions and files of foldlog a call runs, the more it costs when it is cold. For example,
+an append is cold after a long call of a model.
 """
 
 from __future__ import annotations
@@ -41,15 +41,18 @@ _DEPTH = 10
 
 
 BASELINE = Path(__file__).with_name("counts.json")
-"""The recorded counts: of operations at ``BASELINE_EVENTS`` events, by CPython version."""
+"""The file with the recorded counts of each CPython version, for histories of ``BASELINE_EVENTS``
+events.
+"""
 BASELINE_EVENTS = 1_000
 SLACK = 1.2
-"""A count that grew by less is as before."""
+"""A count is reported as grown if it is more than ``SLACK`` times the recorded count."""
 
 
 class Count(NamedTuple):
-    """What an operation costs; for a batch and for loading, bytecodes per event. ``functions`` and
-    ``files`` count each function and file of foldlog that it ran through once.
+    """The counts of an operation. For a batch, an import and loading, ``bytecodes`` is for each
+    event. ``functions`` and ``files`` are the numbers of different functions and files of foldlog
+    that the operation ran.
     """
 
     bytecodes: int
@@ -59,7 +62,7 @@ class Count(NamedTuple):
 
 
 def bytecodes(work: Callable[[], object]) -> int:
-    """Return how many bytecodes ``work`` executes in this thread."""
+    """Return the number of bytecodes that ``work`` executes in this thread."""
     executed = 0
     if sys.version_info >= (3, 12):
         monitoring: Any = sys.monitoring
@@ -94,8 +97,8 @@ def bytecodes(work: Callable[[], object]) -> int:
 
 
 def footprint(work: Callable[[], object]) -> tuple[int, int]:
-    """Return how many functions of foldlog, in how many files, ``work`` runs through in this
-    thread.
+    """Return the number of foldlog's functions that ``work`` runs in this thread, and the number of
+    their files.
     """
     codes = set[CodeType]()
 
@@ -118,7 +121,7 @@ def python_version() -> str:
 
 @contextmanager
 def traced(statements: list[str]) -> Iterator[None]:
-    """Have every connection that is opened meanwhile note its statements."""
+    """Collect the statements of every connection that is opened within the block."""
     connect = sqlite3.connect
 
     def connected(*args: Any, **options: Any) -> sqlite3.Connection:
@@ -134,8 +137,8 @@ def traced(statements: list[str]) -> Iterator[None]:
 
 
 def count_all(length: int) -> dict[str, Count]:
-    """Count every operation on a history of this length, in a new store. Everything is warm: each
-    ran before.
+    """Count every operation on a history of this length, in a new store. Each operation ran before,
+    so the code is warm.
     """
     statements: list[str] = []
 
@@ -201,7 +204,7 @@ _calls = count()
 
 
 def _called() -> list[Event]:
-    """Return a call and its result, as an agent appends them in most steps."""
+    """Return a call and its result, which an agent appends in most steps."""
     call_id = f"call {next(_calls)}"
     call = Action(
         tool="run",
@@ -213,8 +216,8 @@ def _called() -> list[Event]:
 
 
 def _letters(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Count what a model's own counter would: a count by litellm is another number with each of its
-    releases.
+    """Count tokens as a model's counter does. litellm is not used, because its cost changes with
+    each release.
     """
     return 3 + sum(4 + len(str(message.get("content"))) for message in messages) + len(tools)
 
@@ -245,8 +248,8 @@ def recorded() -> dict[str, Any]:
 
 
 def compared() -> Iterator[tuple[str, int, int | None, str]]:
-    """Count, and yield each count: what it is of, now, as recorded, and by how much it grew if that
-    is over a fifth.
+    """Count every operation. For each count, yield the operation and unit, the count now, the
+    recorded count, and the growth if it is more than a fifth.
     """
     operations = recorded().get(python_version(), {})
     for what, counted in count_all(BASELINE_EVENTS).items():

@@ -1,9 +1,8 @@
-"""What does it cost that an erasure leaves no byte, for whoever erases and for those who write
-meanwhile?
+"""Measure an erasure that leaves no bytes: its own time, and how long writers wait during it.
 
-Erasing reads the whole file, so it is measured against deleting the rows by hand, with
-``secure_delete``, and reading the file once. A writer that appends all the time must not wait
-longer than a second, whatever the size of the store.
+The vacuum after an erasure rewrites the whole file. So the baseline deletes the rows by hand, with
+``secure_delete``, and then runs ``VACUUM``. A writer must never wait longer than a second, whatever
+the size of the store.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def redacting(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def waiting(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The longest wait of another process's append while a conversation is erased."""
+    """Measure the longest append of another process during an erasure."""
     path = _filled(scale, folder)
     for n in range(scale.rounds):
         command = [sys.executable, "-m", "benchmarks.erasing", str(path)]
@@ -83,8 +82,8 @@ def waiting(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _filled(scale: Scale, folder: Path) -> Path:
-    """A store of as many conversations as fill it, which were appended in turn and so share
-    pages.
+    """Return the path of a store of ``FILE_BYTES``. The events of its conversations were appended
+    in turn, so that conversations share pages.
     """
     path = folder / "store.db"
     rng = random.Random(1)

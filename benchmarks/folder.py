@@ -1,11 +1,11 @@
-"""``python -m benchmarks.folder``: what people wait for who import a folder of sessions, list them
-and search them.
+"""``python -m benchmarks.folder``: measure the import of a folder of sessions, and the commands
+that list and search them.
 
-It makes a folder in the shape of ``~/.claude/projects``, by default 2,000 sessions of 495 MB in
-all. It imports it by hand and with foldlog, each in a process of its own, by turns, and then runs
-the commands. CPU time counts, of user and system: on a loaded machine the clock tells how long both
-waited. ``--also FOLDER`` compares the import of other logs too, such as real ones; short ones come
-several times, each time under other names.
+The benchmark makes a folder like ``~/.claude/projects``, by default with 2,000 sessions of 495 MB
+in all. A program by hand and foldlog import the folder in turn, each in a new process. Then the
+benchmark runs the commands. The figures are user and system CPU time, because elapsed times depend
+on the load of the machine. ``--also FOLDER`` also compares the import of other logs, such as real
+sessions. Short logs are imported several times, each time under other names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import typer
 SESSIONS = 2_000
 _PROJECTS = 40
 _TURNS = 63
-"""Calls of tools in a session, on average: with 2,000 sessions 507 MB."""
+"""The average number of tool calls in a session."""
 _BEGUN = datetime(2026, 3, 1, 8, tzinfo=UTC)
 _TOOLS = ("Bash", "Read", "Grep", "Edit", "TodoWrite")
 _TEXT = """
@@ -45,7 +45,9 @@ _WORDS = _TEXT.split()
 
 
 def sessions(count: int) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """Yield the project, the name and the records of each session; the same ones each time."""
+    """Yield the project, the name and the records of each session. Each call yields the same
+    sessions.
+    """
     for number in range(count):
         chance = random.Random(number)
         name = f"{number:08x}-0000-4000-8000-{chance.getrandbits(48):012x}"
@@ -135,14 +137,14 @@ def make(folder: Path, count: int) -> int:
 
 
 _SEARCHED_SESSIONS = 400
-"""How many sessions the store has that is searched: some 100 MB."""
+"""The number of sessions in the store for searches (some 100 MB)."""
 _LEAST_BYTES = 20_000_000
-"""Logs of fewer bytes are imported several times."""
+"""If a log has fewer bytes, it is imported several times."""
 _LONG_BYTES = 12_000_000
 
 
 def grow(folder: Path) -> None:
-    """Let one of the sessions go on."""
+    """Append a record to one of the sessions."""
     path = sorted(folder.rglob("*.jsonl"))[0]
     last = json.loads(path.read_text().splitlines()[-1])
     new_record = {
@@ -172,7 +174,7 @@ def make_long(path: Path) -> None:
 
 
 def by_hand(folder: str, db: str, times: str) -> None:
-    """Parse each line, hash it and insert it, in a transaction for each file. Print the seconds of
+    """Parse, hash and insert each line, with one transaction for each file. Print the seconds of
     CPU.
     """
     begun = time.process_time()
@@ -203,8 +205,8 @@ _BY_HAND = """
 
 
 def imported(folder: str, db: str, times: str) -> None:
-    """Import the folder. Print the seconds of CPU, without importing foldlog, and the most memory
-    in MB.
+    """Import the folder. Print the seconds of CPU, not counting the import of foldlog's modules,
+    and the peak memory in MB.
     """
     import foldlog.condensers.strategies.digest  # noqa: F401
     from foldlog._archive import makes_events
@@ -238,7 +240,9 @@ def used(db: str) -> None:
 
 
 def first_used(db: str) -> None:
-    """Use the only conversation. Print the seconds of CPU, without importing foldlog."""
+    """Use the only conversation. Print the seconds of CPU, not counting the import of foldlog's
+    modules.
+    """
     import foldlog
     import foldlog._archive.projecting
     import foldlog._formats.claude_code
@@ -255,7 +259,7 @@ def _print(*numbers: float) -> None:
 
 
 def alone(what: str, *arguments: object) -> list[float]:
-    """Run one of the measurements above in a process of its own. Return what it printed."""
+    """Run one of the measurements above in a new process. Return what it printed."""
     command = [sys.executable, "-m", "benchmarks.folder", f"--{what}", *map(str, arguments)]
     return [
         float(number) for number in run(command, check=True, stdout=PIPE, text=True).stdout.split()
@@ -263,7 +267,7 @@ def alone(what: str, *arguments: object) -> list[float]:
 
 
 def timed(*arguments: str, fails: bool = False) -> float:
-    """Run a command of ours. Return its seconds of CPU, the start of Python included."""
+    """Run a foldlog command. Return its seconds of CPU, including the start of Python."""
     before = _of_children()
     environment = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
@@ -293,7 +297,9 @@ def _bytes(folder: Path) -> int:
 
 
 def compare(folder: Path, stores: Path, rounds: int) -> Path:
-    """Import a folder by hand and with foldlog, by turns, and print the ratio. Return the store."""
+    """Import a folder by hand and with foldlog in turn, and print the ratio. Return the path of
+    foldlog's store.
+    """
     size = _bytes(folder)
     times = -(-_LEAST_BYTES // size) if size < _LEAST_BYTES else 1
     hand, ours, memory = list[float](), list[float](), 0.0
@@ -311,7 +317,7 @@ def compare(folder: Path, stores: Path, rounds: int) -> Path:
         ratio,
     )
     _say(
-        "  its memory; the size of the store beside the source",
+        "  memory; size of the store divided by size of the source",
         f"{memory:.0f} MB",
         db.stat().st_size / size / times,
     )
@@ -325,16 +331,19 @@ def _say(what: str, figure: str, ratio: float | None = None) -> None:
 def main(
     count: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions.")] = SESSIONS,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Make them here, or use those here.")
+        Path | None,
+        typer.Option(
+            "--keep", help="Make the sessions in this folder, or use the sessions that it has."
+        ),
     ] = None,
     also: Annotated[
-        list[Path] | None, typer.Option("--also", help="Other logs to compare the import of.")
+        list[Path] | None, typer.Option("--also", help="Also compare the import of these logs.")
     ] = None,
     rounds: Annotated[
         int, typer.Option("--rounds", min=1, help="How often each import is measured.")
     ] = 3,
 ) -> None:
-    """Make the folder, run the commands, and print what each takes."""
+    """Make the folder, run the imports and the commands, and print their CPU times."""
     place = keep or Path(tempfile.mkdtemp(prefix="foldlog-folder-"))
     folder = place / "projects"
     stores = Path(tempfile.mkdtemp(prefix="foldlog-folder-stores-"))

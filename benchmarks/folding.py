@@ -1,9 +1,9 @@
-"""How fast is a View folded in memory, and made fit for a model? Against a fold by hand that knows
-this workload.
+"""Measure the fold of a View in memory, including the repairs that make it valid for a model. The
+baseline is a fold by hand for this workload.
 
-The fold by hand asks of what is forgotten, and of what stays at the end, whether each call is
-beside its result. It knows nothing of batches, loops, dialects or offsets beyond what these
-histories need.
+The fold by hand checks that the forgotten events, and the events that stay at the end, contain each
+call together with its result. It supports no batches, loops or dialects, and only the offsets that
+these histories need.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def by_hand(events: Sequence[Event], *, asks: bool = False) -> list[Event]:
 
 
 def check_together(items: Sequence[Event]) -> None:
-    """Raise ``AssertionError`` unless each call is beside its result."""
+    """Raise ``AssertionError`` if a call has no result."""
     waiting = set[str | int | None]()
     for item in items:
         if type(item) is Action:
@@ -53,7 +53,7 @@ def check_together(items: Sequence[Event]) -> None:
         elif type(item) is Observation:
             waiting.discard(item.call_id or item.cause)
     if waiting:
-        raise AssertionError("a call is without its result, and these histories have none")
+        raise AssertionError("a call has no result, but in these histories each call has one")
 
 
 def measure(scale: Scale, _folder: Path) -> Iterator[Round]:

@@ -1,10 +1,10 @@
-"""What does a fork cost: to make it, to open its View, to append to it, at depth 1, 10 and 100?
+"""Measure a fork at depth 1, 10 and 100: making it, opening its View, and appending to it.
 
-A fork at depth 10 shares its past with nine forks below it, each with some events of its own. It is
-compared with a conversation that holds the very same events itself, appended in the same way.
+A fork at depth 10 has nine forks as ancestors, and each of these has some own events. The baseline
+is a conversation with the same events, which were appended in the same way.
 
-A cold View takes half a millisecond, in which a loaded machine stops a process at random: so the
-ratio of the CPU times is asked for too.
+Opening a cold View takes half a millisecond. A loaded machine may stop the process during this
+time, so the ratio of the CPU times is also measured.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TIMES = 20
 
 
 def _prepared(scale: Scale, folder: Path) -> str:
-    """A store with a conversation, a chain of forks of it, and for each depth a conversation with
-    the same events.
+    """Return the URL of a store with a conversation, a chain of forks, and for each depth a
+    conversation with the same events as the fork.
     """
     url = f"sqlite:///{folder / 'forks.db'}"
     with open_store(url, durability="relaxed") as store:
@@ -60,7 +60,7 @@ def _append_own(store: Store, conversation: str, depth: int) -> None:
 def _opened(url: str, conversation: str, clock: Callable[[], float]) -> tuple[float, list[int]]:
     with open_store(url) as store:
         store.version("fork 0")  # the connection is open
-        gc.disable()  # as timeit does: by turns, it would come in the same one of the two each time
+        gc.disable()  # as timeit does: a collection might always slow the same one of the two
         try:
             start = clock()
             view = Views(store).current(conversation)
@@ -75,7 +75,7 @@ def opening(
     url = _prepared(scale, folder.parent)
     for _ in range(scale.rounds):
         ours, raw = [], []
-        for _ in range(_TIMES):  # by turns, since load comes and goes
+        for _ in range(_TIMES):  # in turn, because the load varies
             of_fork, of_whole = (
                 _opened(url, f"{kind} {depth}", clock) for kind in ("fork", "whole")
             )
@@ -109,15 +109,15 @@ def appending(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
 
 
 def forking(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
-    """A fork against an append of one event to a new conversation, which writes one row of each
-    table.
+    """Measure a fork. The baseline is the append of one event to a new conversation, which writes
+    one row into each table.
     """
     url = _prepared(scale, folder.parent)
     with open_store(url, durability="relaxed") as store:
         version = store.version(f"fork {depth}")
         for number in range(scale.rounds):
             ours, raw = [], []
-            for n in range(_TIMES):  # by turns: SQLite writes its log back now and then
+            for n in range(_TIMES):  # in turn, because SQLite checkpoints now and then
                 name = f"{time.time_ns()} {number} {n}"
                 start = time.perf_counter()
                 store.fork(f"fork {depth}", version, name)

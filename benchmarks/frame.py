@@ -1,4 +1,4 @@
-"""What a question is, and how it is measured."""
+"""Define a question, and measure it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ class Scale:
     name: Literal["smoke", "full"]
     rounds: int
     events: tuple[int, ...]
-    """Lengths of histories, ascending. The last but one is the length that targets are given
-    for.
-    """
+    """Lengths of histories, ascending. Targets are for the second largest length."""
 
     @property
     def usual(self) -> int:
@@ -56,7 +54,9 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Round:
-    """One measurement of both sides, one right after the other, in the question's unit."""
+    """One measurement of foldlog (``ours``) and of the baseline (``raw``), one right after the
+    other, in the question's unit.
+    """
 
     ours: float
     raw: float
@@ -64,7 +64,8 @@ class Round:
 
 @dataclass(frozen=True)
 class Question:
-    """A figure that has a target. ``measure`` yields rounds; the ratio of a round is ours over raw.
+    """A figure that has a target. ``measure`` yields rounds. The ratio of a round is ``ours``
+    divided by ``raw``.
 
     ``better`` says whether the ratio should be at most or at least the target.
     """
@@ -77,16 +78,16 @@ class Question:
     raw: str = "raw sqlite3"
     """What the baseline is."""
     explained: str = ""
-    """The section of ``docs/internals/SPEED.md`` that says why the target is missed; empty where it
-    held.
+    """The section of ``docs/internals/SPEED.md`` that explains why the target is missed. Empty if
+    the target is met.
     """
     group: str = ""
-    """The heading under which its answer stands."""
+    """The heading of the question's group in the results."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The median round of a question, and whether its target holds."""
+    """The median round of a question. ``holds`` says whether the target is met."""
 
     question: str
     unit: str
@@ -107,7 +108,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Failed:
-    """A question that gave no figure."""
+    """A question whose measurement failed."""
 
     question: str
     reason: str
@@ -116,8 +117,8 @@ class Failed:
 def ask(
     question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None
 ) -> Answer:
-    """Measure a question in an empty folder of its own, and take the round with the median ratio.
-    What questions share is in the folder above.
+    """Measure a question in its own empty ``folder``, and return the round with the median ratio.
+    The parent folder contains the stores that questions share.
     """
     rounds = []
     for measured in question.measure(scale, folder):
@@ -141,9 +142,7 @@ def ask(
 
 
 def figure(value: float) -> str:
-    """Return three digits at least, and never a power of ten, which takes room and is read by
-    few.
-    """
+    """Format a number with at least three digits, and without a power of ten."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.3g}"
 
 
@@ -154,8 +153,8 @@ def limit(better: str, target: float) -> str:
 def in_new_process(
     module: str, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, float]:
-    """What ``python -m MODULE ARGUMENTS`` prints as JSON: nothing of ours is warm there, only the
-    page cache may be.
+    """Run ``python -m MODULE ARGUMENTS``, and return the JSON that it prints. In a new process
+    foldlog is cold, but files may be in the page cache.
     """
     finished = subprocess.run(
         [sys.executable, "-m", module, *arguments],
@@ -171,7 +170,7 @@ def in_new_process(
 
 
 def provenance(command: Sequence[str]) -> dict[str, object]:
-    """Where the figures come from: commit, machine, versions, command."""
+    """Return how the figures were made: commit, machine, versions and command."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )

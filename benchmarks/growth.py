@@ -1,11 +1,12 @@
-"""How far does one store go? ``python -m benchmarks.growth [--events N] [--form FORM]… [--folder
-FOLDER]``.
+"""Measure how large one store may become: ``python -m benchmarks.growth [--events N] [--form FORM]…
+[--folder FOLDER]``.
 
-For each form (a file, a PostgreSQL server, eight partitions there) it fills a store, and a small
-one beside it, asks both the same in turn, and prints Markdown for ``docs/internals/SIZES.md``. A
-conversation has 300 events with bodies of some 90 bytes, and four condensations. Heads, checksums
-and revisions are the product's own; on PostgreSQL rows are copied into its tables, which takes a
-third of the time, and the product then verifies a part of them.
+A form is a SQLite file, a PostgreSQL server, or a PostgreSQL store with eight partitions. For each
+form, the benchmark fills a large and a small store, runs the same operations on both in turn, and
+prints Markdown for ``docs/internals/SIZES.md``. A conversation has 300 events with bodies of some
+90 bytes, and four condensations. foldlog's own functions make the heads, checksums and revisions.
+On PostgreSQL, the rows are copied into the tables, which takes a third of the time, and ``verify``
+then checks a part of them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ FORMS: Final = ("sqlite", "postgresql", "partitions")
 LENGTH: Final = 300
 SMALL: Final = 30_000
 _GROUP: Final = 500
-"""Conversations in a transaction, which has 2^20 positions."""
+"""The number of conversations in one transaction. A transaction has at most 2^20 positions."""
 _ROUNDS: Final = 5
 _EACH: Final = 40
 
@@ -76,9 +77,7 @@ def history() -> Iterator[Event]:
 
 
 class Template:
-    """What all conversations have in common: their events as they are encoded, and the revisions of
-    their Views.
-    """
+    """The encoded events and the revisions of the View: all conversations have the same."""
 
     def __init__(self) -> None:
         self.batch: list[Encoded] = [encode(event, ours=True) for event in history()]
@@ -107,7 +106,7 @@ def name_of(number: int) -> str:
 
 
 def fill(store: Store, server: Server | None, schema: str, conversations: int) -> Sequence[int]:
-    """Add the conversations. Return positions, one in each group of conversations."""
+    """Add the conversations in groups. Return the last position of each group."""
     template, positions = Template(), []
     with contextlib.ExitStack() as held:
         copied = None if server is None else held.enter_context(psycopg.connect(server.url()))
@@ -133,7 +132,9 @@ def _insert(transaction: Transaction, template: Template, group: Sequence[int]) 
 def _copy(
     connection: psycopg.Connection, schema: str, template: Template, group: Sequence[int]
 ) -> None:
-    """Add rows as a transaction of the product would: under its number, with its positions."""
+    """Copy rows in one transaction, with the positions that foldlog computes from the number of the
+    transaction.
+    """
     now = time.time_ns() // 1_000
     asked = f"SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch"
     connection.execute("SET LOCAL synchronous_commit TO off")
@@ -195,7 +196,7 @@ _smallint: Final = struct.Struct("!h").pack
 
 
 def _integer(number: int) -> bytes:
-    """Return a number of 32 bits, with or without a sign."""
+    """Encode a signed or unsigned number in 4 bytes."""
     return (number & 0xFFFF_FFFF).to_bytes(4)
 
 
@@ -213,9 +214,7 @@ def _fields(*values: bytes | None) -> bytes:
 
 
 class Asked:
-    """A store of this size, and what is asked of it: each answer is a time in µs, for one of its
-    unit.
-    """
+    """A filled store, and the operations to measure. Each operation returns its time in µs."""
 
     def __init__(
         self, store: Store, server: Server | None, schema: str, conversations: int
@@ -257,7 +256,9 @@ class Asked:
         }
 
     def whole(self) -> dict[str, Callable[[], object]]:
-        """What reads all of it, once: in µs for each event."""
+        """Return the operations that read the whole store. Each runs once, and the figure is in µs
+        for each event.
+        """
         recorder = self._store.database.recorder
         return {
             "vacuum after the fill": lambda: recorder.compact(600),
@@ -362,13 +363,13 @@ def _say(line: str) -> None:
 
 
 def main(
-    events: Annotated[int, typer.Option(help="Of the large store.")] = 30_000_000,
+    events: Annotated[int, typer.Option(help="Number of events in the large store.")] = 30_000_000,
     form: Annotated[list[str], typer.Option(help="sqlite, postgresql or partitions.")] = [*FORMS],  # noqa: B006
     folder: Annotated[
-        Path | None, typer.Option(help="Where 12 GB for 30 million events are free.")
+        Path | None, typer.Option(help="A folder with free space: 12 GB for 30 million events.")
     ] = None,
 ) -> None:
-    """Fill, ask, print."""
+    """Fill the stores, measure them, and print the figures."""
     for kind in form:
         made = Path(tempfile.mkdtemp(prefix="foldlog-growth-", dir=folder))
         made.chmod(0o755)  # the server is another user

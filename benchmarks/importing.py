@@ -1,4 +1,6 @@
-"""How fast is a history imported? Against parsing, hashing and inserting its records by hand."""
+"""Measure the import of a history. The baseline is a program by hand that parses, hashes and
+inserts the records.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ EVENTS = 5_000
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A JSONL file in the shape of OpenHands V1, made from the workload, as ``foldlog import``
-    reads it.
+    """Import a JSONL file in the format OpenHands V1, made from the workload, as ``foldlog import``
+    does.
     """
     source = folder / "history.jsonl"
     length = min(EVENTS, scale.usual)

@@ -1,11 +1,11 @@
-"""What does a thread of LangGraph cost in foldlog, beside SqliteSaver? Asked in an environment with
-the SDK:
+"""Compare a thread of LangGraph in foldlog and in SqliteSaver. Run it in an environment with the
+SDK:
 
-    scripts/test --adapters langgraph-newest                  # makes the environment
+    scripts/test --adapters langgraph                         # makes the environment
     .cache/adapters/langgraph-newest/bin/python -m benchmarks.adapters langgraph
 
-A step puts a checkpoint with four more messages, and the writes of a task. A figure is the median
-of the rounds.
+Each step calls ``put`` with a checkpoint that has four more messages, then ``put_writes`` for a
+task. A figure is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
 class Thread:
-    """A thread, and a saver that keeps it."""
+    """A thread, and the saver that stores it."""
 
     def __init__(self, saver: Any, thread: Any = THREAD) -> None:
         self.saver, self._thread = saver, thread
@@ -100,9 +100,7 @@ async def read(thread: Thread) -> None:
 
 
 async def long_thread() -> None:
-    """Print what it costs to open a thread with many checkpoints, in CPU time, and the bytes of
-    it.
-    """
+    """Print the CPU time to open a thread with many checkpoints, and the stored bytes."""
     with tempfile.TemporaryDirectory() as folder:
         sizes: list[int] = []
         took: tuple[list[float], list[float]] = ([], [])
@@ -137,7 +135,9 @@ async def long_thread() -> None:
 
 
 class Graph:
-    """A graph with one node, which answers with as many messages as it was sent, less one."""
+    """A graph with one node. For each ``add``, the first message is the input, and the node answers
+    with the other messages.
+    """
 
     def __init__(self, saver: Any, messages: Any) -> None:
         self._saver = saver
@@ -159,7 +159,9 @@ class Graph:
 
 
 async def graphs(turns: Compare) -> None:
-    """Compare what a graph costs whose messages are a full state, and as differences."""
+    """Compare the cost of a graph that stores its messages in full at each step, and of graphs that
+    store differences.
+    """
     from langgraph.channels.delta import DeltaChannel
     from langgraph.graph.message import _messages_delta_reducer, add_messages
 

@@ -1,10 +1,10 @@
-"""How long does a list of a user's 200 histories take, of 100,000? How long do lists by a figure,
-and the page's home?
+"""Measure lists in a store of 100,000 histories: the 200 histories of a user, a list sorted by a
+figure, and the page's home.
 
-The baseline of the first is a table of sessions that every message of every session updates: an
-index by user and last activity, and its rows as they are. CPU time counts, of user and system: on a
-loaded machine the clock tells how long both waited. The others answer from what is kept of 100,000
-conversations: to make their store takes two minutes, once.
+For the histories of a user, the baseline is a table of sessions with an index by user and last
+activity. The figures are user and system CPU time, because elapsed times depend on the load of the
+machine. The other lists read stored figures of 100,000 conversations. Making the store for these
+lists takes two minutes, once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from foldlog.projections import Views
 LISTED = 200
 _SHOWN = 20
 _WAIT_MS = 1_000
-"""What users wait for."""
+"""The longest time that users accept."""
 
 
 def listing(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open the store and list a user's histories, in a process that has done it before."""
+    """Open the store and list a user's histories, in a process that has done this before."""
     ours, raw = _stores(scale, folder)
     statement = (
         "SELECT id, created_at, updated_at, attributes FROM sessions WHERE user = ? ORDER BY"
@@ -93,7 +93,7 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
 
 
 def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open the store of which figures are kept, and answer a question over all."""
+    """Open a store with stored figures, and answer a question about all conversations."""
     url = f"{_counted(folder.parent, min(100_000, scale.usual))}?mode=ro"
     for round_number in range(scale.rounds + 1):
         with open_store(url) as store:
@@ -105,8 +105,8 @@ def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> It
 
 
 def _counted(folder: Path, count: int) -> str:
-    """A store of so many conversations with calls of models, of which figures are kept; made where
-    it is not there.
+    """Return the URL of a store with ``count`` conversations that call models, and with their
+    stored figures. The store is made if it does not exist.
     """
     path = folder / f"counted-{count}.db"
     url, is_made = f"sqlite:///{path}", path.exists()

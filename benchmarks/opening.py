@@ -1,5 +1,5 @@
-"""How long does it take to open a View, cold, now or at a past version? Does it grow with the
-history?
+"""Measure how long it takes to open a cold View, now or at a past version, and whether this time
+grows with the history.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _COLD = "benchmarks.cold"
 def cold_open(
     scale: Scale, folder: Path, figure: str = "seconds", length: int | None = None
 ) -> Iterator[Round]:
-    """At the usual length, or at another; a smaller run takes its longest history where it has none
-    so long.
+    """Open the View of a history. ``length`` defaults to the usual length of the scale, and is at
+    most the scale's longest history.
     """
     length = scale.usual if length is None else min(length, scale.events[-1])
     stores = prepared(folder.parent, length)
@@ -28,7 +28,7 @@ def cold_open(
 
 
 def growth(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The longest history against the shortest, both ours; their Views have the same size."""
+    """Open Views of the same size of the longest and of the shortest history, both with foldlog."""
     short, long = (
         prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1])
     )
@@ -37,17 +37,17 @@ def growth(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def past(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A View in the middle of the history against the current one."""
+    """Open a View in the middle of the history, and the current View."""
     stores = prepared(folder.parent, scale.usual)
-    # As far behind a condensation as the end of the history is, so that both Views have the same
-    # size.
+    # This version is as far after a condensation as the end of the history is, so both Views have
+    # the same size.
     version = _version_like_the_last(scale.usual)
     for _ in range(scale.rounds):
         yield round_of_ours(stores, stores, str(version))
 
 
 def mostly_annotations(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A log that is 90 % annotations against one without: the same View."""
+    """Open the same View from a log with 90 % annotations, and from a log without annotations."""
     length = scale.usual // 10
     plain = prepared(folder.parent, length)
     annotated = prepared(
@@ -64,7 +64,9 @@ def _version_like_the_last(length: int) -> int:
 
 
 def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
-    """Views of as many events, each in a new process; ``version`` is for the first."""
+    """Open Views of two foldlog stores, each in a new process. ``version`` is the version of the
+    first View. The Views must have the same number of events.
+    """
     first = in_new_process(_COLD, "ours", str(stores.ours), *version)
     other = in_new_process(_COLD, "ours", str(others.ours))
     if first["events"] != other["events"]:
@@ -75,7 +77,9 @@ def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
 def cold_round(
     stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None
 ) -> Round:
-    """Both sides, each in a new process; ``environment`` is for ours."""
+    """Open a View of foldlog and of raw, each in a new process. ``environment`` is for foldlog's
+    process.
+    """
     ours = in_new_process(_COLD, "ours", str(stores.ours), environment=environment)
     raw = in_new_process(_COLD, "raw", str(stores.raw))
     if ours["answer"] != raw["answer"]:

@@ -1,7 +1,7 @@
-"""How fast the Views of your own conversations open: ``python -m benchmarks.own [ID]... [--db
-STORE]``.
+"""Measure how fast the Views of your own conversations open: ``python -m benchmarks.own [ID]...
+[--db STORE]``.
 
-Each View is first compared with the fold of its events; status 1 if one differs.
+Each View is compared with the fold of its events. The exit status is 1 if a View differs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 
 _LONGEST = 10
-"""The number of conversations that are measured if none are named."""
+"""If you name no conversations, this number of the longest conversations is measured."""
 
 
 def main() -> int:
@@ -40,13 +40,13 @@ def main() -> int:
 
 
 def longest(store: Store) -> list[str]:
-    """The longest conversations that are not erased."""
+    """Return the names of the longest conversations, without erased conversations."""
     rows = (row for row in store.iter_conversations() if row.erased_at is None)
     return [row.id for row in heapq.nlargest(_LONGEST, rows, key=lambda row: row.version)]
 
 
 def measure(store: Store, conversation: str, rounds: int) -> bool:
-    """Print the row of a conversation. Whether its View is the fold of its events."""
+    """Print the row of a conversation. Return whether its View is the fold of its events."""
     version = store.version(conversation)
     view = Views(store).current(conversation)
     open_ms = _median_ms(lambda: Views(store).current(conversation).events, rounds)

@@ -1,6 +1,6 @@
-"""What does the page of a history cost: to make, to send, to open and to go through?
+"""Measure the page of a history: making it, its size, opening it, and going through its versions.
 
-The figures of a browser are asked where there is one: a headless Chromium that draws in software.
+The questions about the browser need a headless Chromium, which renders in software.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FRAME_MS = 1_000 / 60
 
 
 def lifetimes(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The lifetimes of all events against reading all events."""
+    """Compute the lifetimes of all events. The baseline reads all events."""
     stores = prepared(folder.parent, scale.usual)
     with open_store(f"sqlite:///{stores.ours}?mode=ro") as store:
         views = Views(store)
@@ -50,7 +50,7 @@ def lifetimes(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def size(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The bytes of the file against those of the texts that it shows."""
+    """Compare the size of the report's file with the size of the texts that it shows."""
     path = _report(folder, scale.events[1])
     with open_store(f"sqlite:///{prepared(folder.parent, scale.events[1]).ours}?mode=ro") as store:
         texts = sum(
@@ -62,7 +62,7 @@ def size(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def first_paint(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The first paint of a report against that of a page of as many bytes with nothing in it."""
+    """Measure the first paint of a report. The baseline is an empty page of the same size."""
     path = _report(folder, scale.events[1])
     empty = folder / "empty.html"
     beginning = "<!doctype html><title>empty</title><p>empty</p><script type='text/plain'>"
@@ -76,15 +76,17 @@ def first_paint(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def stepping(scale: Scale, folder: Path) -> Iterator[Round]:
-    """One step to another version of the longest page, drawn, against a frame of a screen."""
+    """Measure the time to go to another version and draw it, on the page of a long history. The
+    baseline is the time of one frame of a screen.
+    """
     path = _report(folder, scale.usual)
     browser = Chromium()
     try:
         with browser.new_page() as page:
             page.open(path.as_uri())
             for _ in range(scale.rounds):
-                # Each step by itself: an answer has a time limit, which 60 steps of a busy machine
-                # exceed.
+                # Each step is a separate request, because on a busy machine 60 steps in one request
+                # exceed the time limit.
                 yield Round(
                     statistics.median(float(page.ask(_STEP)) for _ in range(_STEPS)), _FRAME_MS
                 )

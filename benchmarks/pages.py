@@ -1,5 +1,5 @@
-"""The parts of pages that are made from measured figures: between a mark that names their command
-and the next end.
+"""Put measured figures into pages. The figures of a command are between a mark that names the
+command and the mark ``END``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ END = "<!-- end of figures -->"
 
 
 def with_part(text: str, command: str, made: str) -> str:
-    """Return a page with another part after the mark of a command. Raises ``ValueError`` where it
-    lacks the mark.
+    """Return the page with new figures after the mark of the command. Raises ``ValueError`` if the
+    page lacks a mark.
     """
     begin = f"<!-- figures: {command} -->"
     before, found, rest = text.partition(begin)

@@ -1,8 +1,8 @@
-"""Pictures of the demo, for light and for dark: what a View is, a terminal, and what a coding agent
-asks: ``python -m benchmarks.pictures``.
+"""Draw pictures of the demo, in light and dark colours: ``python -m benchmarks.pictures``.
 
-``view.svg`` draws the View of the demo's history at three versions; ``terminal.svg`` shows three
-commands and what they print, in 20 seconds.
+``view.svg`` shows the View of the demo's history at three versions. ``terminal.svg`` shows three
+commands and their output in 20 seconds. ``dropped.svg`` shows the answers to a coding agent about
+its compaction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCREENS = (
     (f"foldlog why {LIVE} 4 --db {_DB}", 12, 7),
     (f"foldlog view {LIVE} --at 85 --tail 6 --db {_DB}", 8, 5),
 )
-"""Commands, the most lines that are shown of each, and for how many seconds."""
+"""Each command, the maximum number of lines to show, and the number of seconds to show them."""
 _STYLE = """
   .back { fill: #ffffff } text { fill: #1f2933 } .soft { fill: #5f6b7a }
   .shown { fill: #00796b } .gone { fill: #dfe3e8 } .summary { fill: #b7791f }
@@ -55,8 +55,8 @@ def _svg(width: int, height: int, about: str, style: str, body: Iterable[str]) -
 
 
 def view_svg(history: foldlog.History) -> str:
-    """Return the View before the first condensation, after it, and now: a stroke for each event of
-    the log.
+    """Draw the View before the first condensation, after it, and now, with a stroke for each event
+    of the log.
     """
     first = min(
         event.id for event in history.events() if isinstance(event, foldlog.CondensationAction)
@@ -93,7 +93,7 @@ def view_svg(history: foldlog.History) -> str:
 
 
 def terminal_svg(folder: str) -> str:
-    """Return a terminal in which three commands are run, one after the other, again and again."""
+    """Draw a terminal that shows three commands in turn, without end."""
     style = (
         f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre"
         " }\n"
@@ -124,7 +124,7 @@ def terminal_svg(folder: str) -> str:
 
 
 def dropped_svg(histories: foldlog.Histories) -> str:
-    """Return what two tools of ``foldlog mcp`` answer about the demo's history."""
+    """Draw the answers of two tools of ``foldlog mcp`` about the demo's history."""
     answers = Answers(histories.store, Asking(histories.store, {}, None, may_import=True))
     style = (
         f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre"

@@ -1,12 +1,12 @@
-"""How fast is a store on PostgreSQL? Against the recorder of the eventsourcing library, and against
+"""Measure a store on PostgreSQL. The baselines are the recorder of the eventsourcing library, and
 SELECTs by hand.
 
-``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers``
-adds appends a second by number of writers. The standby is 5 ms away: between it and the primary
-there is a proxy that passes each chunk on 2.5 ms after it came, in each direction, however many
-come meanwhile (``tests/postgres/delay.py``). Both sides talk to the same server, by the same TCP
-loopback, with one connection for each writer; where the server is some milliseconds away, through
-one more such proxy.
+``python -m benchmarks.postgres [--writers]`` starts its own servers and prints a table.
+``--writers`` also prints the appends a second by the number of writers. The standby is 5 ms away,
+because a proxy between standby and primary delays each chunk by 2.5 ms in each direction, without a
+limit on the rate (``tests/postgres/delay.py``). foldlog and the library use the same server through
+the TCP loopback, with one connection for each writer. If a question puts the server some
+milliseconds away, they use another such proxy.
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ DELAY_MS = 5.0
 CONVERSATIONS = 10_000
 
 Append = Callable[[str, int], None]
-"""Appends one batch to a conversation that has so many events."""
+"""Appends one batch to a conversation that is at the given version."""
 
 
 @contextlib.contextmanager
 def away(port: int, milliseconds: float) -> Iterator[int]:
-    """The port of a proxy that makes what listens on ``port`` so far away."""
+    """Start a proxy that makes the server on ``port`` this number of milliseconds away, and yield
+    the proxy's port.
+    """
     near = free_port()
     proxy = subprocess.Popen(
         [sys.executable, "-m", "tests.postgres.delay", str(near), str(port), str(milliseconds / 2)]
@@ -73,7 +75,7 @@ def away(port: int, milliseconds: float) -> Iterator[int]:
 
 @contextlib.contextmanager
 def servers(*, standby: bool) -> Iterator[Server]:
-    """A primary, and a synchronous standby ``DELAY_MS`` away if there is to be one."""
+    """Start a primary and, if ``standby``, a synchronous standby ``DELAY_MS`` away."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
     primary = new_primary(folder / "primary", {"max_wal_size": "4GB"})
@@ -129,7 +131,9 @@ def library(primary: Server, writers: int, batch: int) -> Iterator[Append]:
 
 
 def events_a_second(append: Append, writers: int, batch: int, seconds: float) -> float:
-    """Each writer appends to a conversation of its own, as fast as it can."""
+    """Return the events a second of several writers. Each writer appends to its own conversation,
+    as fast as it can.
+    """
     counts = [0] * writers
     start = threading.Barrier(writers + 1)
 
@@ -176,7 +180,9 @@ def appending(
 
 
 def fill(store: Store, primary: Server, conversations: int) -> list[str]:
-    """Many conversations of 20 to 60 events, here and in a minimal table with one index."""
+    """Fill foldlog's store and a minimal table with one index with the same conversations of 20 to
+    60 events. Return the names of the conversations.
+    """
     with psycopg.connect(primary.url()) as connection:
         connection.execute(
             "CREATE TABLE plain (conversation text, id int, kind text, body bytea, PRIMARY KEY"
@@ -200,9 +206,7 @@ def fill(store: Store, primary: Server, conversations: int) -> list[str]:
 
 
 def opening(scale: Scale, folder: Path) -> Iterator[Round]:
-    """One conversation among many, every event of it decoded. Both sides have a connection
-    already.
-    """
+    """Read one conversation of many, and decode its events. Both sides already have a connection."""
     decoder = msgspec.json.Decoder(
         SystemMessage | Message | Action | Observation | CondensationAction
     )
@@ -235,7 +239,7 @@ def opening(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def growing(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A View of the same size, of a short and of a long history."""
+    """Open Views of the same size of a short and of a long history."""
     short, long = scale.events[0], scale.usual
     with servers(standby=False) as primary, open_store(primary.url(schema="ours")) as store:
         views = Views(store)
@@ -288,7 +292,7 @@ QUESTIONS = [
 
 
 def by_writers(seconds: float) -> None:
-    """Appends a second of both sides, by number of writers."""
+    """Print the appends a second of foldlog and of the library, by the number of writers."""
     for standby in (True, False):
         with servers(standby=standby) as primary:
             print(f"\nappends/s, {FAR if standby else 'loopback, no standby'}")
@@ -307,18 +311,20 @@ def by_writers(seconds: float) -> None:
 
 
 def main(
-    matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
+    matching: Annotated[
+        str, typer.Argument(help="Only questions whose names contain this text.")
+    ] = "",
     scale: Annotated[
-        str, typer.Option(help="full, or smoke: small, to see that everything works.")
+        str, typer.Option(help="full, or smoke: a small run to see that everything works.")
     ] = "full",
     writers: Annotated[
-        bool, typer.Option(help="Also show appends a second by number of writers.")
+        bool, typer.Option(help="Also print the appends a second by the number of writers.")
     ] = False,
     results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path(__file__).parent
     / "results",
 ) -> None:
-    """Ask the questions about PostgreSQL that have targets. Exit status 1 where a target of a full
-    run is missed.
+    """Measure the questions about PostgreSQL that have targets. The exit status is 1 if a full run
+    misses a target.
     """
     answers: list[Answer] = []
     before = os.getloadavg()[0]

@@ -1,5 +1,5 @@
-"""Servers that fail, for fault runs: a primary with or without synchronous standbys, killed,
-promoted, restarted, frozen or cut off.
+"""Make servers that fail, for fault runs. A primary, with or without synchronous standbys, is
+killed, restarted, frozen or cut off, and a standby is promoted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["SCENARIOS", "Fault"]
 
 
 class Cluster:
-    """A primary and its standbys. Each has the same settings, so that a promoted one waits for the
-    others at once.
+    """A primary and its standbys. All have the same settings, so a promoted standby immediately
+    waits for the other servers.
     """
 
     def __init__(self, folder: Path, size: int) -> None:
@@ -43,8 +43,8 @@ class Cluster:
         return f"postgresql://postgres@{hosts}/postgres"
 
     def fail_over(self) -> None:
-        """The primary dies; the standby that has most takes over; the dead one comes back as its
-        standby.
+        """Kill the primary, promote the standby that received most of the log, and start the killed
+        server again as a standby.
         """
         killed = self.primary
         killed.kill()
@@ -90,8 +90,8 @@ def clustered(folder: Path, size: int) -> Iterator[tuple[str, Fault]]:
 
 @contextlib.contextmanager
 def alone(folder: Path, disturb: Callable[[Server, int], None]) -> Iterator[tuple[str, Fault]]:
-    """One server, disturbed each time it is asked for; ``disturb`` is told how often it was
-    before.
+    """Start one server, and yield its URL and a function that disturbs the server. ``disturb`` gets
+    the number of earlier disturbances.
     """
     cluster, times = Cluster(folder, 1), itertools.count()
     try:

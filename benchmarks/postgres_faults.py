@@ -1,12 +1,13 @@
-"""Faults under load on PostgreSQL: ``python -m benchmarks.postgres_faults [--keys] [--events N]
-[--faults N] …``.
+"""Test a PostgreSQL store with faults under load: ``python -m benchmarks.postgres_faults [--keys]
+[--events N] [--faults N] …``.
 
 Writers append without a pause, and a follower reads, while servers are killed, frozen, restarted
-and cut off. Every append that returned is noted; at the end, each of those events must be there,
-once, and must have been followed. With ``--keys`` everything is encrypted: conversations begin
-plain and are encrypted by several writers at once, the key is rotated again and again by two
-commands at a time, and conversations are erased. Then everything must be readable with the newest
-key alone, and nothing may be left of what was erased. The exit status is 1 if that is not so.
+and cut off. The run notes every append that returned. At the end, the store must contain each of
+these events once, and the follower must have seen each event. With ``--keys``, everything is
+encrypted. Conversations begin plain, and several writers encrypt them at the same time. Two
+commands at a time rotate the key, again and again. Other conversations are erased. At the end, the
+newest key alone must read everything, and no data of an erased conversation may be left. The exit
+status is 1 if a check fails.
 
     failover   a primary and a synchronous standby: the primary is killed (SIGKILL to all its
                processes), the standby
@@ -18,8 +19,8 @@ key alone, and nothing may be left of what was erased. The exit status is 1 if t
     cut        connections are ended by the server, and cut by a proxy just before or just behind a
                commit
 
-A promoted server waits for a standby before it confirms anything, so a second failure cannot lose
-what the first one left on one disk only.
+A promoted server waits for a standby before it confirms a commit. So the next failure cannot lose
+data that the last failure left on only one disk.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from benchmarks.postgres_load import Load, check
 
 
 def stalls(load: Load, moments: list[float]) -> list[float]:
-    """For each fault, the longest time in which nothing was acknowledged, from just before it to
-    the next.
+    """Return, for each fault, the longest time without an acknowledged append, from just before the
+    fault to the next fault.
     """
     longest = []
     times = sorted(load.times)
@@ -94,19 +95,21 @@ def run(name: str, events: int, faults_min: int, every_s: float, *, encrypted: b
 
 def main(
     events: Annotated[
-        int, typer.Option(help="How many acknowledged events each scenario goes on to.")
+        int, typer.Option(help="Each scenario runs until this number of events is acknowledged.")
     ] = 100_000,
     scenario: Annotated[
-        list[str] | None, typer.Option(help="Which; all of them if not given.")
+        list[str] | None, typer.Option(help="Run only these scenarios. Default: all.")
     ] = None,
-    faults: Annotated[int, typer.Option(help="How many faults each scenario goes on to.")] = 10,
+    faults: Annotated[
+        int, typer.Option(help="Each scenario runs until this number of faults.")
+    ] = 10,
     every_s: Annotated[
         float, typer.Option(help="Seconds of undisturbed work between two faults.")
     ] = 3.0,
     *,
     keys: Annotated[bool, typer.Option(help="Encrypt, rotate and erase too.")] = False,
 ) -> None:
-    """Kill, promote, restart and cut, and count what was lost."""
+    """Run the scenarios, and count the lost events."""
     held = [run(name, events, faults, every_s, encrypted=keys) for name in scenario or SCENARIOS]
     if not all(held):
         raise typer.Exit(1)

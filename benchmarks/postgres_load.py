@@ -1,5 +1,5 @@
-"""What a fault run does to a store, and the check of what it acknowledged: writers, a follower, and
-with keys also threads that encrypt, rotate and erase.
+"""Load a store during a fault run, and check the acknowledged events. The load has writers and a
+follower, and with keys also threads that encrypt, rotate the key and erase.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _ROTATE_EVERY_S = 4.0
 _ERASE_EVERY_S = 1.0
 _PLANTED_MAX = 40
 _DRIVE_SHARE = 0.05
-"""How many of the appends are made under the lease of one conversation."""
+"""The share of appends that are made under the lease of one conversation."""
 _BEGIN_SHARE = 0.05
-"""How many of the appends to a writer's own conversations begin a new one."""
+"""The share of appends to a writer's own conversations that begin a new conversation."""
 
 
 class Stores:
-    """Two stores on one database, as two processes have them. They are replaced when the keys are,
-    and closed when nothing uses them.
+    """Two open stores of one database, like the stores of two processes. New keys replace both
+    stores. The old stores are closed as soon as no thread uses them.
     """
 
     def __init__(self, url: str, keys: KeyRing | None) -> None:
@@ -67,7 +67,7 @@ class Stores:
                 self._changed.notify_all()
 
     def replace(self, keys: KeyRing) -> None:
-        """Open the stores with other keys. When this returns, the stores before are closed."""
+        """Open the stores with other keys. When ``replace`` returns, the old stores are closed."""
         new = self._opened(keys)
         with self._changed:
             before, self._open = self._open, new
@@ -90,11 +90,11 @@ class Acknowledged(NamedTuple):
 
 
 class Load:
-    """Threads that write as fast as they can, note what was acknowledged, and follow. Every event's
-    text is its own.
+    """Threads that append as fast as they can, note the acknowledged events, and follow the store.
+    Each event has a different text.
 
-    With ``encrypted`` the writers have keys, and beside them others begin conversations without
-    keys, rotate the key again and again as docs/PRIVACY.md says, and erase.
+    With ``encrypted``, the writers have keys. Other threads begin conversations without keys,
+    rotate the key again and again as docs/PRIVACY.md describes, and erase.
     """
 
     def __init__(self, url: str, *, encrypted: bool) -> None:
@@ -108,9 +108,9 @@ class Load:
         self.followed: dict[tuple[str, int], int] = {}
         self.followed_again = 0
         self.erased: dict[str, bool] = {}
-        """Conversations that somebody began to erase, and whether that was acknowledged."""
+        """For each conversation whose erasure began, whether the erasure was acknowledged."""
         self.driven = 0
-        """The events that were appended under a lease."""
+        """The number of events that were appended under a lease."""
         self.rotations = 0
         self.planted = 0
         self._plants: deque[str] = deque(maxlen=_PLANTED_MAX)
@@ -124,7 +124,9 @@ class Load:
 
     @property
     def keys(self) -> KeyRing | None:
-        """The keys in use: the newest first, and until its rotation is done also the one before."""
+        """The keys in use, the newest first. Until a rotation is complete, this includes the
+        previous key.
+        """
         return KeyRing(self._secrets[::-1]) if self._secrets else None
 
     @property
@@ -188,8 +190,8 @@ class Load:
                 versions[conversation] = recorded[-1].id + 1
 
     def _drive(self, texts: list[str]) -> None:
-        """Append to a conversation to which only workers with its lease do: a version that one of
-        them read stays.
+        """Append to a conversation under its lease. No other thread appends to this conversation,
+        so the version that the worker read stays current.
         """
         with self.stores.use() as store:
             history = Histories(store)["driven"]
@@ -207,7 +209,7 @@ class Load:
         )
 
     def _follow(self) -> None:
-        """Follow the primary, wherever it is, and keep the place where the next one goes on."""
+        """Follow the current primary, and store the position from which to continue."""
         with open_store(f"{self._url}?mode=ro&target_session_attrs=primary") as store:
             self._place = 0
             while not self._stop.is_set():
@@ -225,7 +227,9 @@ class Load:
             self._follow_on(store)
 
     def _plant(self) -> None:
-        """Begin conversations without keys; the writers then are several who encrypt them first."""
+        """Begin conversations without keys. Several writers then try to be the first to encrypt
+        them.
+        """
         with open_store(f"{self._url}?connections_max=2&plain=allowed") as store:
             while not self._stop.is_set():
                 conversation = f"plain-{self.planted}"
@@ -244,7 +248,7 @@ class Load:
             new = SecretStr(secrets.token_hex(32))
             self.stores.replace(
                 KeyRing([*self._secrets[::-1], new])
-            )  # every process knows it before one encrypts with it
+            )  # every process must have the key before one process encrypts with it
             self._secrets.append(new)
             keys = self.keys
             assert keys is not None
@@ -252,7 +256,7 @@ class Load:
             self._rotated()
 
     def _rotated(self) -> None:
-        """Rekey everything, twice at once, and then do without the keys before."""
+        """Rekey everything with two commands at the same time, then drop the old keys."""
         self._twice(self._rekey)
         if not self.errors:
             self._secrets = self._secrets[-1:]
@@ -286,7 +290,7 @@ class Load:
 
 
 def _again_until_done(command: Callable[[], object]) -> None:
-    """Run a command as its error says: again, until it is done."""
+    """Run a command again until it succeeds, as its error message says."""
     for _ in range(20):
         try:
             command()
@@ -297,7 +301,7 @@ def _again_until_done(command: Callable[[], object]) -> None:
 
 
 def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
-    """Follow without reading the events: a follower has no keys."""
+    """Follow the store without decoding the events, because a follower has no keys."""
     while True:
         page = store._recorder.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
         yield from (
@@ -316,7 +320,7 @@ class Outcome(NamedTuple):
     unreadable: int
     missed: int
     left: int
-    """Erased conversations of which something is left."""
+    """The number of erased conversations that still have data."""
 
     @property
     def is_clean(self) -> bool:
@@ -324,7 +328,7 @@ class Outcome(NamedTuple):
 
 
 def check(url: str, load: Load) -> Outcome:
-    """Look for everything that was acknowledged, with the newest key alone."""
+    """Check all acknowledged events, with only the newest key."""
     stored: dict[tuple[str, int], str] = {}
     seen: Counter[str] = Counter()
     unreadable = left = 0

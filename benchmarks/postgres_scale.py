@@ -1,11 +1,10 @@
-"""How far does one cluster go, and what does a million events cost? ``python -m
-benchmarks.postgres_scale``.
+"""Compute the clusters and the cost of a very large store: ``python -m benchmarks.postgres_scale``.
 
-Loads a sample into a real server, measures what an event takes there (table, each index,
-write-ahead log), and reckons from it what 10^9 conversations with 10^12 events need: disks,
-clusters, depth of indices, money. Two things that cannot be reckoned are simulated: how evenly a
-hash spreads histories of very different lengths over the clusters, and how much of an index is
-written to while so many agents are at work. ``docs/POSTGRESQL.md`` says what follows from it.
+The program loads a sample into a real server, and measures the bytes of an event in the table, in
+each index and in the write-ahead log. From these figures it computes the disks, clusters, depth of
+indexes and money for 10^9 conversations with 10^12 events. Two results come from a simulation: how
+evenly a hash spreads histories of very different lengths over the clusters, and how much of an
+index the active conversations write to. ``docs/internals/SIZES.md`` has the plan.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from tests.postgres.servers import Server, new_primary
 CONVERSATIONS, EVENTS = 10**9, 10**12
 YEARS = 3
 PEAK = 4
-"""Busiest hour over the average."""
+"""The rate in the busiest hour, divided by the average rate."""
 DISK_TB = 16
-"""Of one cluster, filled to 80 %."""
+"""The disk of one cluster, which is filled to 80 %."""
 STORAGE_PRICE, NODE_PRICE, COPIES = 0.115, 1.2, 2
-"""US dollars for a gigabyte a month and for an hour of an 8-core node, and how many servers hold
-everything.
+"""The price of a gigabyte for a month and of an 8-core node for an hour, in US dollars, and the
+number of servers that store each event.
 """
 PAGE = 8_192
 BATCH = 2
-"""Events of an append: an action and what came of it."""
+"""The number of events in an append: an action and its result."""
 
 
 class Measured(NamedTuple):
-    """Bytes for each event, as they are on a server. ``indices`` by name, with the bytes of an
-    entry.
+    """The measured bytes for each event. ``indices`` has the bytes of an entry by the name of the
+    index.
     """
 
     table: float
@@ -96,16 +95,17 @@ def _measure(server: Server, conversations: int) -> Measured:
 
 
 def length_of(chance: random.Random) -> int:
-    """Events of a conversation: log-normal, 1,000 on average, the median some 220, one in a
-    thousand beyond 40,000.
+    """Return a random length of a conversation. The distribution is log-normal, with a mean of
+    1,000 events and a median of some 220. One conversation in a thousand has more than 40,000
+    events.
     """
     return max(1, int(math.exp(chance.gauss(math.log(220), 1.74))))
 
 
 def spread(clusters: int, conversations: int) -> float:
-    """The fullest cluster over the average one, where the hash of its id places a conversation. A
-    cluster of the real thing has 10^9 / clusters conversations, and so is nearer to the average
-    than this.
+    """Return the size of the fullest cluster divided by the average size, if a hash of the id
+    chooses the cluster of a conversation. A real cluster has 10^9 / ``clusters`` conversations,
+    more than in this simulation, so its size is nearer to the average.
     """
     chance = random.Random(11)
     load = [0] * clusters
@@ -116,12 +116,12 @@ def spread(clusters: int, conversations: int) -> float:
 
 
 def touched(active: int, entry: float) -> float:
-    """Bytes of leaf pages of the index by (conversation, id) that so many conversations which grow
-    at a time write to. They began at different times, so their entries lie scattered among those of
-    all that began since.
+    """Return the bytes of the leaf pages to which ``active`` growing conversations write, in the
+    index by (conversation, id). The conversations began at different times, so their entries are
+    scattered among the entries of other conversations.
     """
     chance = random.Random(13)
-    span = active * 40  # one in forty of those that began in the last days still grows
+    span = active * 40  # of the conversations of the last days, one in forty still grows
     pages = {
         int(chance.random() * span * 1_000 * entry / PAGE) for _ in range(min(active, 200_000))
     }
@@ -187,9 +187,11 @@ def report(measured: Measured) -> None:
 
 
 def main(
-    conversations: Annotated[int, typer.Option(help="Of the sample that is loaded.")] = 300,
+    conversations: Annotated[
+        int, typer.Option(help="Number of conversations in the sample.")
+    ] = 300,
 ) -> None:
-    """Measure, reckon, simulate."""
+    """Measure the sample, and print the computed and simulated figures."""
     report(measure(conversations))
 
 

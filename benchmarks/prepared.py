@@ -1,4 +1,6 @@
-"""Stores that several questions share, made once a run: the same history, ours and by hand."""
+"""Make stores that several questions share, once in each run: the same history in foldlog and in a
+table by hand.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _CHUNK = 1_000
 
 
 class Prepared(NamedTuple):
-    """Two checkpointed files with the conversation ``c1``: ours, with its revisions, and raw, with
-    a hand-kept View.
+    """Two checkpointed files with the conversation ``c1``: ``ours`` is foldlog's store with
+    revisions, and ``raw`` has a row with the View, written by hand.
     """
 
     ours: Path
@@ -35,8 +37,8 @@ def prepared(
     name: str = "usual",
     events: Callable[[], Iterable[Event]] | None = None,
 ) -> Prepared:
-    """The stores of ``length`` events of the workload, or of ``events``; made where they are not
-    there yet.
+    """Return stores with ``length`` events of the workload, or with ``events``. The stores are made
+    if they do not exist yet.
     """
     made = Prepared(folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length)
     if not made.ours.exists():

@@ -1,8 +1,7 @@
-"""The baseline: what anyone could write by hand with sqlite3 for one question, and no better is
-known.
+"""The baseline: the best known program by hand with sqlite3 for one question.
 
-A minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, msgspec for the
-bodies. No ids checked, no versions, no chain, one process.
+It has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, and msgspec
+for the bodies. It does not check ids, has no versions and no hash chain, and supports one process.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ def body_of(event: Event) -> bytes:
 
 
 def timeless(events: Iterable[Event]) -> list[Event]:
-    """The events without their times: ours gives one to each event, of its recording, which the
-    baseline has not.
+    """Return the events without their times, because the baseline does not store the time of
+    recording.
     """
     return [replace(event, timestamp=None) for event in events]
 

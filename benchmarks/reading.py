@@ -1,4 +1,4 @@
-"""How fast are events read back, decoded? Against one SELECT over a range and msgspec."""
+"""Measure reading and decoding events. The baseline is one SELECT over a range, and msgspec."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How fast are all revisions made again from the events on disk? Against reading, decoding and
-folding them by hand.
+"""Measure the rebuild of all revisions from the events on disk. The baseline reads, decodes and
+folds the events by hand.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""``python -m benchmarks.recall``: what each condenser shows of what the agent needs again, and
-what it sends.
+"""``python -m benchmarks.recall``: measure the recall and the tokens of each condenser.
+
+A term counts when the agent uses it again. Recall is the share of these terms that the prompt
+shows.
 
     python -m benchmarks.recall                              # the shipped sample and generated histories
     python -m benchmarks.recall runs/ work.db --of 20        # the longest histories there, and as they were recorded
@@ -66,14 +68,14 @@ CONDENSERS: Mapping[str, Config] = {
 RECORDED = "as recorded"
 _OTHERS = {name for name in CONDENSERS if not name.startswith(("noop", "digest", "llm"))}
 PRICE = Price(1e-6, 0.0, 1e-7)
-"""Of a new token and of a repeated one, in proportions that most providers have."""
+"""Prices of a new and of a repeated token, in the proportion that most providers have."""
 SAMPLE = Path(foldlog.__file__).parent / "sample"
 GENERATED = 5
 LENGTH = 400
 EXAMPLES = 5
 USES_LEAST = 100
 HISTORIES_LEAST = 5
-"""A group of fewer histories has no table on the page."""
+"""The page shows a group only if it has at least this number of histories."""
 COLUMNS = (
     "condenser",
     "terms",
@@ -89,11 +91,10 @@ PUBLISHED = PAGE.with_name("recall.json")
 
 
 class Copier:
-    """Stands in for a model that summarizes: it copies what the prompt asks for, as far as its
-    reply has room.
+    """Replaces the model of a summary: it copies lines from the prompt until its reply is full.
 
-    The user's words come first, then the beginning of each event, the newest first; each line ends
-    with its event's id.
+    The copied lines are the user's words, then the beginning of each event, the newest event first.
+    Each line ends with the id of its event.
     """
 
     model = "a copier"
@@ -125,8 +126,8 @@ class Copier:
 
 
 def condenser_of(config: Config) -> Condenser | None:
-    """Return the condenser; the copier is the model of one that names none. None: as it was
-    recorded.
+    """Return the condenser of a configuration, or None for the recorded prompts. If an ``llm``
+    condenser names no model, its model is the copier.
     """
     if config.get("type") == RECORDED:
         return None
@@ -138,8 +139,8 @@ def condenser_of(config: Config) -> Condenser | None:
 
 
 def generated(seed: int, length: int) -> list[Event]:
-    """Return a history in which each call names things from earlier results, of any age, the newer
-    the more often.
+    """Return a history in which each call names paths from earlier results. Newer paths are named
+    more often than older paths.
     """
     at = random.Random(seed)
     events: list[Event] = [
@@ -171,8 +172,8 @@ def generated(seed: int, length: int) -> list[Event]:
 
 
 def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
-    """Return the least and the largest share that was shown, of a random half of all terms for each
-    seed.
+    """Take a random half of all needed terms for each seed. Return the smallest and the largest
+    percentage that was shown.
     """
     shares = []
     for seed in range(seeds):
@@ -193,8 +194,8 @@ def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
 
 
 def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
-    """Return the histories of the sources, files and folders to import or URLs of stores, by name,
-    longest first.
+    """Return the histories of the sources by name, the longest first. A source is a file or folder
+    to import, or the URL of a store.
     """
     histories_by_name: dict[str, list[Event]] = {}
     for source in sources:
@@ -246,7 +247,7 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
 
 
 def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
-    """Return the share that sums of two counts of replays make."""
+    """Return the sum of the count ``part`` divided by the sum of the count ``whole``."""
     return sum(getattr(done, part) for done in replays) / max(
         1, sum(getattr(done, whole) for done in replays)
     )
@@ -255,7 +256,7 @@ def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
 def measured(
     histories_by_name: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int
 ) -> dict[str, Any]:
-    """Return the size of these histories, and the row of each condenser over them."""
+    """Return the number and size of these histories, and the figures of each condenser."""
     rows = {}
     for name, config in condensers.items():
         condenser = condenser_of(config)
@@ -273,7 +274,7 @@ def measured(
 
 
 def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the cells of a table: one row for each condenser."""
+    """Return the cells of a table, with one row for each condenser."""
     rows = group["rows"]
     whole = rows.get("noop", max(rows.values(), key=lambda row: row["cost"]))["cost"] or 1
     return [
@@ -310,7 +311,7 @@ def show(name: str, group: Mapping[str, Any]) -> None:
 
 
 def in_page(text: str, groups: Mapping[str, Any]) -> str:
-    """Put the tables of docs/recall.json into the page, but for groups of only a few histories."""
+    """Put the tables of docs/recall.json into the page, without groups of few histories."""
     made = ""
     for name, group in groups.items():
         if group["histories"] < HISTORIES_LEAST:
@@ -321,7 +322,7 @@ def in_page(text: str, groups: Mapping[str, Any]) -> str:
 
 
 def publish(groups: Mapping[str, Any]) -> None:
-    """Write the figures, without terms: those of a public history are its people's."""
+    """Write the figures, without terms. The terms of a public history belong to its authors."""
     for group in groups.values():
         for row in group["rows"].values():
             del row["missing"]
@@ -332,10 +333,12 @@ def publish(groups: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("sources", nargs="*", help="files and folders to import, or URLs of stores")
+    parser.add_argument(
+        "sources", nargs="*", help="files and folders to import, or URLs of stores to read"
+    )
     parser.add_argument("--of", type=int, default=20, help="how many of the longest histories (20)")
     parser.add_argument(
-        "--seeds", type=int, default=10, help="how many random halves of the uses (10)"
+        "--seeds", type=int, default=10, help="how many random halves of the terms to measure (10)"
     )
     parser.add_argument(
         "--condenser", action="append", metavar="JSON", help="a configuration; once for each"
@@ -377,8 +380,9 @@ def main() -> None:
 def condensed_by(
     histories_by_name: Mapping[str, Sequence[Event]],
 ) -> dict[str, dict[str, Sequence[Event]]]:
-    """Return the histories that a runtime condensed while its agent went on, by the format of their
-    records. Those in which less was needed again say nothing.
+    """Return the histories that a runtime condensed and its agent then continued, by the format of
+    their records. A history with fewer than ``USES_LEAST`` needed terms is left out, because its
+    figures mean little.
     """
     groups: dict[str, dict[str, Sequence[Event]]] = {}
     for name, events in histories_by_name.items():

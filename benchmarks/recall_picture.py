@@ -1,8 +1,7 @@
-"""The picture of docs/RECALL.md: how much of what was needed again each condenser shows, against
-what it sends.
+"""Draw the picture of docs/RECALL.md: the recall of each condenser, by the tokens that it sends.
 
-A dot stands for a condenser, and a ring above it for what it shows or names. One panel a group of
-histories.
+Each condenser has a dot for the terms that it shows, and a ring above for the terms that it shows
+or names. Each group of histories has a panel.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "recall.svg"
 _WIDTH, _HEIGHT, _PANEL, _GAP = 900, 470, 410, 20
 _LEFT, _TOP, _BOTTOM, _RIGHT = 50, 64, 56, 14
 _LABEL = 14
-"""The least distance of two labels."""
+"""The minimum distance between two labels."""
 _KINDS = {
     "digest": "ours",
     "llm": "a",

@@ -1,4 +1,4 @@
-"""What does a search cost beside a loop over the stored events by hand?"""
+"""Measure a search. The baseline is a loop by hand over the stored events."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PAGE = 1_000
 
 
 def texts(count: int) -> list[str]:
-    """Return texts of random words, the same ones each time; about every thousandth has a
-    needle.
+    """Return texts of random words, the same texts in each run. About one text in a thousand
+    contains a needle.
     """
     chance = random.Random(1)
     vocabulary = [f"word{n}" for n in range(_VOCABULARY)]
@@ -34,9 +34,7 @@ def texts(count: int) -> list[str]:
 
 
 def searches(scale: Scale, folder: Path) -> Iterator[Round]:
-    """All hits of rare words: by the search, and in a table of events that is read from end to
-    end.
-    """
+    """Find all hits of rare words, by the search and by reading a whole table of events."""
     all_texts = texts(scale.usual)
     raw = RawStore(folder / "raw.db")
     with open_store(f"sqlite:///{folder}/store.db", durability="relaxed") as store:
@@ -60,8 +58,8 @@ def searches(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _found(raw: RawStore, names: Sequence[str], query: str) -> list[str]:
-    """Return the texts with all words of a query, by a look at the bytes of each event before it is
-    decoded.
+    """Return the texts that contain all words of a query. Only events whose bytes contain the words
+    are decoded.
     """
     words = query.split()
     needles = [word.encode() for word in words]

@@ -1,5 +1,5 @@
-"""How many bytes does an event take on disk? The checkpointed file with everything in it, against
-raw's.
+"""Measure the bytes of an event on disk: the size of foldlog's complete checkpointed file, and of
+raw's file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def measure_image(scale: Scale, folder: Path) -> Iterator[Round]:
-    """One image in each of 100 events; raw has it in base64, as JSON does."""
+    """Store the same image in each of 100 events. Raw stores the image in base64, as JSON does."""
     image = random.Random(0).randbytes(_IMAGE_BYTES)
     ours, by_hand = folder / "ours.db", folder / "raw.db"
     with open_store(f"sqlite:///{ours}", durability="relaxed") as store:

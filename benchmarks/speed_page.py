@@ -1,5 +1,5 @@
-"""The figures in SPEED.md and README.md, made from docs/internals/speed.json and
-benchmarks/counts.json alone.
+"""Write the figures of SPEED.md and README.md, only from docs/internals/speed.json and
+benchmarks/counts.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PUBLISHED = ROOT / "docs" / "internals" / "speed.json"
 PAGE = ROOT / "docs" / "internals" / "SPEED.md"
 README = ROOT / "README.md"
 _COUNTED = "3.12"
-"""The CPython of which the counts are shown."""
+"""The page shows the counts of this CPython version."""
 
 Run = Mapping[str, Any]
 """What ``python -m benchmarks`` saves."""
@@ -50,7 +50,9 @@ def in_page(text: str, run: Run) -> str:
 
 
 def in_readme(text: str, run: Run) -> str:
-    """Put three answers into the sentence of the README that compares foldlog with code by hand."""
+    """Update the three figures in the sentence of the README that compares foldlog with code by
+    hand.
+    """
     answers = {answer["question"]: answer for answer in run["answers"]}
     append, opened, size = (
         tuple(figure(answers[question][side]) for side in ("ours", "raw"))
@@ -78,7 +80,7 @@ def in_readme(text: str, run: Run) -> str:
 
 
 def _answers(run: Run) -> str:
-    """Return the table with the first answer of each group, and with all that miss their target."""
+    """Return a table with each group's first answer, and all answers that miss their target."""
     lines = ["| | ours | baseline | ratio | target |", "|---|---:|---|---:|---|"]
     for group, answers in groupby(run["answers"], key=lambda answer: str(answer["group"])):
         lines.append(f"| **{group}** | | | | |")

@@ -1,9 +1,9 @@
-"""What does a step of an agent cost: append a call and its result, get the View, check its tokens
-exactly?
+"""Measure a step of an agent: append a call and its result, get the View, and check its exact
+number of tokens.
 
-Against a batch append of the two by hand, litellm's count of the two, and a sum that is kept. In a
-second row both sides find the count of a text in a table: then no tokenizer hides what the steps
-themselves cost.
+The baseline appends the two events by hand in a batch, counts their tokens with litellm, and adds
+the counts to a sum. In a second question, both sides look up the count of a text in a table, so the
+cost of the tokenizer does not hide the cost of the step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Do the same, where a count is one look at the number of characters."""
+    """Do the same, but count the characters of a text instead of its tokens."""
     for seed in range(scale.rounds):
         sizes = {
             index: _characters(_added(pair), ())
@@ -69,8 +69,8 @@ def _measured(
     *,
     known: Mapping[int, int],
 ) -> Round:
-    """Measure the steps of one history on both sides. ``known`` are counts of pairs that the other
-    side looks up.
+    """Measure the steps of one history on both sides. ``known`` contains the counts of pairs that
+    the baseline looks up.
     """
     folder.mkdir()
     before, steps = _workload(seed)
@@ -102,7 +102,7 @@ def _measured(
 
 
 def _workload(seed: int) -> tuple[list[Event], list[Event]]:
-    """Return the events before the steps, and those of the steps."""
+    """Return the events before the steps, and the events of the steps."""
     events: list[Event] = [
         replace(event, id=NOT_RECORDED, cause=None)
         for event in history(1_000, seed=seed)
@@ -112,12 +112,14 @@ def _workload(seed: int) -> tuple[list[Event], list[Event]]:
 
 
 def _added(pair: list[Event]) -> list[dict[str, Any]]:
-    """Return the messages of a pair, without the words that open a View."""
+    """Return the messages of a pair, without the text that begins a prompt."""
     return View.from_events(pair).to_messages()[-2:]
 
 
 def _characters(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Count characters in the place of tokens, additive over messages as litellm's count is."""
+    """Count characters instead of tokens. Like litellm's count, the count of several messages is
+    the sum of their counts.
+    """
     return 3 + sum(4 + len(str(message.get("content"))) for message in messages) + len(tools)
 
 

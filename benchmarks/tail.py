@@ -1,8 +1,8 @@
-"""How long does the end of a long history take, and to take its newest event back?
+"""Measure reading the end of a long history, and taking back its newest event.
 
-The baseline is what session stores of agent SDKs do: a table of messages with an index by session,
-opened with ``CREATE TABLE IF NOT EXISTS``, the last rows by their descending numbers,
-``json.loads``; a pop deletes the last row.
+The baseline works like the session stores of agent SDKs. It opens a table of messages with an index
+by session (``CREATE TABLE IF NOT EXISTS``), selects the last rows in descending order, and decodes
+them with ``json.loads``. A pop deletes the last row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE INDEX IF NOT EXISTS messages_of_a_session ON messages (session, id);
 
 
 def last(scale: Scale, folder: Path, read: Callable[[History], Sequence[Event]]) -> Iterator[Round]:
-    """Open the store and read the last events, in a process that has done it before."""
+    """Open the store and read the last events, in a process that has done this before."""
     ours, raw = _stores(scale, folder)
     for round_number in range(scale.rounds + 1):
         begun = time.perf_counter()

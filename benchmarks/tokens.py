@@ -1,9 +1,9 @@
-"""What does an exact token check cost a step? Against having litellm count the whole prompt anew,
+"""Measure the exact token check of a step. In the baseline, litellm counts the whole prompt again,
 as agents do.
 
-A step brings a call and its result to a conversation of a hundred messages, and asks what its
-prompt is large. Both sides make the messages of the View, and give the same number, which is
-compared first.
+A step adds a call and its result to a conversation of a hundred messages, and asks for the size of
+the prompt. Both sides make the messages of the View. The benchmark first checks that both return
+the same number.
 """
 
 from __future__ import annotations

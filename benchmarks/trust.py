@@ -1,7 +1,8 @@
-"""What does it cost that nothing damaged goes unnoticed, and nothing private stays behind?
+"""Measure the cost of the hash chain, compression, encryption and verification.
 
-The chain is measured against the same store without it; compression and encryption against the same
-store without them; a verification against reading and hashing every body by hand.
+The baseline of the chain is the same store without a chain. The baseline of compression and
+encryption is the same store without both. The baseline of a verification reads and hashes every
+body by hand.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ KEYS = KeyRing(_KEY)
 
 
 def verify(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Every checksum, every head, every place; and the file itself, by SQLite's own check."""
+    """Verify every checksum, head and position, and the file with SQLite's own check."""
     stores = prepared(folder.parent, scale.usual)
     for _ in range(scale.rounds):
         raw = RawStore(stores.raw)
@@ -56,7 +57,9 @@ def verify(scale: Scale, folder: Path) -> Iterator[Round]:
             verdicts = list(verify_store(store))
             checked = sum(verdict.version for verdict in verdicts) / (time.perf_counter() - begun)
         if any(verdict.findings for verdict in verdicts) or verdicts[0].version != count:
-            raise AssertionError("the prepared store is not sound, or not the baseline's")
+            raise AssertionError(
+                "the prepared store is damaged, or has other events than the baseline"
+            )
         yield Round(checked, by_hand)
 
 
@@ -69,8 +72,8 @@ def chain_of_single_appends(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[Round]:
-    """Microseconds for one event. Appends of ``size`` events to either store take turns, so both
-    meet the same disk.
+    """Measure the microseconds for one event. Append ``size`` events at a time to each store in
+    turn, so that both use the disk under the same conditions.
     """
     events = [
         without_id(event)
@@ -112,8 +115,8 @@ def without_id(event: Event) -> Event:
 def _unchained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
-    """Make rows without heads and salts: a constant stands there. Their checksums, which need no
-    chain, stay.
+    """Make rows with a constant instead of heads and salts. The rows still have checksums, because
+    checksums need no chain.
     """
     proof = bytes(HEAD_BYTES + SALT_BYTES)
     before = conversation.shown
@@ -152,7 +155,7 @@ def compressed(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Events a second, of whole histories."""
+    """Measure the events a second of whole histories."""
     events = [without_id(event) for event in history(BATCH * BATCHES)]
     for name, how in (("plain", {}), ("other", {"keys": KEYS, "compression": "zstd"})):
         with open_store(f"sqlite:///{folder}/{name}.db", **how) as store:
@@ -168,8 +171,8 @@ def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Rou
 
 
 def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Encrypted too, with revisions, chain and indices: one round, since a size is the same each
-    time.
+    """Measure the size of an encrypted and compressed store, with revisions, chain and indexes. One
+    round is enough, because the size does not vary.
     """
     stores = prepared(folder.parent, scale.usual)
     path = folder / "small.db"

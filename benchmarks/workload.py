@@ -1,9 +1,10 @@
-"""A coding agent's history, made up: the sizes and the rhythm of real ones, and no real text.
+"""Make the history of an invented coding agent. Sizes and order are like in real histories, but no
+text is real.
 
-A system prompt of 8 KB, calls of 0.4 to 1 KB, results log-normal with median 1 KB and 95th
-percentile 12 KB, and a condensation about every 60 events that keeps 4 at the head and 20 at the
-end. The View at the end has the same size whatever the length, so that what grows with the history
-shows.
+The history has a system prompt of 8 KB, and calls of 0.4 to 1 KB. The sizes of results are
+log-normal, with a median of 1 KB and a 95th percentile of 12 KB. About every 60 events, a
+condensation keeps 4 events at the head and 20 at the end. The last View has the same size for every
+length, so a benchmark shows which costs grow with the length of the history.
 """
 
 from __future__ import annotations
@@ -31,19 +32,20 @@ PERIOD = 61
 HEAD = 4
 TAIL = 20
 SINCE = 30
-"""Events behind the last condensation."""
+"""The number of events after the last condensation."""
 
 _TEXT = "".join(
     inspect.getsource(module) for module in (ast, inspect, json.decoder, random, statistics)
 )
-"""What texts are cut from: source code, as a coding agent reads it."""
+"""Source code, like the code that a coding agent reads. All texts are parts of it."""
 
 
 def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Event]:
-    """``length`` events with ids 0, 1, 2, …, the last condensation always equally far from the end.
+    """Yield ``length`` events with ids 0, 1, 2, …. The last condensation is always at the same
+    distance from the end.
 
-    ``annotations`` more follow each of them, so that the log is mostly bookkeeping and its View the
-    same.
+    After each event, the history has ``annotations`` annotations. These make the log longer, but do
+    not change the View.
     """
     at = random.Random(seed)
     step = annotations + 1
@@ -69,16 +71,16 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
 
 
 def condensations(length: int) -> range:
-    """The places of the condensations in a history: every ``PERIOD`` events, ``SINCE`` before the
-    end.
+    """Return the indices of the condensations: one in each ``PERIOD`` events, the last ``SINCE``
+    events before the end.
     """
     first = (length - SINCE - 1) % PERIOD + PERIOD
     return range(first if first % 2 == 0 else first + PERIOD, length - SINCE, PERIOD)
 
 
 def _forgotten(index: int, length: int) -> list[int]:
-    """What the condensation at ``place`` forgets: all but the head and the newest, and the summary
-    before it.
+    """Return the ids that the condensation at ``index`` forgets: the previous summary, and all
+    events except the head and the newest.
     """
     if index == condensations(length)[0]:
         return list(range(HEAD, index - TAIL))

@@ -1,4 +1,4 @@
-"""Uses an installed foldlog as a newcomer does: see scripts/test-wheel."""
+"""Uses an installed foldlog as a newcomer does. ``scripts/test-wheel`` runs this file."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,9 @@ import foldlog.aio
 from foldlog import Condensation, Message
 
 assert foldlog.__version__ == version("foldlog")
-assert not foldlog.__file__.startswith(sys.path[0]), "the installed package is used, not the folder"
+assert not foldlog.__file__.startswith(sys.path[0]), (
+    "foldlog was imported from the current folder, not from the installed package"
+)
 
 with foldlog.open("history.db", condenser={"type": "digest", "max_size": 12}) as histories:
     history = histories["c1"]

@@ -64,7 +64,7 @@ def test_a_side_that_gives_back_other_items_has_failed(tmp_path):
         db.execute("DELETE FROM events WHERE id = 2")
     db.close()
     figures = measure(HERE, EVENTS, 1, Quiet(), tmp_path)
-    assert "that are not the" in figures["sqlite3 by hand"]["failed"]
+    assert "that differ from the" in figures["sqlite3 by hand"]["failed"]
     assert figures["foldlog"]["open_ms"] > 0
     runs = {str(EVENTS): {"peers": figures}}
     assert [(peer, length) for peer, length, _ in report.failures(runs)] == [

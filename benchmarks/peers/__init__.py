@@ -1,10 +1,11 @@
-"""foldlog beside the stores of other runtimes, on one history: ``python -m benchmarks.peers``.
+"""Compare foldlog with the stores of other runtimes, on one history: ``python -m
+benchmarks.peers``.
 
-    items.py          the history that every side records, and the answers that every side must give
-    side.py           what a side is; the process that runs one (standard library only)
-    sides/            one file for each peer: how it is used
+    items.py          the history that every peer records, and the answers that every peer must return
+    side.py           the interface of a peer, and its process (standard library only)
+    sides/            a file for each peer, which uses the peer as its runtime does
     environments.py   an environment for each peer, in .cache/peers
-    worker.py         the other end of a side's process
+    worker.py         starts the process of a peer, and sends requests to it
     syncs.py          fsync and fdatasync calls of an append, counted by strace
     measuring.py      interleaved rounds
     report.py         the table, and the figures in docs/internals/PEERS.md and README.md

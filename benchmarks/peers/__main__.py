@@ -1,5 +1,5 @@
-"""``python -m benchmarks.peers``: measure foldlog beside the stores of other runtimes, print a
-table, write JSON.
+"""``python -m benchmarks.peers``: measure foldlog and the stores of other runtimes, print a table,
+and write JSON.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ def main(
     ] = None,
     everyone: Annotated[
         bool,
-        typer.Option("--all/--quick", help="Every peer, or foldlog and sqlite3 by hand alone."),
+        typer.Option(
+            "--all/--quick", help="Measure every peer, or only foldlog and sqlite3 by hand."
+        ),
     ] = True,
     peer: Annotated[
-        list[str] | None, typer.Option(help="Only peers whose name has this in it.")
+        list[str] | None, typer.Option(help="Only peers whose names contain this text.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 5,
     more: Annotated[
-        bool, typer.Option("--more", help="Add the rounds to those that were saved.")
+        bool, typer.Option("--more", help="Add the rounds to the saved rounds.")
     ] = False,
     only_prepare: Annotated[
         bool,
-        typer.Option("--prepare", help="Make environments and stores, and measure nothing yet."),
+        typer.Option("--prepare", help="Only make the environments and stores."),
     ] = False,
     cache: Annotated[Path, typer.Option(help="Folder for stores and results.")] = CACHE,
     publish: Annotated[
@@ -50,7 +52,7 @@ def main(
         typer.Option(
             "--publish",
             help=(
-                "Put all results in the cache into docs/internals/peers.json, the page, the README."
+                "Write the saved results into docs/internals/peers.json, PEERS.md and the README."
             ),
         ),
     ] = False,
@@ -58,10 +60,10 @@ def main(
         bool, typer.Option(help="Keep the stores: they are several gigabytes.")
     ] = False,
 ) -> None:
-    """Measure foldlog beside the stores of other runtimes: append, open, a turn, growth, bytes,
+    """Measure foldlog and the stores of other runtimes: append, open, a turn, growth, bytes,
     memory.
 
-    Each length is measured and saved by itself. A long run can be made in parts: --prepare, then
+    Each length is measured and saved separately. You can split a long run: first --prepare, then
     --rounds 1 --keep, then --rounds 1 --more --keep as often as you want.
     """
     say, chosen = Sayer(), _chosen(everyone, peer or [])
@@ -111,7 +113,7 @@ def _chosen(everyone: bool, names: list[str]) -> list[Peer]:
     ]
     if not chosen:
         raise typer.BadParameter(
-            f"no peer has {names} in its name; there are {', '.join(peer.name for peer in PEERS)}"
+            f"no peer has {names} in its name: choose from {', '.join(peer.name for peer in PEERS)}"
         )
     return chosen
 

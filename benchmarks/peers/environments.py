@@ -1,5 +1,5 @@
-"""An environment for each peer, in ``.cache/peers/environments``: the peers exclude one another,
-and some exclude us.
+"""Make an environment for each peer, in ``.cache/peers/environments``. The peers need conflicting
+versions of packages, and some conflict with foldlog's packages.
 
 An environment is made again when its requirements or its Python have changed.
 """
@@ -20,24 +20,27 @@ _REQUIREMENTS = Path(__file__).parent / "requirements"
 
 
 class NotAvailable(Exception):
-    """A side cannot run here. The message says why, and stands in its row."""
+    """A peer cannot run on this machine. The row of the peer shows the reason."""
 
 
 @dataclass(frozen=True)
 class Peer:
     name: str
-    """What tables and the plot call it."""
+    """The name in tables and in the plot."""
     side: str
     """The module of ``benchmarks.peers.sides``."""
     arguments: tuple[str, ...] = ()
     environment: str | None = None
-    """The file of its requirements; None: the environment that runs this."""
+    """The name of its file in ``requirements/``. If None, the peer runs in the current environment.
+    """
     python: tuple[int, int] = (3, 11)
-    """The oldest Python that it runs on."""
+    """The oldest version of Python that the peer supports."""
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its stores, which sides that write the same stores share."""
+        """The name of the folder with the peer's stores. Peers that write the same stores share a
+        folder.
+        """
         snapshot_option = [argument for argument in self.arguments if argument == "--snapshots"]
         return "".join([self.side, *snapshot_option])
 
@@ -62,12 +65,12 @@ PEERS = (
     Peer("OpenHands", "openhands_files", environment="openhands", python=(3, 12)),
 )
 HERE = PEERS[:2]
-"""The sides that need no environment."""
+"""The peers that need no environment."""
 
 
 def python_of(peer: Peer, say: Sayer) -> Path:
-    """Return the Python of a peer's environment, which is made if it is not there. Raises
-    NotAvailable.
+    """Return the Python of a peer's environment. The environment is made if it does not exist.
+    Raises NotAvailable.
     """
     if peer.environment is None:
         return Path(sys.executable)
@@ -107,8 +110,8 @@ def _base(oldest: tuple[int, int]) -> Path:
 
 
 def _pythons(oldest: tuple[int, int]) -> Iterator[Path]:
-    """Yield this Python if it is new enough, then those of PATH and of pyenv, the oldest that is
-    new enough first.
+    """Yield the current Python if it is new enough. Otherwise yield the Pythons of PATH and of
+    pyenv that are new enough, the oldest version first.
     """
     if sys.version_info[:2] >= oldest:
         yield Path(sys.executable)
@@ -122,8 +125,8 @@ def _pythons(oldest: tuple[int, int]) -> Iterator[Path]:
 
 
 def _version(python: Path) -> str:
-    """Return the version of a Python, or nothing if it does not run: pyenv puts names on PATH that
-    do not.
+    """Return the version of a Python, or an empty text if it does not run. For example, pyenv puts
+    commands on PATH that do not run.
     """
     asked = subprocess.run([python, "-V"], capture_output=True, text=True, check=False)
     return asked.stdout.strip() if asked.returncode == 0 else ""
@@ -139,7 +142,7 @@ def _run(command: Sequence[str | Path]) -> None:
 
 
 class Sayer:
-    """Where progress is told: standard error, a line each."""
+    """Print each message about the progress as a line on stderr."""
 
     def __call__(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""The history that every side records, and the answers that every side must give.
+"""The history that every peer records, and the answers that every peer must return.
 
-The workload is that of the other benchmarks: a coding agent's history with a condensation about
-every 60 events.
+The history is the workload of the other benchmarks: a coding agent's events, with a condensation
+about every 60 events.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from foldlog.eventstore import (
 )
 
 MORE = 10 * PERIOD
-"""Items after the history's end, for what goes on with it. Whole periods leave the history before
-them as it is.
+"""The number of items after the end of the history, for appends and turns. It is a multiple of
+``PERIOD``, so the items of the history do not depend on it.
 """
 
 
 def items(length: int) -> Iterator[Item]:
-    """Return a history of ``length`` items, and ``MORE`` after it."""
+    """Yield a history of ``length`` items, then ``MORE`` more items."""
     last: CondensationAction | None = None
     for event in history(length + MORE):
         yield _item(event, last)
@@ -73,7 +73,7 @@ def _item(event: Event, last: CondensationAction | None) -> Item:
 
 
 def write(path: Path, length: int) -> None:
-    """Write the items, one a line. The file appears whole or not at all."""
+    """Write one item on each line. The file appears only when it is complete."""
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8") as lines:
         for item in items(length):
@@ -83,14 +83,14 @@ def write(path: Path, length: int) -> None:
 
 @cache
 def expected(path: Path, stop: int, shows: str) -> tuple[int, str]:
-    """Return how many entries a side must give back after ``stop`` items, and their digest."""
+    """Return how many entries a peer must return after ``stop`` items, and their digest."""
     some = read_items(str(path), 0, stop)
     return _counted(view(some) if shows == "view" else log(some))
 
 
 def expected_end(path: Path, stop: int, count: int) -> tuple[int, str]:
-    """Return the digest of the newest ``count`` items: what a side must give back that reads no
-    more than these.
+    """Return ``count`` and the digest of the newest ``count`` items, for a peer that reads only the
+    newest items.
     """
     newest = deque(
         log(read_items(str(path), max(stop - 2 * count - PERIOD, 0), stop)), maxlen=count
@@ -112,7 +112,9 @@ def _counted(some: Iterable[Item]) -> tuple[int, str]:
 
 
 def view(some: Iterable[Item]) -> Sequence[Item]:
-    """Return what the model is shown after these items: the definition, by hand."""
+    """Return the items that the model is shown after these items. This function defines the correct
+    answer.
+    """
     shown: list[Item] = []
     for item in some:
         if item["kind"] != "condensation":
@@ -127,5 +129,5 @@ def view(some: Iterable[Item]) -> Sequence[Item]:
 
 
 def log(some: Iterable[Item]) -> Iterator[Item]:
-    """Return all items but the condensations."""
+    """Yield all items except condensations."""
     return (item for item in some if item["kind"] != "condensation")

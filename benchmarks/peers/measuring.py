@@ -1,5 +1,5 @@
-"""Interleaved rounds: every side is asked the same, one after the other, and then again. A figure
-is a median.
+"""Measure in interleaved rounds. In a round, every peer gets the same request, one after the other.
+A figure is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Figures = dict[str, Any]
 def measure(
     peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: Path = CACHE
 ) -> dict[str, Figures]:
-    """Measure the peers on a history of ``events`` items. A peer that fails has ``failed`` for its
-    figures.
+    """Measure the peers on a history of ``events`` items. If a peer fails, its figures contain only
+    ``failed``, the reason.
     """
     items_file = _items(cache, events, say)
     failed: dict[str, Figures] = {}
@@ -64,7 +64,7 @@ def measure(
 
 
 def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE) -> None:
-    """Make the environments and the stores, so that a long run can be made in parts."""
+    """Make the environments and the stores, so that you can split a long run."""
     items_file = _items(cache, events, say)
     for peer in peers:
         try:
@@ -103,8 +103,8 @@ def _length(folder: Path) -> int:
 
 
 def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer) -> None:
-    """Make the store, where it is not there whole, of these versions, and of this length or at most
-    2 % longer.
+    """Make the store, unless a complete store exists that has the same versions of packages, and
+    this length or up to 2 % more.
     """
     folder = _store(worker.peer, cache, events)
     stamp, wanted = folder / "versions", json.dumps(worker.versions, sort_keys=True)
@@ -125,14 +125,14 @@ def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return what the files take on the disk, their unused ends included; folders are not
-    counted.
+    """Return the disk space of the files, including unused bytes of their last blocks, but without
+    folders.
     """
     return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
 
 
 class _Rounds:
-    """The rounds of one side."""
+    """The rounds of one peer."""
 
     def __init__(self, peer: Peer, events: int) -> None:
         self._peer, self._events = peer, events
@@ -150,8 +150,8 @@ class _Rounds:
         self._memory.append(answer["bytes"])
 
     def work(self, worker: Worker, cache: Path, items_file: Path) -> None:
-        """Go on with the history, which grows by some twenty items a round. Sides that share a
-        store take turns.
+        """Continue the history, which grows by some twenty items in each round. Peers that share a
+        store continue it in turn.
         """
         folder = _store(self._peer, cache, self._events)
         start = _length(folder)
@@ -185,8 +185,8 @@ class _Rounds:
             wanted = items.expected(items_file, stop, worker.shows)
         if (answer["entries"], answer["answer"]) != wanted:
             raise SideFailed(
-                f"gave back {answer['entries']} items that are not the {wanted[0]} that were"
-                " recorded"
+                f"returned {answer['entries']} items that differ from the {wanted[0]} recorded"
+                " items"
             )
 
     def figures(self, worker: Worker, cache: Path) -> Figures:
@@ -210,7 +210,7 @@ class _Rounds:
 
 
 def summed_up(figures: Figures) -> Figures:
-    """Return the figures with the median of each row of rounds."""
+    """Return the figures, and add the median of each list of rounds."""
     return {
         **figures,
         **{name: statistics.median_low(some) for name, some in figures["rounds"].items()},
@@ -218,7 +218,9 @@ def summed_up(figures: Figures) -> Figures:
 
 
 def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str, Figures]:
-    """Return figures of the rounds of two runs. A peer that failed in one of them has failed."""
+    """Return figures from the rounds of two runs. If a peer failed in one run, its figures are the
+    failure.
+    """
     made = {**before, **after}
     for name in before.keys() & after.keys():
         if "failed" in before[name] or "failed" in after[name]:

@@ -1,5 +1,5 @@
-"""The picture of the README: time to open against the length of the history. ``python -m
-benchmarks.peers.plot``.
+"""Draw the picture of the README: the time to open a history, by the length of the history.
+``python -m benchmarks.peers.plot``.
 
 Both axes are logarithmic. The SVG has its own background, and colours for light and for dark.
 """
@@ -16,7 +16,7 @@ PICTURE = ROOT / "docs" / "pictures" / "peers.svg"
 _WIDTH, _HEIGHT = 860, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 236, 54, 52
 _LABEL = 17
-"""The least distance of two labels."""
+"""The minimum distance between two labels."""
 _LINES = {
     "foldlog": ("ours", "foldlog"),
     "sqlite3 by hand": ("hand", "sqlite3 by hand"),
@@ -45,7 +45,7 @@ _STYLE = """
 
 
 def svg(runs: Runs) -> str:
-    """Return the picture. A line stands for each peer that was measured at two lengths or more."""
+    """Return the picture, with a line for each peer that was measured at two or more lengths."""
     lines = {name: open_ms(runs, name) for name in _LINES if len(open_ms(runs, name)) > 1}
     longest, shortest = lengths(runs)[-1], lengths(runs)[0]
     times = [time for line in lines.values() for time in line.values()]
@@ -117,7 +117,7 @@ def _time(power: int) -> str:
 
 
 def _apart(wanted: dict[str, float]) -> dict[str, float]:
-    """Move labels that would overlap apart, as little as possible: the order stays."""
+    """Move overlapping labels apart, as little as possible, and keep their order."""
     names = sorted(wanted, key=lambda name: wanted[name])
     groups: list[tuple[list[str], float]] = []  # names, and the place of the first
     for name in names:

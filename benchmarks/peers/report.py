@@ -1,5 +1,5 @@
-"""The table of a run, and the figures in PEERS.md and README.md, made from
-docs/internals/peers.json alone.
+"""Make the table of a run, and the figures in PEERS.md and README.md, only from
+docs/internals/peers.json.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from benchmarks.pages import with_part
 from benchmarks.peers.environments import PEERS, ROOT
 
 Runs = dict[str, dict[str, Any]]
-"""By the length of the history, as text: when, where and what was measured."""
+"""The results by the length of the history (as text): the date, the machine and the figures of each
+peer.
+"""
 
 PUBLISHED = ROOT / "docs" / "internals" / "peers.json"
 PAGE = ROOT / "docs" / "internals" / "PEERS.md"
@@ -35,7 +37,7 @@ def lengths(runs: Runs) -> list[int]:
 
 
 def open_ms(runs: Runs, peer: str) -> dict[int, float]:
-    """Return the time to open by length of the history, where it was measured."""
+    """Return the peer's time to open for each measured length of the history."""
     figures_by_length = {
         length: runs[str(length)]["peers"].get(peer, {}) for length in lengths(runs)
     }
@@ -64,8 +66,8 @@ def head(runs: Runs) -> list[str]:
 
 
 def rows(runs: Runs) -> list[list[str]]:
-    """Return a row for each peer that was measured or that failed. Other figures are those of the
-    longest history.
+    """Return a row for each peer that was measured or failed. Besides the times to open, the
+    figures are for the longest history.
     """
     table = []
     for peer in PEERS:
@@ -95,7 +97,7 @@ def rows(runs: Runs) -> list[list[str]]:
 
 
 def _opened(runs: Runs, length: int, peer: str) -> str:
-    """Return the time to open; a dash if this length was not measured."""
+    """Return the time to open, or a dash if this length was not measured."""
     figures = runs[str(length)]["peers"].get(peer)
     return "–" if figures is None else "failed" if "failed" in figures else _ms(figures["open_ms"])
 
@@ -123,7 +125,7 @@ def table(runs: Runs) -> Table:
 
 
 def notes(runs: Runs) -> list[str]:
-    """Return what the columns mean, where the longest history was measured, and every failure."""
+    """Return sentences about the columns, the machine, the number of rounds, and each failure."""
     last = runs[str(lengths(runs)[-1])]
     machine = last["machine"]
     loads = "; ".join(f"{length:,} events: {runs[str(length)]['load']}" for length in lengths(runs))
@@ -156,8 +158,8 @@ def notes(runs: Runs) -> list[str]:
 
 
 def _uneven(length: int, peers: dict[str, Any]) -> str:
-    """Tell the number of rounds where it is not the same for all: a figure of one round is worth
-    little.
+    """Return a sentence with each peer's number of rounds if these numbers differ, because a figure
+    of one round says little.
     """
     rounds = {
         name: len(figures["rounds"]["open_ms"])

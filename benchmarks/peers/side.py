@@ -1,9 +1,9 @@
-"""What a side is, and the process that runs one. Standard library only: it runs in the environment
-of each peer.
+"""The interface of a peer in this benchmark (a *side*), and the process that runs a side. The
+process runs in the environment of the peer, so this module needs only the standard library.
 
-A process imports its peer, uses it once on a small history, so that all code is loaded, and then
-obeys requests, a line of JSON each. Each request runs in a child that is forked for it: the code is
-warm, and the store and all objects are new. A child answers with a line of JSON.
+The process imports its peer, and uses it once on a small history, so that all code is loaded. Then
+it reads requests, each a line of JSON. Each request runs in a forked child: the code is warm, but
+the store and all objects are new. The child prints its answer as a line of JSON.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ place.
 
 
 class Store(Protocol):
-    """A store of one conversation that is open."""
+    """An open store of one conversation."""
 
     def add(self, items: Sequence[Item]) -> None:
-        """Record a call, a result or both. They are as durable as this peer makes them when this
-        returns.
+        """Record a call, a result or both. When ``add`` returns, they are as durable as this peer
+        makes them.
         """
 
     def condense(self, item: Item) -> None:
-        """Record that items are forgotten, where the peer has a record of that."""
+        """Record that items are forgotten, if the peer can record this."""
 
     def read(self) -> Any:
-        """Return what the runtime reads before it asks the model."""
+        """Return what the runtime reads before it calls the model."""
 
     def fill(self, items: Sequence[Item]) -> None:
-        """Record many items, in the same form, by the fastest way that the peer has."""
+        """Record many items in the same form, in the peer's fastest way."""
 
     def said(self, answer: Any) -> Iterable[Sequence[str]]:
-        """Return an answer of ``read`` as entries that can be compared: see ``entry``."""
+        """Convert an answer of ``read`` into entries that can be compared (``entry``)."""
 
     def close(self) -> None: ...
 
 
 class Side(Protocol):
     packages: Sequence[str]
-    """Distributions whose versions belong to the figures."""
+    """The results contain the versions of these distributions."""
     shows: str
-    """What ``read`` returns: ``view``; ``log``, which is every item; or ``newest``, which is the
-    last of them.
+    """What ``read`` returns: ``view`` is the View, ``log`` is every item, and ``newest`` is the
+    newest items.
     """
 
     def prepare(self) -> None:
-        """Make what a program has before it opens a store, an event loop for example. It is not
+        """Do what a program does before it opens a store, such as making an event loop. This is not
         timed.
         """
 
@@ -69,7 +69,7 @@ class Side(Protocol):
 
 
 def entry(item: Item) -> tuple[str, ...]:
-    """Return what a side must give back of an item. Arguments are compared as parsed JSON."""
+    """Return the expected entry for an item. Arguments are compared as parsed JSON."""
     if item["kind"] == "call":
         return ("call", item["call_id"], arguments_of(json.loads(item["arguments"])))
     if item["kind"] == "result":
@@ -93,14 +93,13 @@ def read_items(path: str, start: int, stop: int) -> Iterator[Item]:
         yield from map(json.loads, islice(lines, start, stop))
 
 
-# What a child does.
+# The requests of a child
 
 
 def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Record the items of the history in pieces, each through the peer's fastest way, and without
-    syncs.
+    """Record the items of the history in batches, in the peer's fastest way and without syncs.
 
-    What is stored is the same. The caller syncs the whole file system afterwards.
+    The stored data is the same as with syncs. The caller syncs the whole file system afterwards.
     """
     connect = sqlite3.connect
 
@@ -121,10 +120,10 @@ def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Open the store and read what the model is shown, from the path to the last item.
+    """Measure the opening of the store and the reading of all items that the model is shown.
 
-    Before the clock, the child uses the peer on a few items: a page that it shares with its parent
-    is copied when it is first touched, and these copies are no cost of the peer.
+    Before the clock starts, the child uses the peer on a few items. The kernel copies a memory page
+    when the child first writes to it after the fork, and these copies are not the peer's cost.
     """
     _use(side)
     side.prepare()
@@ -146,20 +145,19 @@ def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Go on with the history: single appends, then turns, each of which records a call with its
-    result and reads.
+    """Continue the history: first single appends, then turns. A turn records a call with its
+    result, and reads.
 
-    A condensation that is due is recorded between them, outside of the clock. Turns stop after
-    ``seconds``.
+    Condensations are recorded between the turns, and are not timed. Turns stop after ``seconds``.
     """
     _use(side)
     side.prepare()
     store = side.open(request["path"])
-    if side.shows == "view":  # the View, which such a side has in memory by now
+    if side.shows == "view":  # a runtime with a View has the View in memory at this point
         store.read()
     source = read_items(request["items"], request["start"], sys.maxsize)
     first, taken = next(source), 0
-    if first["kind"] == "result":  # the syncs of an earlier run were counted up to its call
+    if first["kind"] == "result":  # an earlier ``synced`` ended at the call of this result
         store.add([first])
         taken = 1
     else:
@@ -174,7 +172,7 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
             elif item["kind"] == kind:
                 return item
             else:
-                raise AssertionError(f"a {kind} was expected, item {item['n']} is a {item['kind']}")
+                raise AssertionError(f"expected a {kind}, but item {item['n']} is a {item['kind']}")
         raise AssertionError("the items are used up")
 
     appends: list[float] = []
@@ -207,8 +205,8 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def synced(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Record calls and results one by one between two marks that strace shows: fsync of a file that
-    there is not.
+    """Record calls and results one by one, between two marks that strace shows. A mark is an fsync
+    of a descriptor that does not exist.
     """
     side.prepare()
     store = side.open(request["path"])
@@ -229,15 +227,14 @@ def _mark() -> None:
         os.fsync(1_000_000)
     except OSError:
         return
-    raise AssertionError("a file has the descriptor of the mark")
+    raise AssertionError("the descriptor of the mark belongs to an open file")
 
 
 def _watch_memory() -> tuple[int, str]:
-    """Begin to watch the resident memory. Return what is resident now, and the figure to read
-    afterwards.
+    """Reset the peak of the resident memory. Return the resident memory now, and the name of the
+    figure to read afterwards.
 
-    Where the kernel does not let a process begin its peak again, the figure is what is resident
-    afterwards.
+    If the kernel does not let the process reset its peak, the figure is the resident memory.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -262,7 +259,7 @@ REQUESTS: dict[str, Callable[[Side, dict[str, Any]], dict[str, Any]]] = {
 
 
 def serve(side: Side) -> None:
-    """Load all code, tell the versions, and obey requests until the standard input ends."""
+    """Load all code, print the versions, and answer requests until the end of stdin."""
     answers, sys.stdout = sys.stdout, sys.stderr  # what a peer prints is not an answer
     try:
         _use(side)
@@ -294,9 +291,7 @@ def serve(side: Side) -> None:
 
 
 def _use(side: Side) -> None:
-    """Use the peer on four items, so that code that is imported or compiled at first use is
-    there.
-    """
+    """Use the peer on four items, to load code that is imported or compiled at first use."""
     call = {"kind": "call", "call_id": "call_2", "arguments": '{"command": "ls"}'}
     some = [{"kind": "system", "text": "be brief"}, {"kind": "user", "text": "hi"}, call]
     some.append({"kind": "result", "call_id": "call_2", "text": "a file"})
@@ -309,7 +304,7 @@ def _use(side: Side) -> None:
         entries = list(store.said(store.read()))
         store.close()
     if digest(entries) != digest(entry(item) for item in items):
-        raise AssertionError(f"gave back {entries}")
+        raise AssertionError(f"returned {entries}")
 
 
 def _last_line(trace: str) -> str:

@@ -1,4 +1,4 @@
-"""How often does an append reach the disk? strace counts fsync and fdatasync between two marks of
+"""Count the syncs of an append: strace counts the calls of fsync and fdatasync between two marks of
 the side.
 """
 
@@ -21,7 +21,7 @@ NOT_COUNTED = "not counted: strace cannot trace on this machine"
 
 
 def count(peer: Peer, python: Path, request: dict[str, Any]) -> str:
-    """Return the calls of one append as text, ``2 fsync`` for example."""
+    """Return the calls of one append as text, for example ``2 fsync``."""
     if not _traces():
         return NOT_COUNTED
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def count(peer: Peer, python: Path, request: dict[str, Any]) -> str:
 
 @cache
 def _traces() -> bool:
-    """Tell whether strace is here and may trace: in some containers it may not."""
+    """Return whether strace is installed and may trace. Some containers do not allow tracing."""
     if shutil.which("strace") is None:
         return False
     tried = subprocess.run(
@@ -48,7 +48,7 @@ def _traces() -> bool:
 
 
 def told(trace: str, appends: int) -> str:
-    """Return the calls between the two marks, for one append each."""
+    """Return the calls between the two marks, divided by the number of appends."""
     counted: dict[str, int] = {}
     marks = 0
     for name, descriptor in _CALL.findall(trace):

@@ -1,4 +1,4 @@
-"""The other end of a side's process: start it, ask it, stop it."""
+"""Start the process of a side, send requests to it, and stop it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchmarks.peers.environments import ROOT, Peer
 
 START_S = 180
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1"}
-"""OpenHands imports litellm, which asks the network on import; where that fails, 1.105.3 sometimes
-fails too.
+"""OpenHands imports litellm, which uses the network on import. Without a network, the import of
+litellm 1.105.3 sometimes fails.
 """
 
 
 class SideFailed(Exception):
-    """A side raised, ended or did not answer. The message stands in its row, as a failure."""
+    """A side raised an error, ended, or did not answer. The row of the peer shows the message."""
 
 
 class Worker:
-    """A process of one side. ``before`` is put before its command, strace for example."""
+    """The process of one side. ``before`` is put before the command, for example strace."""
 
     def __init__(self, peer: Peer, python: Path, before: Sequence[str] = ()) -> None:
         self.peer = peer
@@ -49,8 +49,8 @@ class Worker:
         self.shows: str = begun["shows"]
 
     def ask(self, do: str, timeout_s: float, **request: Any) -> dict[str, Any]:
-        """Send a request and return its answer. Raises SideFailed; ends a process that does not
-        answer in time.
+        """Send a request, and return the answer. If the process does not answer in time, kill the
+        process. Raises SideFailed.
         """
         assert self._process.stdin is not None
         try:

@@ -1,12 +1,12 @@
-"""Plays ``session.txt`` on the invented project of ``project.txt`` and writes the history that
-foldlog ships.
+"""Plays ``session.txt`` on the invented project of ``project.txt``, and writes the sample history
+of foldlog.
 
     .venv/bin/python scripts/sample/make.py
 
-Nothing in the history is copied from elsewhere: the words are written in ``session.txt``, and what
-the tools answer is what they answered when the commands were run, in a folder of their own. Times,
-ids and whatever names the machine are replaced, so that the result is the same wherever it is made
-(but for the words of Python, pytest and git themselves).
+The history contains no text from elsewhere. ``session.txt`` has the messages, and the script runs
+the commands in a new folder to get the outputs of the tools. The script replaces times, ids and
+names of the machine, so the result is the same on each machine, except for messages of Python,
+pytest and git.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ TOOLS = [
     ("finish", "Ends the task with a report to the user.", ["message"]),
 ]
 CONDENSATIONS = iter([(4, 30), (5, 26), (4, 24), (5, 14), (4, 12)])
-"""First index that is forgotten, and how many events stay at the end."""
+"""For each condensation, the first forgotten index, and the number of events kept at the end."""
 
 
 class Workspace:
-    """A folder in which commands are really run, shown as ``/workspace``."""
+    """A folder in which the commands run. In the history, its name is ``/workspace``."""
 
     def __init__(self, root: Path, rng: random.Random) -> None:
         self.root, self.rng = root.resolve(), rng
@@ -164,9 +164,7 @@ class Workspace:
 
 
 class History:
-    """The events, and the View that an agent would have had of them, for choosing what a
-    condensation forgets.
-    """
+    """The events, and the agent's View, from which a condensation chooses the forgotten events."""
 
     def __init__(self, workspace: Workspace, rng: random.Random) -> None:
         self.workspace, self.rng = workspace, rng
@@ -280,7 +278,7 @@ class History:
         ]
 
     def _may_cut(self, index: int) -> bool:
-        """No call is open here, and no thinking loop goes on."""
+        """Return whether no call is open at this index, and no loop with thinking continues."""
         before, after = self.view[:index], self.view[index]
         called = {e["tool_call_id"] for e in before if e["kind"] == "ActionEvent"}
         answered = {
@@ -303,8 +301,8 @@ def _said(text: str, **fields: Any) -> Json:
 
 
 class Player:
-    """One method for each verb of the session. Calls of one response are made first, then all are
-    answered.
+    """Plays a session, with one method for each verb. The calls of a response come first, then all
+    their results.
     """
 
     def __init__(self, workspace: Workspace, history: History) -> None:

@@ -1,4 +1,4 @@
-"""The page of the Python interface, made of the docstrings of everything public when the site is
+"""Make the page of the Python interface from the docstrings of all public names, when the site is
 built.
 """
 
@@ -22,8 +22,8 @@ import foldlog.types
 _HEAD = """\
 # Python
 
-Made of the docstrings. Begin with [foldlog](#foldlog); the packages below it can be used on their
-own. Private names begin with `_`, and everything else that is not listed here may change.
+This page is made from the docstrings. Begin with [foldlog](#foldlog). You can also use each of the
+other packages alone. Names that begin with `_`, or that are not listed here, may change.
 """
 
 
@@ -97,8 +97,8 @@ def _of(text: str) -> str:
 
 
 def _doc(value: typing.Any) -> str:
-    """Return a docstring as Markdown: ``name`` in single backticks, and indented lines as they
-    are.
+    """Return a docstring as Markdown, with ``name`` in single backticks. Indented lines stay
+    unchanged.
     """
     text = (inspect.getdoc(value) or "").replace("``", "`")
     blocks = []

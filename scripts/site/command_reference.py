@@ -1,6 +1,4 @@
-"""The page of the command, made of each command's help and of its output in
-``tests/golden/outputs``.
-"""
+"""Make the page of the command from each command's help and its output in ``tests/golden/outputs``."""
 
 from __future__ import annotations
 
@@ -20,21 +18,21 @@ _NAMES = [name for names in COMMANDS.values() for name in names]
 _HEAD = """\
 # The command foldlog
 
-Exit status: 0 done; 1 there are findings, or a part could not be done, and the rest was; 2 bad input or usage, and
-nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A record
-that `import` cannot read is a note where the rest was imported. With `--json`, stdout is one JSON document
-([json-schema.json](json-schema.json)), and each line on stderr is an object such as
-`{"level": "error", "message": "…"}`: an `error`, a thing `found`, or a `note`.
+The exit status is 0 if everything was done. It is 1 if there are findings, or if only a part could be done. It is 2 if
+the input or the usage is wrong, and nothing was done. An error is one line on stderr, `foldlog: …`. A finding is a line
+`foldlog: found: …`. If `import` cannot read a record but imports the others, it prints a note. With `--json`, stdout is
+one JSON document ([json-schema.json](json-schema.json)), and each line on stderr is an object such as
+`{"level": "error", "message": "…"}`. The level is `error`, `found` or `note`.
 
-An id with a character that controls a terminal is shown as bash and zsh accept it, `$'tab\\tx'`; `--json` has it as it is.
-An id that begins with a dash comes last, after `--`: `foldlog log -- -x`.
+If an id contains a control character, the commands print the id in a form that bash and zsh accept, `$'tab\\tx'`. With
+`--json`, the id is unchanged. Put an id that begins with a dash after `--`: `foldlog log -- -x`.
 
-Options of nearly every command, not repeated below: `--db STORE`, a file or a URL (else `FOLDLOG_DB`, else
-`foldlog.db`, or the store of the coding agents); `--json`; `--help`.
+Nearly every command has the options `--db STORE`, `--json` and `--help`, which are not repeated below. `STORE` is a file
+or a URL. Without `--db`, the command uses the store of `FOLDLOG_DB`, then `foldlog.db`, then the coding agents' store.
 """
 _OPTION = re.compile(r"^  (-\S.*\n(?: {8,}.*\n)*)", re.MULTILINE)
 _COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)
-"""Options that every command has, in a help."""
+"""Matches the options of every command in a help."""
 
 
 def page() -> str:
@@ -59,8 +57,8 @@ for name in ([], *map(str.split, sys.argv[1:])):
 
 
 def helps() -> list[str]:
-    """Return a section for the command and for each of its commands: the help, without options that
-    stand above.
+    """Return a section for ``foldlog`` and for each command. A section has the help, without
+    options that an earlier section describes.
     """
     printed = _run([sys.executable, "-c", _PRINT_HELPS, *_NAMES]).removesuffix("\f")
     first, *others = [
@@ -87,7 +85,7 @@ def _listed(option: str) -> str:
 
 
 def _without(shared: list[str], text: str) -> str:
-    """Name shared options in place of their description."""
+    """Replace the descriptions of shared options by the names of the options."""
     options = [" ".join(option.split()) for option in _OPTION.findall(text)]
     names = [option.split()[0].rstrip(",") for option in options if option in shared]
     rest = _OPTION.sub(
@@ -97,7 +95,9 @@ def _without(shared: list[str], text: str) -> str:
 
 
 def _output_of(name: str) -> str:
-    """Return what a command prints for a small history; nothing where the output is its help."""
+    """Return the output of a command for a small history, or an empty text if the output is the
+    help.
+    """
     printed = (_OUTPUTS / f"{name.replace(' ', '-')}.txt").read_text().rpartition("exit status")[0]
     command, _, lines = printed.partition("\n")
     if shlex.split(command)[-1] == "--help":

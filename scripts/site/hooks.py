@@ -1,8 +1,8 @@
-"""What mkdocs does to the documentation on the way to the site.
+"""Hooks of mkdocs that change the documentation when the site is built.
 
-The home page is the beginning of the README. The pages of the Python interface and of the command
-and the list of decisions are made. Links to files beside ``docs/`` become their names, since the
-site holds ``docs/`` alone. The search leaves out ``docs/internals/``.
+The home page is the beginning of the README. The hooks make the page of the Python interface, the
+page of the command, and the list of decisions. The site contains only ``docs/``, so links to other
+files become plain text. The search leaves out ``docs/internals/``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def _home() -> str:
-    """Return the README up to its comparison with other stores, with links that lead from
+    """Return the README up to its comparison with other stores. The links are relative to
     ``docs/``.
     """
     first_screens = (_DOCS.parent / "README.md").read_text().partition("## Why not")[0]
@@ -49,7 +49,7 @@ def _home() -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Return the text of a page without links that lead out of ``docs/``, or to a folder."""
+    """Return the text of a page without links to folders or to files outside of ``docs/``."""
     if page.file.src_uri.startswith("internals/"):
         page.meta["search"] = {"exclude": True}
 

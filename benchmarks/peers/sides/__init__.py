@@ -1,3 +1,3 @@
-"""One file for each peer: how it is used. Each runs in the peer's own environment and imports none
-of the others.
+"""Each file describes how a peer is used. It runs in the peer's own environment, and imports no
+other side.
 """

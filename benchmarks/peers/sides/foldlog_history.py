@@ -1,4 +1,4 @@
-"""foldlog, by its face: ``foldlog.open(path)["c1"]``, ``append`` and ``view``."""
+"""foldlog's public interface: ``foldlog.open(path)["c1"]``, ``append`` and ``view``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Google ADK: ``SqliteSessionService``, which ``adk web`` takes for local files: ``append_event``,
-``get_session``.
+"""Google ADK: ``append_event`` and ``get_session`` of ``SqliteSessionService``, which ``adk web``
+uses for local files.
 
-A condensation is an event with ``EventCompaction``. ``get_session`` gives every event. ADK chooses
-those that the model is sent in memory later, which is not timed. ``--newest 60`` reads by
+A condensation is an event with ``EventCompaction``. ``get_session`` returns every event. Later, ADK
+chooses the events for the model in memory, which is not timed. ``--newest 60`` reads by
 ``GetSessionConfig(num_recent_events=60)``.
 """
 

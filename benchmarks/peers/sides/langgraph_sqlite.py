@@ -1,8 +1,9 @@
 """LangGraph's ``SqliteSaver``, called as the loop of a graph calls it with ``durability="sync"``.
 
 The state has two channels: ``messages`` and ``summary``. Each item is a superstep: ``put_writes``
-records what the node returned, ``put`` the state after it. A condensation removes messages from the
-state, and replaces the summary. Reading is ``get_tuple``, as at the start of each run.
+records the result of the node, and ``put`` records the new state. A condensation removes messages
+from the state, and replaces the summary. A read is ``get_tuple``, which LangGraph calls at the
+start of each run.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Thread:
         self._superstep([("messages", remaining), ("summary", item["text"])])
 
     def _load(self) -> None:
-        """Read the state that the thread has, as a graph does before its first superstep."""
+        """Read the state of the thread, as a graph does before its first superstep."""
         if not self._loaded:
             self.read()
 

@@ -1,5 +1,5 @@
-"""OpenAI Agents SDK: ``SQLiteSession``, with ``add_items`` and ``get_items`` as ``Runner`` calls
-them.
+"""OpenAI Agents SDK: ``add_items`` and ``get_items`` of ``SQLiteSession``, called as ``Runner``
+calls them.
 
 ``--newest 60`` reads the newest 60 items only, by ``SessionSettings(limit=60)``. A session records
 no condensation.

@@ -1,9 +1,9 @@
-"""OpenHands SDK: ``EventLog`` on ``LocalFileStore``, and ``View.from_events``, as
-``ConversationState`` uses them.
+"""OpenHands SDK: ``EventLog`` on ``LocalFileStore``, and ``View.from_events``, used as
+``ConversationState`` does.
 
 On opening, the View is made from the path to the root, as ``rebuild_view`` does; after an append,
-the View takes the new events, as ``ConversationState.view`` does. A state's ``base_state.json`` is
-not written.
+the View takes the new events, as ``ConversationState.view`` does. This side does not write the
+``base_state.json`` of a state.
 """
 
 from __future__ import annotations

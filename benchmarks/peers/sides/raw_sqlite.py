@@ -1,8 +1,8 @@
-"""By hand with ``sqlite3``: the best that anyone could write for this one question. Two tables,
-WAL, synchronous=FULL.
+"""A program by hand with ``sqlite3``, the best that anyone could write for this one question: two
+tables, WAL, synchronous=FULL.
 
-The View is a row by hand: where its head ends, where its tail begins, its summary. Nothing is
-checked.
+A row that the program writes holds the View: the end of its head, the start of its tail, and its
+summary. The program checks nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Tables:
         self._shown = None
 
     def read(self) -> list[Item]:
-        """Return the View, which a program by hand keeps in memory."""
+        """Return the View. The program keeps it in memory."""
         if self._shown is None:
             row = self._db.execute(
                 "SELECT intervals, summary FROM views WHERE conversation = 'c1'"
