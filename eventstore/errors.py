@@ -25,7 +25,7 @@
         │                      undamaged events
         └── KeyUnavailable     a conversation is encrypted, and its key is missing: pass the key
 
-Errors to which callers react differently have different classes. A caller never gets the error of a
+Each class of errors asks for a different reaction of the caller. A caller never gets the error of a
 database driver. The driver's error is the ``__cause__`` of the store's error.
 """
 

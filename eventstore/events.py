@@ -33,8 +33,8 @@ ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes, such as its title and tags."""
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The name of the projection of Views. Records of Views hold no content, so a redaction does not
-delete them.
+"""The name of the projection of Views. Its records contain ids and no texts, so a redaction does
+not delete them.
 """
 
 NOT_RECORDED = -1

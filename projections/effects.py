@@ -1,5 +1,5 @@
-"""Effects: whether the tool of a call has run. Effects are folded from the log, because a View may
-forget events.
+"""Effects: whether the tool of a call has run. Effects are computed from the log and not from a
+View, because a View may forget events.
 
 An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
 between the action and the observation records that the tool began. If a runtime stores the action

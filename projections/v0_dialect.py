@@ -34,8 +34,8 @@ class Register(NamedTuple):
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Add to the tomb the ids that an event from V0 forgets: its own id and the ids that it
-    names.
+    """Return the tomb with the ids that an event from V0 forgets: the event's own id and the ids
+    that it names.
     """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):

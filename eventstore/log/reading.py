@@ -338,8 +338,8 @@ class ReadTransaction:
         return []
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
-        """Yield the conversation's own ``DocumentChanges`` from the id ``start`` on, from the
-        newest to the oldest.
+        """Yield the conversation's own ``DocumentChanges`` with ids from ``start`` on. The newest
+        event comes first.
         """
         stop = self.version
         first = max(self._whole("start", start), self.state.begins)

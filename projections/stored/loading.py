@@ -1,5 +1,5 @@
-"""Load the View of a stored conversation from its last revision, if there is one, and from the
-later events.
+"""Load the View of a stored conversation from its last revision and the later events, or from all
+events.
 """
 
 from __future__ import annotations
