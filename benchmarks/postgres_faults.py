@@ -5,18 +5,18 @@ Writers append without a pause, and a follower reads, while servers are killed, 
 and cut off. The run notes every append that returned. At the end, the store must contain each of
 these events once, and the follower must have seen each event. With ``--keys``, everything is
 encrypted. Conversations begin plain, and several writers encrypt them at the same time. Two
-commands at a time rotate the key, again and again. Other conversations are erased. At the end, the
+commands at a time rotate the key, again and again. Some conversations are erased. At the end, the
 newest key alone must read everything, and no data of an erased conversation may be left. The exit
 status is 1 if a check fails.
 
     failover   a primary and a synchronous standby: the primary is killed (SIGKILL to all its
-               processes), the standby
-               promoted, the killed one made a standby of it, again and again
-    quorum     the same with three servers, of which any one must confirm; the standby that has most
-               is promoted
-    restart    the one server is restarted, in turn fast and by a crash (immediate)
-    frozen     the primary is stopped for some seconds (SIGSTOP) and goes on
-    cut        connections are ended by the server, and cut by a proxy just before or just behind a
+               processes), the standby is promoted, and the killed server starts again as the
+               standby of the new primary, again and again
+    quorum     the same with three servers: one standby must confirm each commit, and the standby
+               that received most of the log is promoted
+    restart    one server, which is restarted, every second time after a crash (immediate)
+    frozen     one server, which is stopped for some seconds (SIGSTOP) and then continues
+    cut        the server ends connections, and a proxy cuts connections just before or just after a
                commit
 
 A promoted server waits for a standby before it confirms a commit. So the next failure cannot lose

@@ -292,7 +292,7 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     choosing = " ".join((ROOT / "docs/how-to/choosing.md").read_text().split())
     saved = [f"{100 * (1 - cost / noop):.0f} %" for cost in (default, few_events)]
     assert (
-        f"a limit of 32,000 tokens saves {saved[0]} there, and a limit of 80 events saves {saved[1]}"
+        f"a limit of 32,000 tokens saves {saved[0]}, and a limit of 80 events saves {saved[1]}"
         in choosing
     )
     (sent,) = re.findall(r"^sent in total, tokens +\S+ +(\S+) +(\S+)", guide, re.MULTILINE)
