@@ -55,7 +55,7 @@ _EVENTS_MAX: Final = 100
 commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""The arguments that an append may have and still share a commit."""
+"""An append may share a commit if it has no other arguments than these."""
 _faces_lock = Lock()
 
 
@@ -221,8 +221,8 @@ def _only_async_for(self: object) -> Any:
 class _Pages(Generic[_T]):
     """An async iterator over the items of a blocking iterator. It reads the items in pages.
 
-    A cancelled ``__anext__`` loses no item, because the page stays in memory. It is not an async
-    generator, because an async generator can be closed only in its own event loop.
+    A cancelled ``__anext__`` loses no item, because the page stays in memory. This class is not an
+    async generator, because an async generator can be closed only in its own event loop.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:

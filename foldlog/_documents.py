@@ -327,7 +327,7 @@ class HeadDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class HeadsDocument(Document, frozen=True, kw_only=True):
-    """The output of ``foldlog store verify --print-heads``, for the store with this uuid."""
+    """The output of ``foldlog store verify --print-heads``. ``store`` is the uuid of the store."""
 
     store: str
     heads: tuple[HeadDocument, ...]
@@ -829,8 +829,8 @@ class MissingDocument(Document, frozen=True):
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
-    ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. The recorded
-    condensations have none of these.
+    ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. For the
+    recorded condensations, these fields are null or empty.
     """
 
     strategy: str

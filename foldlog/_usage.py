@@ -25,7 +25,7 @@ USAGE_TEXTS: Final = ("model", "reply")
 texts, because they are not content.
 """
 USAGE_NAMES: Final = ("condenser", "failure")
-"""Under these keys, a single word is not content either."""
+"""A text under one of these keys is not content either, if it is a single word."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"

@@ -132,8 +132,8 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether a file or read model may contain one of ``conversations``. This is so if its
-    name has no ids, or an id of these conversations.
+    """Return whether a file or read model may contain one of ``conversations``, which its name
+    shows. A name without ids stands for all conversations.
     """
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []

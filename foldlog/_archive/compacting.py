@@ -37,9 +37,9 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is the time when the hook ran. The other fields are counts at this time. The next
-    compaction or reply clears ``at``. ``since`` is the value of ``shown`` at the previous
-    compaction.
+    """``at`` is the time when the hook ran. ``compactions``, ``replies`` and ``shown`` are counts
+    at this time. The next compaction or reply clears ``at``. ``since`` is the value of ``shown`` at
+    the previous compaction.
     """
 
     at: str = ""
@@ -50,8 +50,8 @@ class _Note(msgspec.Struct):
 
 
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
-    """Return None if the conversation has no source, or if the format of its source has no
-    compactions.
+    """Note a compaction and return it. Return None if the conversation has no source, or if the
+    format of its source has no compactions.
     """
 
     def note(transaction: Transaction) -> Compacting | None:

@@ -70,9 +70,9 @@ class SourceImport(SourceWriter):
         """
 
     def import_source(self) -> Imported:
-        """Raise ``VersionConflict`` if another process has stored the source first. Raises
-        ``SourceRefused`` for an erased source, or if the import would bring back a redacted record.
-        Raises ``NotAHistory`` if the source has no records.
+        """Import the source. Raises ``VersionConflict`` if another process has stored it first.
+        Raises ``SourceRefused`` for an erased source, or if the import would bring back a redacted
+        record. Raises ``NotAHistory`` if the source has no records.
         """
         places: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):

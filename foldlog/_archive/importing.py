@@ -3,9 +3,10 @@ If a source differs from its stored records, the first different record begins a
 
 A *place* identifies a source: the path of its file, its number in this file, and the options of the
 import. An import is a copy, and never removes or repairs stored records. The table ``places`` names
-the conversation of each place, and each record has a hash. With these, a second import finds the
-conversation, and adds only new records. An import refuses an erased source. It also refuses a
-source if a record before a redacted record has changed, because the redacted text could come back.
+the conversation of each place, and each record has a hash. So a second import finds the
+conversation by its place, and adds only records that are not stored. An import refuses an erased
+source. It also refuses a source if a record before a redacted record has changed, because the
+redacted text could come back.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """``added`` is the number of records that were stored before the error."""
+    """An import of a source that failed. ``added`` is the number of records that were stored before
+    the error.
+    """
 
     conversation: str
     format: str

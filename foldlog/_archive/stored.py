@@ -64,8 +64,7 @@ def _spans_in(made: Made, start: int, stop: int) -> list[RecordSpan]:
 
 
 class Records:
-    """Reads the records of a conversation at a single moment: see
-    ``foldlog._formats.encoding.StoredRecords``.
+    """Reads the records of a conversation. See ``foldlog._formats.encoding.StoredRecords``.
 
     The default ``query`` runs every read in its own transaction.
     """
@@ -323,9 +322,9 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return the bytes of a source, or None if they are not the right export. This is so if the
-    source has another format than ``format``, or if events were retracted. It is also so after an
-    append or a redaction, if foldlog can write the format.
+    """Return the bytes of a source. Return None if the source has another format than ``format``,
+    or if events were retracted. If foldlog can write the format, also return None after an append
+    or a redaction, because an export then writes the records itself.
 
     Cost: the function reads the appended events, and makes no events.
     """

@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The metadata of a condensation has, under this key, the version to which it returns."""
+"""The key in a condensation's metadata for the version to which the View returns."""
 
 UNKNOWN = ""
 """Stands for the id of the last entry if it is unknown. No entry has an empty id."""
@@ -154,7 +154,7 @@ class LinkedEntries:
 
     def _linked(self, text: bytes) -> StoredEntry:
         """Return an entry with the id of its parent. A redacted entry no longer has this id, so the
-        parent is searched in the log.
+        log is searched for the parent.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -198,7 +198,7 @@ class Moves:
     """Collects the events that must be appended to add entries to a conversation, each after its
     parent.
 
-    ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
+    ``recorder`` must have the version of the conversation. ``tip`` is the last entry of its View.
     With ``compacts``, entries that leave the View are condensed and not retracted.
     """
 

@@ -316,8 +316,8 @@ def kept(
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
-    """Return a history's version and one of its documents, read at the same moment. Return 0 and
-    None before the first event.
+    """Return a history's version and one of its documents, read at the same moment. If there is no
+    event yet, return 0 and None.
 
     Raises ``ConversationErased``. A later append through ``history`` also raises it, if another
     conversation has the id by then.
@@ -566,7 +566,7 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 
 def as_in_sdk(held: Any, key: str) -> None:
-    """Replace marked bytes by base64 text, because an SDK cannot read the marks of ``to_plain``."""
+    """Replace marked bytes with base64 text. An SDK cannot read the marks of ``to_plain``."""
     if type(held) is dict and type(held.get(key)) is dict:
         held[key] = held[key]["$bytes"]
 

@@ -62,9 +62,9 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""Under this key of the state, ``after_run`` passes a run to ``save_messages``."""
+"""The key in ``state`` with which ``after_run`` passes a run to ``save_messages``."""
 _RECORD = "message"
-"""Under this key, the metadata of a condensation has the SDK's summary message."""
+"""The key in a condensation's metadata for the SDK's summary message."""
 _USAGE = {
     "input_tokens": "input_token_count",
     "cached_tokens": "cache_read_input_token_count",
@@ -90,7 +90,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     """Stores the messages of sessions: ``Agent(context_providers=[provider])``.
 
         histories   the URL of a store, or open histories, sync or async
-        condense    whether loading condenses first, if a condensation is due
+        condense    whether loading messages condenses first, if a condensation is due
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
         settings    settings of the SDK, such as ``load_messages``
 

@@ -316,8 +316,8 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 
 def _entries_of_transcript(path: Path, findings: list[str]) -> Iterator[Any]:
-    """Yield the entries of a transcript. For a sub-agent, the file next to the transcript, which
-    describes the sub-agent, is added as an entry.
+    """Yield the entries of a transcript. For a sub-agent, also yield the content of the file next
+    to the transcript, which describes the sub-agent.
     """
     beside = path.with_name(f"{path.stem}.meta.json")
     about = [record_in(beside)] if beside.is_file() else []

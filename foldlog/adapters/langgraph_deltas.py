@@ -1,5 +1,5 @@
-"""Compute the messages of a ``DeltaChannel`` of LangGraph. Such a checkpoint has no list of
-messages. The writes that change the list are stored with its parent.
+"""Compute the messages of a ``DeltaChannel`` of LangGraph. A checkpoint with this channel stores no
+list of messages. The writes that change the list are stored with the parent of the checkpoint.
 
 The writes have the same effect as in LangGraph's ``_messages_delta_reducer``. A message replaces
 the message with the same id. A ``RemoveMessage`` removes the message with its id. Only foldlog's

@@ -641,8 +641,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
-        """If the first ``given`` messages of the run are the stored messages, return ``given``.
-        Otherwise return None, and the caller must compare all messages.
+        """If the first ``given`` messages of the run are the last stored messages, return
+        ``given``. Otherwise return None, and the caller must compare all messages.
         """
         if given is None:
             return None

@@ -55,7 +55,7 @@ event to the ids of all its events and to the new record.
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""Under this key, the state of an agent has the condensation that its conversation manager made."""
+"""The key in an agent's state for the condensation that its conversation manager made."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 

@@ -172,7 +172,7 @@ class ThreadBranches:
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return the checkpoint with an id, or None if the thread does not have it.
+        """Return the checkpoint with this id, or None if the thread does not have it.
 
         For a redacted checkpoint, return the last checkpoint before it that is not redacted, but
         without its channels. Return None if all earlier checkpoints are redacted too. Cost: all

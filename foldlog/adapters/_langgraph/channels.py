@@ -103,8 +103,8 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the channel version that follows ``current``. It is a number, unless ``current`` is a
-    text, as some other savers write it.
+    """Return the channel version that follows ``current``. If ``current`` is a text, as in some
+    other savers, the result is a text too. Otherwise it is a number.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"

@@ -82,8 +82,8 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. Before the event id ``alone``, the View shows
-    no event after the last record.
+    ``history`` is None if the branch was only read. Between the last record and the event id
+    ``alone``, the View shows no event.
     """
 
     checkpoint: Checkpoint
