@@ -167,8 +167,9 @@ class Maintenance:
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space. This removes the bytes of erased events, and what interrupted
-        operations have left. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
+        """Reclaim disk space. This removes the bytes of erased events, and the remains of
+        interrupted operations. Cost: the whole store is rewritten. See
+        ``maintenance.backup.vacuum``.
         """
         return backup.vacuum(self._store, on_progress)
 
@@ -271,8 +272,9 @@ class Maintenance:
         """Redact the events that contain a text. Case and accents do not matter. If a source
         contains the text outside of its records, everything outside of its records is erased too.
         By default, all events of all conversations are searched. With ``where``, only conversations
-        with these attributes are searched, and with ``older_than``, only events of this age. With
-        ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
+        with these attributes are searched. With ``older_than``, only events that are older than
+        this time span are redacted. With ``dry_run``, nothing is redacted, and the events that
+        would be redacted are returned.
 
         The result lists the places where the store still contains the text. It also names the
         places that were searched, and those that were not, such as other files and encoded text.
@@ -287,8 +289,8 @@ class Maintenance:
         holds = holding(text)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
             raise InvalidArgument(
-                "the reason, or the name in by, contains the text to redact, and the receipt "
-                "would store it; use other words"
+                "the argument reason or by contains the text to redact, and the receipt would "
+                "store it; use other words"
             )
         if older_than is None:
             before = None
@@ -422,12 +424,12 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """Return the conversations with these attributes, and their companions. With ``before``, leave
-    out a conversation if it or a companion of it has a later event or imported record.
+    """Return the conversations with these attributes, and their companions. With ``before``, a
+    conversation is left out if it, or one of its companions, has a later event or imported record.
 
     The companion of a path, such as ``app/user``, belongs to all conversations below the path. It
-    is returned only if all of these are returned. Unless ``and_shared`` is set, it must also have
-    the attributes itself.
+    is returned only if all these conversations are returned. Unless ``and_shared`` is set, it must
+    also have the attributes itself.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -522,11 +524,11 @@ def iter_erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations, and forks before the conversations whose events they share. For each
-    erased conversation, yield its tombstone and None. For each other conversation, yield its row
-    and the error. A conversation is not erased if it has newer events than its row in ``expected``,
-    or if ``stays`` returns an error. With ``dry_run``, erase nothing, and yield rows instead of
-    tombstones.
+    """Erase conversations. A fork is erased before the conversation whose events it shares. For
+    each erased conversation, yield its tombstone and None. For each other conversation, yield its
+    row and the error. A conversation is not erased if it has newer events than its row in
+    ``expected``, or if ``stays`` returns an error. With ``dry_run``, erase nothing, and yield rows
+    instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(

@@ -75,26 +75,24 @@ NOT_SEARCHED = (
 _TOGETHER = 1_000
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} contains the text, and stays in this store; copy"
-    " the other conversations to a new one with foldlog store copy FROM TO ID …"
+    " the other conversations to a new store with foldlog store copy FROM TO ID …"
 )
 _IN_ID = (
     "the id of conversation {!r} contains the text; erase the conversation, and import its source "
-    "under another name"
-    " (--conversation); the tombstone with the id stays in this store, so copy the other "
-    "conversations to a new store"
-    " with foldlog store copy FROM TO ID …"
+    "under another name (--conversation). Its tombstone, with the id, stays in this store, so copy "
+    "the other conversations to a new store with foldlog store copy FROM TO ID …"
 )
 _IN_EVENT = (
     "conversation {!r}, event {} still contains the text, in a part that a redaction does not "
     "erase, such as the name of a tool; erase the conversation with foldlog store erase ID"
 )
 _IN_SOURCE = (
-    "the source of conversation {!r} contains the text beside its records; run the same command "
-    "again"
+    "the source of conversation {!r} contains the text outside of its records; run the same command"
+    " again"
 )
 _IN_PATH = (
-    "the store has the path from which conversation {!r} was imported, {}, and the path contains "
-    "the text; rename the file, and import or erase it again"
+    "conversation {!r} was imported from {}, and this path contains the text; rename the file, and "
+    "import or erase the conversation again"
 )
 
 
@@ -188,8 +186,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Returns the store bound to the present conversation with an id. So if the id is used
-        again, the new conversation is not redacted.
+        """Returns, for an id, a store that is bound to its present conversation. So if the id is
+        used again, the new conversation is not redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before

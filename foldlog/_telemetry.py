@@ -68,7 +68,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.model.keys_ignored": (
         _WARNING,
         (
-            "the table of the model %(model)r has keys without effect here: %(keys)s"
+            "the table of the model %(model)r has keys that foldlog ignores: %(keys)s"
             " (docs/COMING_FROM_OPENHANDS.md)"
         ),
     ),
@@ -98,13 +98,13 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.lease.failed": (
         _WARNING,
         (
-            "conversation %(conversation)r: its lease could not be renewed or given back; it ends"
-            " with its time: %(problem)s"
+            "conversation %(conversation)r: its lease could not be renewed or released, and will"
+            " expire: %(problem)s"
         ),
     ),
     "foldlog.resume.finding": (
         _WARNING,
-        "conversation %(conversation)r is left out of those that must be resumed: %(problem)s",
+        "conversation %(conversation)r is left out of the list to resume: %(problem)s",
     ),
     "foldlog.import.finding": (_WARNING, "%(of)s: %(finding)s"),
 }

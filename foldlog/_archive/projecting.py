@@ -54,9 +54,9 @@ class ReadOtherwise(EventStoreError):
 
     def __init__(self, conversation: str, number: int) -> None:
         super().__init__(
-            f"conversation {conversation!r}: foldlog now makes more or fewer events of record "
-            f"{number} of its source than before; the stored events stay, and later records are "
-            f"not added; to read the source again, import it under another name with --prefix"
+            f"conversation {conversation!r}: record {number} of its source now becomes more or "
+            f"fewer events than are stored; the stored events stay, and later records are not "
+            f"added. To read the source again, import it under another name with --prefix"
         )
         self.conversation = conversation
         self.record = number
@@ -252,7 +252,7 @@ class _Making:
             if first > self.made:
                 progress = (
                     f"the events of {first:,} of {source.records:,} records are stored, and the "
-                    f"next use of the conversation makes the others"
+                    f"next use of the conversation adds the rest"
                 )
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise

@@ -157,7 +157,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             if [number for number, _ in to_copy] != [*range(len(to_copy))] or paths[
                 :known
             ] != self._files.names:
-                problem = f"of the {len(to_copy)} events to copy, one is missing or differs"
+                problem = f"one of the {len(to_copy)} events to copy is missing or differs"
                 raise InvalidEvent(
                     f"conversation {self.history.id!r} has {known} events; {problem}; nothing was"
                     " copied"

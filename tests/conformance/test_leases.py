@@ -247,7 +247,7 @@ def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
 def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplog):
     Histories(Store(recorder, ENCRYPTS))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []
-    assert "conversation 'c' is left out of those that must be resumed: " in caplog.text
+    assert "conversation 'c' is left out of the list to resume: " in caplog.text
 
 
 # -- crossed with other features

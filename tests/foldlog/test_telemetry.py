@@ -241,7 +241,7 @@ def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, capl
     keys_ignored(tmp_path)
     (record,) = caplog.records
     assert (
-        "the model 'm' has keys without effect here: caching_prompt, log_completions_folder ("
+        "the model 'm' has keys that foldlog ignores: caching_prompt, log_completions_folder ("
         in record.getMessage()
     )
 

@@ -190,12 +190,11 @@ class EventFiles:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state, and make the View the branch that the state names, in one
-        transaction.
+        """Store the SDK's state, and show the branch that it names, in one transaction.
 
         If the conversation does not have the event that the state names, the View does not change.
-        For each new model call in the state, an event with its usage is appended, which no View
-        shows.
+        For each new model call in the state, an event with its usage is appended. No View shows
+        this event.
         """
         head = state.get("leaf_event_id")
         metrics = metrics_in(state)
@@ -203,7 +202,7 @@ class EventFiles:
         def written() -> tuple[Recorded, ...]:
             moves: tuple[Retraction, ...] = ()
             if head is not None and head not in self._events:
-                finding = f"its state goes on from {head!r}, an event that is absent"
+                finding = f"its state names the event {head!r}, which is not in the conversation"
                 tell(
                     "foldlog.import.finding",
                     of=f"conversation {self._history.id!r}",

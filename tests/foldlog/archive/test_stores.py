@@ -74,7 +74,7 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path,
             projecting.make_events(store, one.conversation)
         made = source_of(store, one.conversation).made
         assert 0 < made < one.records
-        stay = f"the events of {made} of {one.records} records are stored, and the next use of the conversation makes the others"
+        stay = f"the events of {made} of {one.records} records are stored, and the next use of the conversation adds the rest"
         assert str(raised.value) == f"the disk is full; {stay}"
         with pytest.raises(StoreUnavailable, match="nothing was written"):
             projecting.make_events(store, one.conversation)
