@@ -161,8 +161,8 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
 
 
 class SavingsDocument(Document, frozen=True, kw_only=True):
-    """The savings and the cost of condensations. The cost includes declined condensations, but the
-    number does not.
+    """The savings and the cost of condensations. Declined condensations add to the cost, but are
+    not counted.
 
     ``condensations``   the number of condensations, including those that were taken back later
     ``tokens_saved``    the tokens of the Views before the condensations minus the tokens of the
@@ -690,10 +690,10 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferingDocument(Document, frozen=True, kw_only=True):
-    """An event of each run, whose texts differ. The event is null for a run without such an event.
-    ``passages`` are the first differences, and ``more`` is the number of further differences.
-    ``lines`` counts the lines of each text, and ``lines_apart`` counts the lines that only this
-    text has.
+    """A pair of events, one from each run, with different texts. One of them is null if its run has
+    no such event. ``passages`` are the first differences, and ``more`` is the number of further
+    differences. ``lines`` counts the lines of each text, and ``lines_apart`` counts the lines that
+    only this text has.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]

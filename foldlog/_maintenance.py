@@ -400,8 +400,8 @@ def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Do the erasures in ``work``, and return the erased conversations. The errors of the others
-    are passed to ``on_stay``. Without ``on_stay``, the last error is raised at the end.
+    """Do the erasures in ``work``, and return the erased conversations. Errors are passed to
+    ``on_stay``. Without ``on_stay``, the last error is raised after all erasures.
     """
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
@@ -499,7 +499,9 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase all conversations that can be erased. If some cannot, raise the last error."""
+    """Erase all conversations that can be erased. After an error, erase the others, and raise the
+    last error.
+    """
     work = iter_erased(
         store,
         rows,

@@ -168,8 +168,9 @@ class Redacting:
     and ``files``.
 
     ``rows`` are the conversations to search. ``everywhere`` is true if ``rows`` are all
-    conversations of the store. ``holds`` finds the text, and ``before`` limits the age.
-    ``problems`` maps each conversation that could not be searched to the reason.
+    conversations of the store. ``holds`` returns whether a text is a match. With ``before``, only
+    events that were recorded before this time are redacted. ``problems`` maps each conversation
+    that could not be searched to the reason.
     """
 
     def __init__(
@@ -590,8 +591,8 @@ def _readable(store: Store, row: ConversationRow, start: int, unread: list[str])
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Map each conversation that shows some of these events to these events. A fork shows the
-    events that it shares.
+    """Return the events that each conversation shows. A fork also shows the events that it shares
+    with its parent.
     """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():

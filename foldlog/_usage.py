@@ -102,7 +102,7 @@ def count_of(value: Any) -> int | None:
 
 
 def cost_of(value: Any) -> float | None:
-    """Return a cost from a number or its text. Return None for any other value, and for a number
+    """Convert a number or its text into a cost. Return None for any other value, and for a number
     below 0.
     """
     try:

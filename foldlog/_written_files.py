@@ -152,8 +152,8 @@ def stores_in(names: Iterable[str]) -> Iterator[str]:
 
 
 def describe_file(store: Store, name: str) -> str:
-    """Return a text that names a file in output. If the file no longer exists, the text says so,
-    and the note is deleted.
+    """Return the name of a file as it is shown to users. If the file no longer exists, the text
+    says so, and the note is deleted.
     """
     if not is_gone(name):
         return name

@@ -1,4 +1,4 @@
-"""What a package needs that adds a command to ``foldlog``. ``docs/how-to/command.md`` has an
+"""The names that a package needs to add a command to ``foldlog``. ``docs/how-to/command.md`` has an
 example.
 """
 

@@ -355,8 +355,8 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
     """Return the blocks to join. If all small blocks together have 128 kB, join them all.
-    Otherwise, if more than eight blocks at the end are smaller than 16 kB, join these. So a record
-    is written at most three times.
+    Otherwise, if more than eight blocks at the end are smaller than 16 kB, join those blocks. So a
+    record is written at most three times.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

@@ -1,9 +1,9 @@
 """This module redacts the source records of events, in all sources of a family.
 
 A *family* is the set of sources that share their first records. All sources of a family are
-searched for the hash of a redacted record, because a fork may contain the record again. The
-skeleton of a redacted record stays, without texts. The hash of the record stays too, so later
-imports recognize the record. All events of a redacted record are redacted too.
+searched for the hash of a redacted record, because a fork may contain the record again. A redacted
+record stays as a skeleton without texts. Its hash stays too, so later imports recognize the record.
+All events of a redacted record are redacted too.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all its namespaces, as ``Histories.erase`` does. A new thread may use
-        the id.
+        the same id.
         """
         erase_all(
             self._sync,

@@ -44,7 +44,7 @@ HIDDEN = "hidden"
 
 _FORKS = "/@"
 KEPT = 64
-"""The maximum number of threads, and also of branches, that stay in memory."""
+"""How many threads and how many branches may stay in memory."""
 
 _id_of = attrgetter("id")
 

@@ -103,8 +103,8 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the channel version that follows ``current``. If ``current`` is a text, as in some
-    other savers, the result is a text too. Otherwise it is a number.
+    """Return the channel version that follows ``current``. The version is a number, or a text if
+    ``current`` is a text, as in some other savers.
     """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"

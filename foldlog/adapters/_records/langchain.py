@@ -12,9 +12,9 @@
 LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
 comes from the environment. An export to another format gives this message the role of the user.
 
-A message is read and written without other messages, so any part of a history can be written. Keys
-of a message that foldlog does not know are stored too. ``foldlog.adapters.langgraph`` adds a key
-for values that JSON cannot represent.
+A message is read and written without other messages, so any part of a history can be written.
+Unknown keys of a message are stored too. ``foldlog.adapters.langgraph`` adds a key for values that
+JSON cannot represent.
 """
 
 from __future__ import annotations

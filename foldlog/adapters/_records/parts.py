@@ -220,7 +220,7 @@ def text_of(value: Any) -> str:
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a content part with the file in a value of the SDK, or None if the value has no file.
+    """Return the file in a value of the SDK as a content part, or None if there is no file.
 
     The bytes may be base64, base64 for URLs, or ``{"$bytes": base64}``.
     """
