@@ -122,9 +122,9 @@ class ConversationMapper(Mapper[str]):
         """
         if not isinstance(domain_event, ConversationEvent):
             raise InvalidEvent(
-                f"{type(domain_event).__qualname__} is an event of an aggregate, and foldlog's"
-                " persistence module keeps the events of conversations only; give the application"
-                " of your aggregates another persistence module:"
+                f"{type(domain_event).__qualname__} is an event of an aggregate, but foldlog's"
+                " persistence module stores only events of conversations; set another persistence"
+                " module for the application of your aggregates:"
                 " MYAPP_PERSISTENCE_MODULE=eventsourcing.sqlite for the class MyApp"
             )
         encoded = codec.encode(domain_event.event, finite=True)
@@ -474,8 +474,8 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
         if purpose != "events":
             raise InfrastructureFactoryError(
-                f"foldlog stores no {purpose} of the eventsourcing library; leave snapshotting"
-                " disabled"
+                f"foldlog does not store {purpose} of the eventsourcing library; leave"
+                " snapshotting disabled"
             )
         return EventsOfAggregates(self.recorder)
 

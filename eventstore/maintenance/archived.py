@@ -171,8 +171,8 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
     if _first_process() != os.getpid():
         raise StoreUnusable(
             f"cannot {doing} the object {url}: this process was forked after its parent had used an"
-            " object store, whose threads a fork lacks; fork earlier, or start the process with the"
-            " method 'spawn' of multiprocessing",
+            " object store, and a fork does not have the threads of the object store; fork earlier,"
+            " or start the process with the method 'spawn' of multiprocessing",
             kind="refused",
         )
     try:

@@ -175,9 +175,7 @@ def compare_stores(
             problem = f"{_describe(original)} in the source, {_describe(copy)} in the target"
             yield UnequalConversation(original.id, problem, behind=behind)
         elif not is_same_source(source.database, target.database, original, copy):
-            problem = (
-                "its source has other records in the target, or other records are redacted there"
-            )
+            problem = "the source records or their redactions differ between source and target"
             yield UnequalConversation(original.id, problem, behind=True)
 
 
@@ -518,12 +516,12 @@ def _keys_by_version(
 
 class CopyWriter(StagedWriter):
     """A conversation that is being copied into a store. ``end`` is the conversation's state after
-    the last event in the target. New rows are added after ``end``, and their heads are computed
-    again.
+    the last event in the target. New rows are added after ``end``. The copy computes the heads of
+    new rows again.
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
     id. The constructor raises ``ConversationErased`` if the target erased the conversation. A
-    tombstone that equals the last one in ``earlier`` is no error, because the copy replaces it.
+    tombstone that equals the last one in ``earlier`` causes no error, because the copy replaces it.
     """
 
     def __init__(
@@ -769,9 +767,9 @@ def _redact_too(
             if row.id < existing.begins:
                 raise CannotRedact(
                     f"conversation {existing.id!r}, event {row.id}: the source redacted this"
-                    f" event; the target stores it in {existing.parent_id!r}, from which"
-                    f" {existing.id!r} was forked, or in an earlier conversation; redact the event"
-                    " there, then copy again"
+                    f" event, but the target stores the event in {existing.parent_id!r} (the parent"
+                    f" of {existing.id!r}) or in an earlier ancestor; redact the event there, then"
+                    " copy again"
                 )
             to_redact.append((stored_event_of(existing.id, row), redacted))
     if to_redact:

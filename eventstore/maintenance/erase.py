@@ -109,7 +109,7 @@ def erase(
             if not erased_count:
                 raise
             problem = (
-                f"conversation {conversation!r} is not erased; {erased_count} of its forks are"
+                f"conversation {conversation!r} is not erased yet; erased forks: {erased_count}"
             )
             raise mark_unfinished(problem, error) from error
         if not forks:

@@ -274,8 +274,8 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
         owner = next(part.id for part in writing.past if part.start <= event_id < part.stop)
         raise InvalidArgument(
             f"event {event_id} of conversation {state.id!r} belongs to conversation {owner!r},"
-            f" from which {state.id!r} was forked; redact the event there, and every fork shows it"
-            " redacted"
+            f" from which {state.id!r} was forked; redact the event there, which redacts"
+            " it in every fork too"
         )
     row = writing.last_row(event_id + 1)
     event = stored_event_of(state.id, row)
@@ -284,16 +284,16 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
     )
     if named_id != event_id and not is_summary:
         raise InvalidArgument(
-            f"conversation {state.id!r} has no event {named_id}: the summary of condensation c is"
-            f" event -(c+2), and event {event_id} has no summary"
+            f"conversation {state.id!r} has no event {named_id}: the summary of event c has the"
+            f" id -(c+2), and event {event_id} has no summary"
         )
     return row, event
 
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
     """Return the condensations whose summaries may quote the events ``redacted``, sorted from the
-    oldest to the newest. A condensation may quote the events that it forgets. If it forgets a
-    summary, it may also quote the events in that summary.
+    oldest to the newest. A condensation may quote the events that it forgets. A condensation that
+    forgets a summary may also quote the events in that summary.
     """
     # A condensation of the V0 dialect contains ids of its source. Any other condensation contains
     # ids of events.
@@ -343,7 +343,7 @@ def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, 
             if name in changes.get(change.get("base"), ()):
                 raise CannotRedact(
                     f"conversation {reading.conversation!r}, event {change['base']}: event"
-                    f" {later.id} stores document {name!r} as a difference to it; redact event"
+                    f" {later.id} stores document {name!r} as a difference from it; redact event"
                     f" {later.id} first"
                 )
 

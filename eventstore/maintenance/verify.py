@@ -303,8 +303,8 @@ def _findings_in_rows(check: Check) -> Iterator[VerifyFinding]:
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
 _MISFIT = (
-    "the columns of its row contradict its meta: its kind differs, or whether it is shown or"
-    " structural"
+    "the columns of its row contradict its meta: the kind, the flag 'shown' or the flag"
+    " 'structural' differs"
 )
 _STRAY = (
     "it does not follow the event before it: one of the two was changed, or is not in its place"
@@ -465,7 +465,7 @@ class Check:
         elif is_misfit:
             self._find(event_id, _MISFIT, sound=True)
         elif self._counts is not None and self._counts != (before, turns):
-            problem = f"it counts {before} shown and {turns} structural events before it"
+            problem = f"its counts of earlier events are wrong: {before} shown, {turns} structural"
             self._find(event_id, problem, sound=True)
         elif kind == "redaction" or is_redacted(proof):
             problem_of_redaction = self._note_redaction(row)
@@ -657,8 +657,8 @@ def findings_beside(
         database.codec_of(conversation)
     except CorruptEvent:
         yield of_all(
-            "its mark does not fit: without the key, events were cut off from its end, or its row"
-            " was changed"
+            "its mark does not match: somebody without the key cut events off its end, or changed"
+            " its row"
         )
     try:
         yield from database.recorder.query(
@@ -700,9 +700,9 @@ def _findings_in_records(
         if first < 0 or count < 1:
             yield of_all("the record of an idempotency key is damaged")
         elif not codec.is_proved(name, recalled):
-            yield of_all("an idempotency key was changed without the key of the conversation")
+            yield of_all("an idempotency key was changed by somebody without the encryption key")
         elif first + count > conversation.version:
-            problem = f"an idempotency key stands for events {first} to {first + count - 1}"
+            problem = f"an idempotency key names events {first} to {first + count - 1}"
             yield of_all(
                 f"{problem}, but the conversation has {conversation.version:,} events: the newest"
                 " events may be cut off"

@@ -115,8 +115,9 @@ class Reader(ABC):
     def conversation(
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
-        """Return the conversation with the id ``name`` (a text) or the key ``name`` (a number).
-        Only a key finds a staged conversation. Return None if the conversation does not exist.
+        """Return the conversation with the id ``name`` (a text) or the key ``name`` (a number). A
+        staged conversation can be found only by its key. Return None if the conversation does not
+        exist.
 
         A write transaction may return ``expected`` without a query. If ``expected`` is outdated,
         the database refuses every write of the transaction, and the work is run again.
@@ -616,7 +617,7 @@ class Transaction(Reader):
     def erase(self, key: int, erasure: Erasure) -> None:
         """Turn a conversation into a tombstone. After the erasure, the conversation's rows cannot
         be read, its salt and key are deleted, and no list contains it. To delete the conversation's
-        rows and the data beside them, call ``delete`` until it returns True.
+        rows and its other data, call ``delete`` until it returns True.
         """
         self.forget()
         self._leave_bytes(key)

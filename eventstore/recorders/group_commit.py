@@ -64,7 +64,7 @@ def outside(database: str, name: str) -> Writer:
 def note_committed(error: BaseException) -> None:
     """Add a note to an exception that interrupted a committed write, such as a timeout."""
     error.add_note(
-        "foldlog: the transaction that this interrupted was committed; its events are written"
+        "foldlog: this exception came after the commit of a transaction, so its events are written"
     )
 
 

@@ -93,8 +93,8 @@ def parse_url(url: str) -> Location:
         )
     if path == _SQLITE_MEMORY:
         raise InvalidOption(
-            f"{url!r} names a file called {path!r}; for a store in memory, which ends with the"
-            f" process, use {MEMORY!r}, and for this file './{path}'"
+            f"{url!r} names a file called {path!r}; use {MEMORY!r} for a store in memory, which"
+            f" ends with the process, or './{path}' for this file"
         )
     options, others = _options(repr(url), query, _SQLITE_OPTIONS)
     if others:

@@ -657,8 +657,8 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         yield "the hash chain of the records of its source does not end in the stored head"
     if source.records - source.made != max(conversation.pending, 0):
         yield (
-            f"its row counts {conversation.pending} records without events, but"
-            f" {source.records - source.made} have none"
+            f"its row says that {conversation.pending} source records have no events yet, but the"
+            f" number is {source.records - source.made}"
         )
 
 

@@ -338,7 +338,7 @@ def test_a_document_goes_unless_a_later_value_builds_on_it(store):
     change({"notes": {"said": "SECRET " * 100, "n": 2}})
     first, second = (event.id for event in store.events("c") if isinstance(event, DocumentChanges))
     with pytest.raises(
-        CannotRedact, match=f"event {second} stores document 'notes' as a difference to it"
+        CannotRedact, match=f"event {second} stores document 'notes' as a difference from it"
     ):
         redacted(store, first)
     redacted(store, second)

@@ -152,7 +152,7 @@ def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_fail
     assert (
         "disk I/O error; look at the disk; it is not known whether the events were written" in first
     )
-    assert "store.db failed, and the log cannot be begun again while a reader is open" in second
+    assert "store.db failed, and the log cannot be emptied while a reader is open" in second
     assert others == ["1", "2"]
 
 
@@ -277,8 +277,8 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
         (
             0o444,
             "?mode=ro",
-            r"give this user the right to write the file and its folder: SQLite makes files beside a"
-            r" database",
+            r"give this user the right to write the file and its folder, because SQLite makes files"
+            r" beside a database",
         ),
     ],
     ids=["folder", "file", "folder of a file"],

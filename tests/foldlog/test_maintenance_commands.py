@@ -119,7 +119,7 @@ OLD_FORM = "conversations in the new form: 1; 'two' and later conversations stil
             "fork five branch --at 3",
             f"{ERASE} --with-forks",
             (erasure, "_mark", 3),
-            "conversation 'five' is not erased; 1 of its forks are",
+            "conversation 'five' is not erased yet; erased forks: 1",
         ),
         ("append two hi --new", "store rekey", (rekey, "_rekey_conversation", 2), OLD_FORM),
         (

@@ -294,7 +294,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url):
         assert re.search(
             r"tried for 2 s, nothing was written; the conversation is locked by session \d+ of"
             r" 'foldlog' at 127.0.0.1, "
-            r"which is idle in transaction",
+            r"which has been idle in transaction",
             refused[0],
         )
 

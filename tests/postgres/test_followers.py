@@ -83,7 +83,9 @@ def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(pr
 
 
 def is_refused(follower):
-    with pytest.raises(StoreUnavailable, match="a follower waits until a standby has confirmed"):
+    with pytest.raises(
+        StoreUnavailable, match="a follower first waits until a standby has confirmed"
+    ):
         list(follower.follow())
 
 

@@ -301,14 +301,15 @@ def test_erasures_are_confirmed_by_followers_of_all_stores(many):
 
 def test_the_number_of_stores_is_fixed_and_asked_for(many):
     with pytest.raises(
-        StoreUnusable, match=r"many_00 and others; give their number in the URL \(\?stores=\)"
+        StoreUnusable,
+        match=r"many_00 and others; set the number of stores in the URL \(\?stores=\)",
     ):
         open_store(many.replace(f"&stores={COUNT}", ""))
     with pytest.raises(StoreUnusable, match=r"'many_00' has store 0 of 4, not 0 of 8"):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
     with pytest.raises(InvalidOption, match="stores"):
         open_store(many.replace(f"stores={COUNT}", "stores=3"))
-    with pytest.raises(InvalidOption, match="remove one of them"):
+    with pytest.raises(InvalidOption, match="remove one of these options"):
         open_store(f"{many}&part=1/4")
     with pytest.raises(InvalidOption, match="17@host:port"):
         open_store(f"{many}&moved=4@elsewhere")

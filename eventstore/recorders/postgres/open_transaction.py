@@ -121,7 +121,7 @@ class OpenTransaction:
         # Only a write of the key lets the server check that the key is new.
         if self._taken_for_new:
             raise StoreUnavailable(
-                "the transaction assumed that an idempotency key is new, and did not write it",
+                "the transaction assumed that an idempotency key is new, but did not write the key",
                 kind="taken",
             )
 
@@ -141,8 +141,8 @@ class OpenTransaction:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
             raise StoreUnusable(
-                "a statement of this transaction failed, but its caller continued; nothing was"
-                " written; repeat the write",
+                "a statement of this transaction failed, but the work ignored the error; nothing"
+                " was written; repeat the write",
                 kind="refused",
             )
         if self._durable and self._wire.warned:

@@ -84,11 +84,11 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
-        assert self.number is not None, "asked for a position before the transaction was committed"
+        assert self.number is not None, "a position was requested before the commit"
         return first_of(self.number) + place
 
     def precede(self, position: int) -> bool:
-        assert self.number is not None, "asked for before the server has returned the number"
+        assert self.number is not None, "the server has not returned the number yet"
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:

@@ -31,12 +31,12 @@ from foldlog.eventstore.recorders.types import Row, as_rows
 
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position", "snapshot"})
 _WHY: Final = (
-    "before it reads on a new connection, a follower waits until a standby has confirmed what the"
-    " server shows (synchronous_standby_names)"
+    "on a new connection, a follower first waits until a standby has confirmed all visible commits"
+    " (synchronous_standby_names)"
 )
 _READ_AGAIN: Final = (
-    "it broke within a read transaction, and another connection shows another moment: read again"
-    " (Store.query does)"
+    "the connection broke within a read transaction, and a new connection would show later data;"
+    " read again, as Store.query does"
 )
 
 

@@ -281,8 +281,8 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
     if any(name == f"{schema}_00" for _, name in tables):
         raise StoreUnusable(
-            f"this database has several stores, {schema}_00 and others; give their number in the"
-            " URL (?stores=)",
+            f"this database has several stores, {schema}_00 and others; set the number of"
+            " stores in the URL (?stores=)",
             kind="refused",
         )
     if not tables:

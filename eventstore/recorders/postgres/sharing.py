@@ -1,5 +1,5 @@
-"""Let threads that append to the same conversation share a transaction. With one transaction for
-each thread, a thread would wait for the lock of the previous thread.
+"""Let threads that append to the same conversation share a transaction. If each thread had its own
+transaction, it would wait for the lock of the previous thread.
 
 One thread at a time is the leader of a conversation. The first leader runs only its own job, and
 the jobs of other threads wait. When a leader ends, the thread that has waited longest becomes the

@@ -83,8 +83,8 @@ def holder(
         return ""
     pid, host, application, state, seconds = row
     return (
-        f"; the conversation is locked by session {pid} of {application!r} at {host}, which is"
-        f" {state} for {seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
+        f"; the conversation is locked by session {pid} of {application!r} at {host}, which has"
+        f" been {state} for {seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
     )
 
 
@@ -146,7 +146,7 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
         yield f"{count} events belong to conversation number {key}, which does not exist"
     for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():
         if lonely:
-            yield f"{lonely} values that were stored beside events belong to no event"
+            yield f"{lonely} attachments (values stored beside events) belong to no event"
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

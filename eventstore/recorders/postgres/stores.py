@@ -719,8 +719,8 @@ class Stores(Recorder):
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
         if "part" in options:
             raise InvalidOption(
-                "the URL sets both 'stores' (opens all stores of an address) and 'part' (opens"
-                " one); remove one of them"
+                "the URL sets both 'stores', which opens all stores of an address, and 'part',"
+                " which opens one store; remove one of these options"
             )
         self.count = int(options["stores"])
         self.numbers = range(self.count)

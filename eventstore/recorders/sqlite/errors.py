@@ -20,8 +20,8 @@ NOT_KNOWN: Final = (
 
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
 _FOLDER_TOO: Final = (
-    f"{_GIVE_RIGHTS}: SQLite makes files beside a database, even to read it; or copy the file to a"
-    " folder of this user while no program has it open"
+    f"{_GIVE_RIGHTS}, because SQLite makes files beside a database even for reading; or copy the"
+    " file to a folder of this user while no program has it open"
 )
 
 _TO_READ: Final = "to read only, name the file by this URL: sqlite:///PATH?mode=ro"

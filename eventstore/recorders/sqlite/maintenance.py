@@ -70,10 +70,10 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back into the file and truncate the log. After this, a rewritten file has its
-    new size, and the log contains no copies of deleted rows. ``pending`` is the stored mark for the
-    bytes that the call removes. If rows were deleted after ``pending`` was read, the mark stays in
-    the store. Return False if a reader still needs the log.
+    """Write the log back into the file and truncate the log. After the call, a rewritten file has
+    its new size, and the log contains no copies of deleted rows. ``pending`` is the stored mark for
+    the bytes that the call removes. If rows were deleted after ``pending`` was read, the mark stays
+    in the store. Return False if a reader still needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False
@@ -120,7 +120,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         yield f"{count} events belong to conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     if lonely:
-        yield f"{lonely} values that were stored beside events belong to no event"
+        yield f"{lonely} attachments (values stored beside events) belong to no event"
     otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
     if otherwise:
         yield (
@@ -145,4 +145,4 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         yield "the number of recorded events cannot be read"
     elif stored < recorded:
         lost = f"{recorded - stored} of the {recorded} recorded events"
-        yield f"{lost} are neither stored nor in the tombstone of an erased conversation"
+        yield f"{lost} are missing, and no tombstone of an erased conversation counts them"

@@ -343,9 +343,9 @@ class StoreFile:
             # otherwise a link leads to another file with its own log
             if os.path.realpath(self.name) == self.path:
                 remedy += (
-                    " where a restore put it there; else end all programs that have it open and"
-                    f" move {self.path}-wal away first: SQLite would write the former log into the"
-                    " new file"
+                    " if a restore put the new file there; otherwise, first end all programs that"
+                    f" have it open and move {self.path}-wal away, because SQLite would write the"
+                    " former log into the new file"
                 )
             raise StoreUnusable(
                 f"another file took the place of {self.name} while it was open, and nothing was"
@@ -376,8 +376,8 @@ def check_not_moved(path: str) -> None:
         raise StoreUnavailable(
             f"{path} {state}, but {path}-wal has {size:,} bytes: that log belongs to a store file"
             " that was moved or removed, and SQLite would delete the log and its events; put the"
-            " store file back, if no program opened it under its other name since then, or move"
-            f" {path}-wal away if you need nothing in it",
+            " store file back if no program has opened it under its other name, or move"
+            f" {path}-wal away if you do not need its events",
             kind="moved",
         )
 

@@ -98,8 +98,8 @@ class WriteLock:
     __del__ = close
 
     def renew_in_child(self) -> None:
-        """Close the lock file after a fork. With the inherited descriptor, the child would hold the
-        parent's lock.
+        """Close the lock file after a fork. If the child kept the inherited descriptor, it would
+        hold the parent's lock.
         """
         pending = self._pending
         self._pending = None

@@ -259,7 +259,7 @@ class SQLiteWriting:
                 is_empty = maintenance.written_back(connection, "TRUNCATE")
             if not is_empty:
                 raise StoreUnavailable(
-                    f"a write to the log of {self._path} failed, and the log cannot be begun again"
+                    f"a write to the log of {self._path} failed, and the log cannot be emptied"
                     " while a reader is open; try again when the readers have"
                     f" ended{NOTHING_WRITTEN}",
                     kind="read",
