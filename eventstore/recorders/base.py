@@ -60,7 +60,7 @@ AT_ONCE_S: Final = 0.1
 """The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""The bit of a row's encoding for a body with attachments."""
+"""This bit of a row's encoding is set if the body has attachments."""
 # makes a named tuple faster, without a call of the type's own ``__new__``
 _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
