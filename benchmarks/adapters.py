@@ -10,11 +10,11 @@ prints a table of the costs of a turn and of an opening with each adapter (``ada
 
 The OpenAI Agents SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and
 Strands write one file for each event or message, and the Agent Framework writes a file of lines.
-The Claude Agent SDK and pydantic-ai have no durable store, so tables of JSON by hand are the
-baseline. ``tails`` uses foldlog without an adapter: it reads the end of a history, and compares
-this with the OpenAI Agents SDK, in the environment of ``openai_agents``. foldlog and the other
-store take turns. A figure is the median of the rounds. The first ratio is the ratio of the times by
-the clock, and the second the ratio of the CPU times.
+For the Claude Agent SDK and pydantic-ai, the baseline is tables of JSON by hand. ``tails`` uses
+foldlog without an adapter: it reads the end of a history, and compares this with the OpenAI Agents
+SDK, in the environment of ``openai_agents``. foldlog and the other store take turns. A figure is
+the median of the rounds. The first ratio is the ratio of the times by the clock, and the second the
+ratio of the CPU times.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Side(Protocol):
 
 
 def entry(item: Item) -> tuple[str, ...]:
-    """Return the expected entry for an item. Arguments are compared as parsed JSON."""
+    """Return the entry of an item, to compare it. Arguments are compared as parsed JSON."""
     if item["kind"] == "call":
         return ("call", item["call_id"], arguments_of(json.loads(item["arguments"])))
     if item["kind"] == "result":
