@@ -131,7 +131,7 @@ def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path):
     execute(path, "UPDATE events SET shown = 0 WHERE conversation = 1 AND id = 7")
     with open_store(f"sqlite:///{path}") as store:
         for interval in ((0, 7), (7, 11), (0, 11)):
-            with pytest.raises(CorruptEvent, match="event 7: it, or a later event"):
+            with pytest.raises(CorruptEvent, match="event 7: this event, or a later shown"):
                 store.query("a", lambda reading, some=interval: reading.flagged_events([some]))
 
 
@@ -139,7 +139,7 @@ def test_a_structural_event_that_a_column_hides_is_missed(path):
     execute(path, "UPDATE events SET structural = 0 WHERE conversation = 1 AND id = 5")
     with (
         open_store(f"sqlite:///{path}") as store,
-        pytest.raises(CorruptEvent, match="event 0: it, or"),
+        pytest.raises(CorruptEvent, match="event 0: this event, or"),
     ):
         store.query("a", lambda reading: [*reading.structural_events()])
 
