@@ -426,9 +426,7 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
             kind = "condensation" if is_condensation else "retraction"
             raise NoCondensationAvailable(f"{kind} {event.id} was appended first")
     if any(action.forgotten) and without_kept(newer, action) is not action:
-        raise NoCondensationAvailable(
-            "the plan forgets calls, but newer results belong to these calls"
-        )
+        raise NoCondensationAvailable("the plan forgets calls whose results were appended later")
     if offset is not None and (
         offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
     ):

@@ -44,8 +44,8 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Return the id of the newest annotation with rules before ``version``, and its reports with a
-    rule.
+    """Find the newest annotation with rules before ``version``. Return its id, and its reports on
+    rules.
 
     An annotation without reports counts too, because it ends the rules of earlier annotations. If
     the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no

@@ -41,7 +41,7 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""Whether only hard condensations may ask a model. True for a while after a failed model call."""
+"""Whether only hard condensations may ask a model, as in the steps after a failed model call."""
 
 
 class RollingCondenser(Condenser, ABC):

@@ -128,8 +128,8 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     forgotten = spare_loop_ends(view, chosen) if action.summary is None else chosen
     if not count_logged(forgotten):
         why = (
-            f"the condensation names {len(named)} of the View's {len(view)} events, and all of"
-            " these must stay, alone or with their unit"
+            f"the condensation names {len(named)} of the View's {len(view)} events, but these"
+            " events or their units must stay"
         )
         raise NoCondensationAvailable(f"nothing can be forgotten: {why}{describe_unseen(view)}")
     if whole := len(named) - len(forgotten):

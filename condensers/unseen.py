@@ -2,8 +2,8 @@
 
 An event is *unseen* if it was appended after the agent's last turn began, or while a model was
 writing that turn. Before the agent's first turn, all events are unseen. If a conversation has no
-replies, a later event may record the version of a View that was sent. The events of this View count
-as seen. No condenser forgets, hides or masks unseen events.
+replies, the events of a View count as seen once a later event records that the View was sent. No
+condenser forgets, hides or masks unseen events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
 longest texts of results and messages. The step shortens even texts that a model has seen. The log
@@ -97,8 +97,8 @@ def _condense_requested(
     result, new_reports = stepped(condenser, requested, agent_llm)
     if isinstance(result, View):
         why = (
-            f"{condenser.type!r} forgets none of the {over.sums[-1]} tokens; use a model that"
-            f" accepts more than {over.limit} tokens"
+            f"the condenser {condenser.type!r} cannot shorten the prompt of {over.sums[-1]} tokens;"
+            f" use a model that accepts more than {over.limit} tokens"
         )
         raise NoCondensationAvailable(why, new_reports)
     metadata = {**result.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
@@ -107,11 +107,11 @@ def _condense_requested(
 
 
 def _first_unseen(view: View) -> int:
-    """Return the id of the first unseen event. Usually it is the first event of the agent's last
-    turn. If other events were appended while a model wrote the last turn, it is the first of these
-    events. If a View was shown after the last turn, the events of that View count as seen. Returns
-    0 if the log records neither a turn nor a shown View. Cost: the function reads only the events
-    from the first unseen event on.
+    """Return the id of the first unseen event. Usually the first unseen event begins the agent's
+    last turn. If other events were appended while a model wrote this turn, the first of these
+    events is the first unseen event. If a View was shown after the last turn, the events of that
+    View count as seen. Returns 0 if the log records neither a turn nor a shown View. Cost: the
+    function reads only the events from the first unseen event on.
     """
     first: Event | None = None
     shown = 0
@@ -163,9 +163,9 @@ def _shorten(
             f" cut to {_LENGTHS[0]} characters, the prompt would have {total}:"
             f" {total - without_tools_total} for tools, {without_tools_total - others_total} for"
             f" the system prompt, {others_total} for other events. Shorten the tools"
-            " or the system prompt, or raise the limit. To make a tool loop smaller, begin a"
-            " pipeline with clear_tool_uses and a trigger below the limit. Nothing else can be"
-            f" forgotten: {error}",
+            " or the system prompt, or raise the limit. To clear old tool results, begin a"
+            " pipeline with the condenser clear_tool_uses, and set its trigger below the limit."
+            f" Nothing else can be forgotten: {error}",
             error.reports,
         ) from error
     length = _LENGTHS[fitting - 1]

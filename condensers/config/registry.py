@@ -182,7 +182,7 @@ def _validated(value: Any, models: object) -> BaseModel:
 def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     if "type" in table and "kind" in table:
         raise wrong_table(
-            [(("kind",), "is another word for 'type', and both are given; leave one of them out")]
+            [(("kind",), "means the same as 'type', and the table has both; leave one of them out")]
         )
     key = "kind" if "kind" in table else "type"
     name = table.get(key)
@@ -193,7 +193,7 @@ def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     # This lists the names of installed condensers without loading them.
     allowed = sorted({*our_names, *entry_points(group=ENTRY_POINTS).names})
     if not isinstance(name, str):
-        raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
+        raise wrong_table([((key,), f"must be one of these names: {', '.join(allowed)}")])
     raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
 
 

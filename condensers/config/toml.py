@@ -96,9 +96,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
         table = groups[group]
     elif not table:
         raise InvalidCondenser(
-            "condenser.type: is missing, because there is no table [condenser]; add the table"
-            " with a type, such as 'digest' ('noop' forgets nothing), or name a group: the groups"
-            f" are {group_names}"
+            "condenser.type: is missing, because there is no table [condenser]; add this table"
+            " with a type, such as 'digest', or name one of the groups; the groups are"
+            f" {group_names}"
         )
     return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
 

@@ -76,9 +76,9 @@ def request_condensation_tool() -> dict[str, Any]:
             "name": "request_condensation",
             "description": (
                 "Have the older part of this conversation summarized, to free room in the context."
-                " Call it when much of what came before no longer matters for what is left to do,"
-                " or when you lose track of it. The work goes on right after, from the summary and"
-                " the latest steps."
+                " Call this tool when much of the earlier conversation no longer matters for the"
+                " rest of the task, or when you lose track of it. You then go on at once, with the"
+                " summary and the latest steps."
             ),
             "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
         },

@@ -132,8 +132,8 @@ class LLM(TokenCounter):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return a usable reply to ``messages`` from this model or from one of its fallbacks. A
-        truncated, filtered or empty reply is not usable. The model retries a failed call.
+        """Ask this model, and then its fallbacks, for a usable reply to ``messages``. A truncated,
+        filtered or empty reply is not usable. The model retries a failed call.
 
         ``usage``, ``cost``, ``latency_s`` and ``attempts`` of the reply are sums over all attempts.
         Raises ``ModelCallFailed``, with the failure of the first model, if no model gives a usable
@@ -290,8 +290,8 @@ class LLM(TokenCounter):
         name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
-                f"the tokenizer of model {name!r} would have to be downloaded; in the setting"
-                " 'tokenizer', name a model whose tokenizer need not be downloaded"
+                f"the tokenizer of model {name!r} would have to be downloaded; set"
+                " 'tokenizer' to the name of a model whose tokenizer needs no download"
             )
         return name
 

@@ -46,8 +46,8 @@ _TOO_LONG = re.compile(
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt was too long. If so, a condensation may
-    help.
+    """Return whether a model call failed because its prompt was too long, so that a condensation
+    may help.
 
     The function knows ``ModelCallFailed``, the errors of litellm and OpenAI, and the error texts of
     servers. For a request that was rejected for another reason, the function returns False, because

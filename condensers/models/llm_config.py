@@ -326,7 +326,7 @@ class Models:
 
     def table(self, name: Any) -> Mapping[str, Any]:
         listed = (
-            ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
+            ", ".join(map(repr, self.tables)) or "none, because only a TOML file has tables [llm]"
         )
         if not isinstance(name, str):
             raise InvalidCondenser(

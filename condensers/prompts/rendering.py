@@ -56,8 +56,7 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
-"""Matches the beginning of a closing tag in a quoted text. For a model, the text would end there.
-"""
+"""Matches the beginning of a closing tag, which a model would take for the end of a quoted text."""
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 

@@ -92,8 +92,8 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
 
 
 _CLEARED = ({"type": "cleared"},)
-"""The value that replaces thinking. It is not sent to a model, but still shows where a tool loop
-begins, so that the loop stays whole.
+"""The value that replaces thinking. This value is not sent to a model, and only shows where a tool
+loop begins.
 """
 
 

@@ -130,8 +130,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         wanted = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
         kept = {*range(min(self.keep_first, len(view))), *wanted[: self._places(view)]}
         why_not = (
-            f"all {len(view)} events of the View fit half of max_size ({self.max_size}) or stay"
-            " with their unit"
+            f"all {len(view)} events of the View fit into half of max_size ({self.max_size}) or"
+            " belong to a unit that stays"
         )
         action = self.without_summary(view, kept, why_not, reports).action
         return Condensation(replace(action, metadata={**action.metadata, **made}))
@@ -190,7 +190,9 @@ class ConversationWindowCondenser(RollingCondenser):
         # shorter.
         kept = next(helpful, choices[0] | unsent)
         return self.without_summary(
-            view, kept, f"all {len(view)} events of the View are essential or recent, or never sent"
+            view,
+            kept,
+            f"all {len(view)} events of the View are essential, recent, or not sent to a model",
         )
 
 

@@ -75,7 +75,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "user_context": "what the user wants: requirements, goals, clarifications",
         "completed_tasks": "what is done, each with its result in brief",
         "pending_tasks": "what is still to be done",
-        "current_state": "variables, figures and whatever else is held in mind now",
+        "current_state": "variables, figures and anything else to remember now",
     },
     "Code Changes": {
         "files_modified": "files that were created or changed",
@@ -94,7 +94,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "branch_name": "the branch that the work is on",
         "commits_made": "whether anything was committed: true, false or unknown",
         "pr_created": "whether a pull request was opened: true, false or unknown",
-        "pr_status": "of the pull request: draft, open, merged, closed or unknown",
+        "pr_status": "the state of the pull request: draft, open, merged, closed or unknown",
     },
     "Additional Context": {
         "other_relevant_context": "anything that matters and fits nowhere else",
@@ -145,7 +145,7 @@ def state_summary_tool() -> dict[str, Any]:
         "function": {
             "name": TOOL_NAME,
             "description": (
-                "Records the state of the work, for an agent that will know nothing else of it."
+                "Records the state of the work for an agent that will know only this record."
             ),
             "parameters": {
                 "type": "object",

@@ -144,9 +144,9 @@ class SummarizingCondenser(RollingCondenser):
                 summary = replace(summary, reports=(*reports, *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
-            f"the hard context reset failed {len(failures)} times (the limit is"
-            f" {self.hard_context_reset_max_retries}), after {len(reports)} calls of the model;"
-            f" the last failure: {failures[-1].problem}",
+            f"the hard context reset failed in {len(failures)} of at most"
+            f" {self.hard_context_reset_max_retries} tries, with {len(reports)} calls of the model."
+            f" The last failure: {failures[-1].problem}",
             tuple(reports),
         ) from failures[-1]
 
@@ -219,11 +219,12 @@ class SummarizingCondenser(RollingCondenser):
                 f" minimum progress of {self.minimum_progress:g}; set a smaller minimum_progress"
             )
         problem = (
-            f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
+            f"the View has {len(view)} events, and none can be forgotten after its first {start}"
         )
         if over:
             problem += (
-                f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}"
+                f": these {start} events take {over.sums[start]} tokens, and the prompt may have"
+                f" {over.limit}"
             )
         advice = (
             describe_unseen(view)

@@ -1,9 +1,9 @@
 """This module finds the user's own text in a message, and the useful lines in an output.
 
-A user's message contains more than the text that the user wrote. An editor adds the open files. A
-runtime adds reminders and the output of the user's commands. The user pastes logs. An output ends
-with the shell's prompt or its working directory. The patterns come from real histories of Claude
-Code, Codex, Cline, OpenHands and SWE-agent.
+A user's message may contain more than the text that the user wrote. Editors add the names of open
+files, runtimes add reminders and the output of the user's commands, and users paste logs. An output
+ends with the shell's prompt or its working directory. The patterns come from real histories of
+Claude Code, Codex, Cline, OpenHands and SWE-agent.
 """
 
 from __future__ import annotations

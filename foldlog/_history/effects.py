@@ -52,7 +52,7 @@ Repeat = Literal["never", "same key", "safe"]
 Check = Callable[[str, Action], Any]
 _REPEATS = ("never", "same key", "safe")
 RULE = "__foldlog_effect__"
-"""The attribute in which ``foldlog.effect`` marks a tool."""
+"""The attribute of a tool in which ``foldlog.effect`` stores the rule of the tool."""
 _QUOTED_MAX = 200
 _RECORDED = "the outcome was still recorded; begin again with history.lease()"
 
@@ -112,7 +112,8 @@ def run(
             content.close()
             return attempt.failed(
                 TypeError(
-                    "the tool returned a coroutine, and did not run; define the tool by 'async def'"
+                    "the tool returned a coroutine and did not run; define the tool with"
+                    " 'async def'"
                 )
             )
         return attempt.end(content)

@@ -214,8 +214,8 @@ class History:
         check_callable("notes", notes)
         if notes is not None and (lacks := self.attributes().get(INCOMPLETE)):
             notes(
-                f"incomplete: {lacks}; the export does not say so, and an import of it will not be"
-                " marked"
+                f"incomplete: {lacks}; the exported records do not show this, so an import of them"
+                " is not marked as incomplete"
             )
         if view:
             return encode_view(self.sent(), format or ANY_HISTORY, notes)
@@ -446,7 +446,7 @@ class History:
             if isinstance(event, Action) and event.call_id is not None:
                 calls.setdefault(event.call_id, event)
         if results - calls.keys():
-            without_id = "a call without tool_call_id, and no such call of the newest reply is open"
+            without_id = "a call without tool_call_id, and no open call of the newest reply fits"
             named = " and ".join(
                 without_id if call_id is None else f"{call_id!r}, a call that no reply made"
                 for call_id in results - calls.keys()
@@ -578,11 +578,11 @@ class History:
         "interrupted".
 
         Call this method only when no program works on the calls any more, because a later result
-        belongs to no open call. With ``older_than``, younger calls are left out. Other writers may
-        append at the same time. Raises ``LeaseTaken`` while another worker drives the history (see
-        ``lease``), and the errors of ``append``. Durability: the observations are on disk when the
-        method returns. Cost: the method reads the View, and writes an observation for each open
-        call.
+        would no longer match an open call. With ``older_than``, younger calls are left out. Other
+        writers may append at the same time. Raises ``LeaseTaken`` while another worker drives the
+        history (see ``lease``), and the errors of ``append``. Durability: the observations are on
+        disk when the method returns. Cost: the method reads the View, and writes an observation for
+        each open call.
         """
         from foldlog._history.effects import closing
         from foldlog._history.lease import check_free
@@ -855,8 +855,8 @@ class History:
         Offer ``tool.schema()`` to the model, and answer a call with ``append_tool_result(call,
         tool(call))``. A result has at most ``max_tokens`` estimated tokens. ``max_tokens`` must be
         at least 300. Nothing is read before the model calls the tool. Cost: a call of the tool
-        reads the events of the conversation. A call with ids reads only these events, and the calls
-        that belong to results.
+        reads the events of the conversation. If the model passes ids, the tool reads only these
+        events, and for each result also its call.
         """
         from foldlog._history.recall import RecallTool
 
@@ -1029,12 +1029,13 @@ class History:
 
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
         does not belong to this history, and ``ConversationNotFound`` if this history has no events.
-        On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end. Events
-        that other programs append during the call are included. Source records that repeat the
-        content of an imported event are redacted too. ``unconfirmed`` lists the records that cannot
-        be read. Cost: the method reads the condensations, the idempotency keys and the companions
-        of the history. For an imported event, the method reads all events of the history and its
-        forks.
+        On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end. The
+        redaction also covers events that other programs append during the call. Source records that
+        repeat the content of an imported event are redacted too. ``unconfirmed`` of the receipt
+        lists the records that cannot be read, and the read models and files that may still contain
+        the content. Cost: the method reads the condensations, the idempotency keys and the
+        companions of the history. For an imported event, the method reads all events of the history
+        and its forks.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redact_events

@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
-"""The key under which all leases are stored. A lease may be older than its conversation."""
+"""All leases are stored under this key, and not with their conversations, because a lease may be
+older than its conversation.
+"""
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005
@@ -68,7 +70,7 @@ class LeaseTaken(EventStoreError):
         if row is not None:
             holder = f": {row.worker!r} has it until {row.ends:%Y-%m-%d %H:%M:%S} UTC"
             if row.worker == _this_process():
-                holder += " (this process, in another History object, to which the lease is bound)"
+                holder += " (the lease belongs to another History object of this process)"
         super().__init__(f"conversation {conversation!r}: {problem}{holder}; {remedy}")
         self.conversation = conversation
         self.worker = None if row is None else row.worker
@@ -189,7 +191,7 @@ def _public_token(token: int) -> str:
 def check_free(database: Database, conversation: str, reader: Reader) -> None:
     living = _find_living(database, conversation, reader)
     if living is not None:
-        remedy = "nothing was appended; leave its calls to this worker"
+        remedy = "nothing was appended; let this worker finish its calls"
         raise LeaseTaken(conversation, "a worker drives it", living[0], remedy)
 
 
@@ -197,7 +199,7 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
     living = _query_living(store, conversation)
     if living is None:
         return None
-    remedy = "it stays; erase it once the lease has ended"
+    remedy = "the conversation was not erased; erase it after the lease has ended"
     return LeaseTaken(conversation, "a worker drives it", living[0], remedy)
 
 
@@ -332,8 +334,8 @@ class LeaseBlock:
         remaining_s = self._give_up_at - started
         if remaining_s <= 0:
             remedy = (
-                "wait longer (wait_s), since the lease of a killed worker ends too, or answer that"
-                " the conversation is busy"
+                "wait longer (wait_s), or answer that the conversation is busy; the lease of a"
+                " killed worker ends too"
             )
             raise LeaseTaken(self._id, "a worker drives it", other, remedy)
         self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)

@@ -43,9 +43,9 @@ _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)
 
 _DESCRIPTION = (
     "Read earlier events of this conversation that are no longer shown to you, such as the result"
-    " of a call, a message or a file as you read it. Give one of: query, words to search for; ids,"
-    " the numbers in brackets at the ends of lines of a summary; path, a file that you read or"
-    " changed."
+    " of a call, a message, or the text of a file that you read. Use one of these arguments: query"
+    " (words to search for), ids (the numbers in brackets at the ends of lines of a summary), or"
+    " path (a file that you read or changed)."
 )
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -86,9 +86,7 @@ class RecallTool:
     """
 
     name = "recall"
-    hint = (
-        "Summaries replace earlier events; recall(query | ids | path) reads the events themselves."
-    )
+    hint = "Summaries replace earlier events. recall(query | ids | path) reads the original events."
     """A line about the tool, for the system prompt."""
 
     def __init__(

@@ -189,9 +189,9 @@ def events_of_reply(
         rest = f", only {names}" if names else ""
         raise InvalidEvent(
             f"conversation {conversation!r}: the reply has neither a text nor a tool call{rest};"
-            " nothing was appended;"
-            " look at the finish reason of the reply, and ask the model again;"
-            " history.append(foldlog.from_openai(reply)) records its usage"
+            " nothing was appended. Look at the finish reason of the reply, and ask the model"
+            " again. To record the usage of the reply, call"
+            " history.append(foldlog.from_openai(reply))"
         )
     added_meta = {} if cost is None else {"cost": cost}
     added_meta.update(meta or {})

@@ -206,7 +206,7 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(one, other):
         assert to_resume(other) == []
         with pytest.raises(
             LeaseTaken,
-            match=r"'one' has it until .*; nothing was appended; leave its calls to this worker",
+            match=r"'one' has it until .*; nothing was appended; let this worker finish its calls",
         ):
             other.close_open_calls()
         assert len(one.open_calls()) == 1

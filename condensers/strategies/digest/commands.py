@@ -48,14 +48,12 @@ _CHECKS = re.compile(
     r"|(?P<build>build|build[:-]\w+|compile)"
     r"|(?P<check>check|check[:-]\w+|make|gradlew|verify)"
 )
-"""The word ``check`` can mean any kind of check."""
+"""Finds the kind of a check. The kind ``check`` counts only if no other kind is found."""
 _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
 _SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
-"""Programs without a result of their own. A command with these programs may still count as a
-command that only changes files.
-"""
+"""A command that also runs these programs still counts as a command that only changes files."""
 _ALL = re.compile(r"-\w*a|--all")
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
@@ -148,8 +146,8 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 def covers(wide: str, narrow: str) -> bool:
     """Return whether an error of the command ``narrow`` is repaired once the command ``wide``
-    succeeds. ``wide`` must be the same command, check at least the same files, or commit a failed
-    merge.
+    succeeds. This requires that ``wide`` is the same command, checks at least the same files, or
+    commits a failed merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

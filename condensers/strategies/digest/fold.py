@@ -165,8 +165,8 @@ class _Pending(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted with its result, because the result shows what the call did. A result may come
-    before the output of its command. Then ``late`` maps the first line of the command to the call,
+    A call is noted with its result, because the result shows what the call did. If a result comes
+    before the output of its command, ``late`` maps the first line of the command to the call,
     because a terminal repeats this line before the output. When the output comes, the value becomes
     None.
     """
