@@ -416,7 +416,7 @@ def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew
     late = [answer("at last", "late"), message("I see", "agent")]
     condenser = llm(once=lambda: c1.append(late))
     assert isinstance(c1.handle(condenser), Condensation)
-    assert "newer results" in c1.notes()[0][-1]["problem"]
+    assert "appended later" in c1.notes()[0][-1]["problem"]
     assert len(condenser.llm.calls) == 2
     view = c1.view()
     assert not view.left_behind

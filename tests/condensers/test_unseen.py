@@ -396,7 +396,8 @@ def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log
     (note,) = (event for event in agent.store.events("c") if isinstance(event, Annotation))
     (report,) = reports_of(note)
     assert report["problem"].endswith(
-        "with their unit; its last 17 stay until a model has seen them: send the View to the model"
+        "or their units must stay; its last 17 stay until a model has seen them: send the View to"
+        " the model"
     )
     agent.add(message("Which file?", source="agent"))
     assert len(agent.prepare()) == 6

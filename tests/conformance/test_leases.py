@@ -74,7 +74,7 @@ def standing_still(history, **more):
 
 def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
     one, two = workers(), workers()
-    said = r"UTC \(this process, in another History object, to which the lease is bound\); wait"
+    said = r"UTC \(the lease belongs to another History object of this process\); wait"
     with one.lease(), pytest.raises(LeaseTaken, match=said):
         two.lease(wait_s=0).__enter__()
 
