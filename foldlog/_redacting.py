@@ -516,8 +516,28 @@ def with_related(
 ) -> dict[str, list[Event]]:
     """Return the events, and all events that are redacted together with them: the other events of
     their source records, and the copies in companions. With ``with_summaries``, also return the
-    condensations that may quote these events.
+    condensations that may quote these events. A conversation that is erased at the same time is
+    left out.
     """
+    erased = set[str]()
+    events_left = dict(events_by_name)
+    while True:
+        try:
+            return _with_related(store, events_left, unread, with_summaries=with_summaries)
+        except ConversationErased as error:
+            if error.conversation in erased:
+                raise
+            erased.add(error.conversation)
+            events_left.pop(error.conversation, None)
+
+
+def _with_related(
+    store: Store,
+    events_by_name: Mapping[str, Sequence[Event]],
+    unread: list[str],
+    *,
+    with_summaries: bool,
+) -> dict[str, list[Event]]:
     related = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
         return related

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
+from foldlog import _redacting
 from foldlog._cli.catalog import COMMANDS
 from foldlog._maintenance import Maintenance
 from foldlog.eventstore import (
     CannotRedact,
+    ConversationErased,
     InvalidArgument,
     Redaction,
     open_store,
@@ -41,6 +43,33 @@ def test_a_history_redacts_an_event_once(tmp_path):
         with pytest.raises(InvalidArgument, match="the reason is empty"):
             history.redact(0, reason=" ")
     assert bytes_left(tmp_path, ["marigold"]) == []
+
+
+def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch):
+    with api.open("memory:") as histories:
+        history = histories["c"]
+        history.append([said("tulip"), said("rose")])
+        history.fork(2, "fork")
+        shown_by = _redacting.shown_by
+
+        def then_erased(*args):
+            shown = shown_by(*args)
+            if "fork" in histories:
+                histories.erase("fork", reason="asked to")
+            return shown
+
+        monkeypatch.setattr(_redacting, "shown_by", then_erased)
+        assert history.redact(0, reason="asked to", with_summaries=True).event_ids == (0,)
+        assert history.view()[0].content == "[redacted]"
+        histories["other"].append([said("tulip")])
+
+        def erased_first(*args):
+            histories.erase("other", reason="asked to")
+            return shown_by(*args)
+
+        monkeypatch.setattr(_redacting, "shown_by", erased_first)
+        with pytest.raises(ConversationErased, match="'other'"):
+            histories["other"].redact(0, reason="asked to", with_summaries=True)
 
 
 def test_a_history_redacts_several_events_all_or_none():
