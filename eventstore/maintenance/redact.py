@@ -58,7 +58,8 @@ class RedactionReceipt(NamedTuple):
     all these events were already redacted. ``quotes`` are the condensations whose summaries may
     quote the redacted events. ``History.redact`` adds quoting events of companion conversations.
     ``forks`` share the redacted events. ``unconfirmed`` are the read models that have not reached
-    ``position``, so they may still contain the content. ``bytes_pending`` is true if only
+    ``position``, so they may still contain the content. ``History.redact`` adds the files and the
+    records that may still contain it. ``bytes_pending`` is true if only
     ``vacuum`` can complete the redaction. The documents in ``documents_lost``, such as
     ``attributes``, lost their newest value. ``documents_lost`` is set only by ``History.redact``.
     """

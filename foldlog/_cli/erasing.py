@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import command
+from foldlog._cli.hints import command, store_name
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._companions import with_companions
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
@@ -201,7 +201,9 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
             )
 
 
-def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False) -> None:
+def ask(
+    store: Store, db: str, rows: Sequence[ConversationRow], *, with_forks: bool = False
+) -> None:
     """Ask the user to confirm. Do not ask about conversations whose erasure has already begun."""
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]
@@ -216,7 +218,7 @@ def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = Fal
         of = f"each of {len(rows):,} conversations"
     if rows:
         it = "it" if len(rows) == 1 else "them"
-        question = f"Erase {it} for good? This cannot be undone."
+        question = f"Erase {it} from {store_name(db)} for good? This cannot be undone."
         terminal.confirm("erase", "erased", [*shown, *more], question, of)
 
 

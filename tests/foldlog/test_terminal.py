@@ -189,7 +189,8 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
     assert "c1: 2 events, begun " in shown
     assert "my " in shown
     assert "\x1b[2J" not in shown
-    assert "Erase it for good? This cannot be undone. [y/N]" in shown
+    question = f"Erase it from {tmp_path / 's.db'} for good? This cannot be undone. [y/N]"
+    assert question in shown
     assert status == (0 if erased else 2)
     assert ("nothing was erased" in shown) != erased
     with open_store(tmp_path / "s.db") as store:

@@ -70,7 +70,7 @@ def run(
     with open_existing(db) as store:
         rows = selected(store, conversations, where)
         if not (yes or dry_run):
-            ask(store, rows, with_forks=with_forks)
+            ask(store, db, rows, with_forks=with_forks)
         outcome = erase_rows(store, rows, how)
     if not outcome.gone and outcome.stay:
         raise Refused("; ".join(row.problem for row in outcome.stay))

@@ -36,6 +36,6 @@ def run(
     with open_existing(db) as store:
         rows = conversations_with(store, pairs(list(where or ())), before)
         if not (yes or dry_run):
-            ask(store, rows)
+            ask(store, db, rows)
         outcome = erase_rows(store, rows, how)
     report(outcome, how)
