@@ -13,6 +13,7 @@ import time
 from functools import partial
 
 from tests.simulation.run import again, shortened, worlds
+from tests.simulation.steps import crowd
 from tests.simulation.world import sped_up
 
 
@@ -34,9 +35,16 @@ def main():
         action="store_true",
         help="stores on a PostgreSQL server, which is started for it",
     )
+    parser.add_argument(
+        "--crowded",
+        action="store_true",
+        help="another process takes a step within each step: finds races sooner",
+    )
     parser.add_argument("--again", metavar="SEED/WORLD", help="take the steps of one world again")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    if given.crowded:
+        crowd()
     recorder = "memory" if given.memory else "sqlite"
     if given.postgres:
         from tests.simulation.servers import server

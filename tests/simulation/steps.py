@@ -1327,6 +1327,14 @@ _GROWING = {kind for kind, *_, grows in _TABLE if grows == "yes"}
 _STOPPED = ("Killed", "Refused")
 
 
+def crowd():
+    """From now on, another process takes a step within each step that allows it: most often a
+    redaction or an erasure.
+    """
+    _MEETS.update((kind, 1.0) for kind, meets in _MEETS.items() if meets)
+    _BETWEEN.extend(["redact"] * 8 + ["erase"] * 4 + ["fork"] * 2)
+
+
 def drawn(seed, count):
     rng = random.Random(f"steps {seed}")
     chosen = rng.choices([*WEIGHTS], [*WEIGHTS.values()], k=count)
