@@ -282,7 +282,7 @@ def test_the_site_names_every_page():
 def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     guide = (ROOT / "docs/COMMAND.md").read_text()
     (costs,) = re.findall(
-        r"^cost of these prompts and of its model +\$(\S+) +\$(\S+) +\$(\S+)", guide, re.MULTILINE
+        r"^cost of prompts and condenser together +\$(\S+) +\$(\S+) +\$(\S+)", guide, re.MULTILINE
     )
     default, few_events, noop = map(float, costs)
     readme = " ".join((ROOT / "README.md").read_text().split())

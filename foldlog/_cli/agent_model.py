@@ -29,12 +29,12 @@ AgentModelName = Annotated[
         metavar="NAME",
         help=(
             "The model that the agent uses, such as openai/gpt-4o. The tokenizer of this"
-            " model counts tokens. Condensed Views stay within the limit of this model, and"
-            " pages draw the limit. Use the model names of litellm."
+            " model counts tokens. Condensed Views stay within the token limit of this model, and"
+            " pages show the limit as a line. Use the model names of litellm."
         ),
         show_default=(
-            "none: tokens are estimated, or counted by the tokenizer of gpt-4o; limits are "
-            "estimated"
+            "none: limits are estimated; tokens are estimated, or counted with the tokenizer of "
+            "gpt-4o"
         ),
     ),
 ]
@@ -57,8 +57,8 @@ def named_model(name: str | None) -> LLM | None:
     model.count_tokens(_SHORT_PROMPT)
     if not model.is_known:
         terminal.note(
-            f"litellm does not know the model {model.model!r}: its tokens are counted as "
-            f"{model.tokenizer} counts them, and its limit is not known"
+            f"litellm does not know the model {model.model!r}, so its tokens are counted with "
+            f"{model.tokenizer}, and its limit is unknown"
         )
     return model
 
@@ -81,7 +81,7 @@ def counted_words(model: LLM) -> str:
     name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"
-    return f"as {model.tokenizer} counts them, since none is known for {name}"
+    return f"as {model.tokenizer} counts them, because the tokenizer of {name} is unknown"
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
@@ -133,5 +133,5 @@ def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
     known = None if agent is None else table.of(agent)
     if known is not None and agent is not None:
         return known, agent
-    unknown = "" if agent is None else f", since that of {agent} is not known"
+    unknown = "" if agent is None else f", because the price of {agent} is unknown"
     return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _ABOUT = (
-    "The histories of agents: all events, and the View that the model is shown, now or at any "
-    "earlier moment."
+    "Show and manage the histories of agents: all their events, and what the model saw at any "
+    "moment."
 )
 _ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}

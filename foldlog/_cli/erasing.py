@@ -181,8 +181,8 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
             )
         elif name.startswith("companion "):
             terminal.warn(
-                "a conversation that a runtime stores beside the erased conversation may still"
-                f" contain the content until you erase this conversation: {name}"
+                "another conversation of the runtime may still contain the content until you erase"
+                f" this conversation too: {name}"
             )
         elif is_a_copy(name):
             if name.startswith("imported folder "):

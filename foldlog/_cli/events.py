@@ -113,8 +113,8 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
         wraps=True,
     )
     why = (
-        "by figures: it is a copy, or an import took it back because its source dropped or "
-        "repeated it"
+        "in figures, because the event is a copy, or because its source dropped or repeated it "
+        "later"
     )
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_short_fields(event, recorded_at), *back):
@@ -162,7 +162,7 @@ def _long_fields(event: Event) -> Iterator[_Part]:
     if getattr(event, "thinking", ()):
         yield (
             "thinking",
-            "\n".join(thinking_texts(event)) or "without words: only its server can read it",
+            "\n".join(thinking_texts(event)) or "encrypted: only the model's server can read it",
         )
     match event:
         case events.CondensationAction():

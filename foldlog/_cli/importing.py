@@ -22,7 +22,7 @@ from foldlog.formats import UnknownFormat
 
 _FINDINGS_SHOWN = 20
 _LEFT_OUT = "of no known format"
-_NOT_OPENED = "with names that no history has in a folder (import one by its name)"
+_NOT_OPENED = "whose names are not names of histories (to import such a file, name it)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
 """The seconds between two checks by ``--watch``. A check of some thousand files takes ten

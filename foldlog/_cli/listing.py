@@ -114,16 +114,17 @@ class Aside:
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
         if left:
             total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"
-            how = "-n N shows more, --sort recorded --reverse the newest first"
+            how = "-n N shows more, and --sort recorded --reverse begins with the newest"
             terminal.note(f"{LISTED_MAX:,} of {total} are shown: {how}")
 
     def say(self, sort: str, *, with_costs: bool) -> None:
         if self.unsorted:
             what = count(self.unsorted, "conversation")
-            terminal.note(f"{what} without a value for --sort {sort}: last in either order")
+            terminal.note(f"{what} without a value for --sort {sort} always come last")
         if self.own:
             terminal.note(
-                f"{count(self.own, 'conversation')} for internal use of runtimes: --all shows them"
+                f"not shown: {count(self.own, 'conversation')} for a runtime's own use; --all shows"
+                " all"
             )
         if self.locked:
             problem = next(iter(self.locked.values()))
@@ -280,8 +281,8 @@ def _describe_rows(
     *,
     sizes: bool,
 ) -> Iterator[ConversationDocument]:
-    """Yield the documents of conversations. Without ``sizes``, a document has no figures of the
-    View and of the calls.
+    """Yield the documents of conversations. If ``sizes`` is false, a document has no figures about
+    the View and the calls.
     """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview

@@ -113,8 +113,8 @@ PricesFile = Annotated[
         "--prices",
         metavar="FILE",
         help=(
-            "A JSON file with prices of models, in the form of litellm's table. Its prices "
-            "replace the prices of an installed table."
+            "A JSON file with prices of models, in the form of litellm's table. Prices in "
+            "this file replace prices of an installed table."
         ),
         show_default="the table of litellm, or of genai-prices",
     ),
@@ -127,7 +127,8 @@ OLDER_THAN = typer.Option(
     "--older-than",
     metavar="TIME",
     help=(
-        "Only what was recorded before this time: 90d (or s, m: minutes, h, w), 2026-03-01. An "
+        "Only what was recorded before this time, such as 2026-03-01 or 90d. Units are s, m "
+        "(minutes), h, d and w. An "
         "imported conversation is as old as the last import that added records to it."
     ),
 )

@@ -114,8 +114,8 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
         if found.soon and found.not_here:
             missing = f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')}"
             problem = (
-                f"{found.program} deletes {count(found.soon, 'transcript')} within a week; missing"
-                f" here: {missing}"
+                f"{found.program} deletes {count(found.soon, 'transcript')} within a week; not in"
+                f" this store: {missing}"
             )
             yield AttentionDocument(
                 problem=problem, command=command("import", "--from", found.format)

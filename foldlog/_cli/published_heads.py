@@ -38,15 +38,15 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
             heads.setdefault(one.conversation, []).append(published)
     except OSError as error:
         raise Refused(
-            f"the heads in {path} cannot be read: {error.strerror or error}; name the file that"
-            f" was published; if there is none, '{now} > heads.json' publishes the present heads"
+            f"the heads in {path} cannot be read: {error.strerror or error}; name a file of"
+            f" published heads; '{now} > heads.json' writes the current heads"
         ) from error
     except (ValueError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise Refused(
             f"{path} is not a file of heads that 'foldlog store verify --print-heads --json'"
-            f" printed ({problem}); name the file that was published; '{now} > heads.json'"
-            " publishes the present heads"
+            f" printed ({problem}); name a file of published heads; '{now} > heads.json'"
+            " writes the current heads"
         ) from error
     return heads
 

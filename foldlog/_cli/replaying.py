@@ -31,8 +31,8 @@ _FEW_EVENTS = 80
 def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Return the condensers by the names of their files, or by their paths, if several files have
-    the same name. ``limit`` is the token limit of the model in the log.
+    """Map names to condensers. The name of a condenser is the name of its file, or the file's path
+    if several files have the same name. ``limit`` is the token limit of the model in the log.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 

@@ -55,7 +55,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 Until = Annotated[
     str | None,
     typer.Option(
-        "--until", metavar="TIME", help="Only events before this time; a date is its 0:00."
+        "--until",
+        metavar="TIME",
+        help="Only events before this time. A date means 0:00 on this day.",
     ),
 ]
 
@@ -124,8 +126,8 @@ def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             ways = (
-                "write NAME=VALUE, such as user=u1; --db STORE names a store, and list --match "
-                "TEXT finds ids and titles"
+                "write NAME=VALUE, such as user=u1; to name a store, use --db STORE; to find ids "
+                "and titles, use list --match TEXT"
             )
             raise Refused(f"{text!r} is not an attribute; {ways}")
         try:

@@ -214,7 +214,7 @@ def _not_there(store: Store, given: str) -> str:
     from difflib import get_close_matches
 
     if given.endswith(".db"):
-        return f"this store has no conversation {given!r}; an option names the store: --db {given}"
+        return f"this store has no conversation {given!r}; to name a store, use --db {given}"
     ids = [row.id for row in islice(listed(store), _SEARCHED)]
     shorter = given.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]

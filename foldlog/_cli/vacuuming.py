@@ -14,10 +14,9 @@ def bytes_pending_words(store: Store, of: str) -> str:
             " remove them"
         )
     return (
-        f"the tables may still contain deleted rows of {of}, which no query returns: this role "
-        f"may not"
-        " run VACUUM. Autovacuum removes them later, unseen; to remove them now, run as the owner"
-        " of the tables: foldlog store vacuum"
+        f"the tables may still contain deleted rows of {of}, because this role may not run VACUUM."
+        " No query returns these rows, and autovacuum removes them later. To remove them now, run"
+        " as the owner of the tables: foldlog store vacuum"
     )
 
 

@@ -72,8 +72,8 @@ class _Tier(Price, frozen=True, kw_only=True):
 
 
 class Prices:
-    """The prices of models. The prices come from a file. Without a file, the prices come from
-    litellm's table, and without litellm from the package genai-prices.
+    """The prices of models. A model that is not in the file has its price from litellm's table, or
+    else from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
     model. An object has the fields of ``Price``. For long prompts, it also has fields such as

@@ -172,9 +172,12 @@ class Answers:
         shown_events = [*sent(self._store, name, self._views.at(name, at)).sent]
         first = shown_events[:_NEWEST]
         others = shown_events[_NEWEST:]
-        yield f"{_name(name)} at version {at}: {len(shown_events)} of {at} events were shown: first"
+        yield (
+            f"{_name(name)} at version {at}: {len(shown_events)} of {at} events were shown."
+            " First events:"
+        )
         yield from (_line(event, _SHORT) for event in first)
-        yield "and the newest before the others:"
+        yield "The other events, the newest first:"
         yield from (_line(event, _SHORT) for event in reversed(others))
 
     def _event(self, name: str, event_id: int) -> Iterable[Event]:
@@ -242,10 +245,10 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
     last_terms = dropped.terms[::-1][:_NAMES]
     if needed:
         names = _names(needed[:_NAMES])
-        yield f"  {len(needed)} names in no shown event that the agent needed again: {names}"
+        yield f"  {len(needed)} dropped names that the agent needed again: {names}"
     if last_terms:
         names = _names(last_terms)
-        yield f"  {len(dropped.terms)} names are in no shown event, among them {names}"
+        yield f"  {len(dropped.terms)} names were dropped, among them {names}"
     requests = [event for event in dropped.events if label(event) == "user"]
     errors = [event for event in dropped.events if label(event) == "error"]
     lines = [*map(_line, requests[-_NAMES:]), *map(_line, errors[-_NEWEST:])]

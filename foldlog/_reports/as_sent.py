@@ -118,10 +118,10 @@ def why_sent(
         return why
     found = sent(store, conversation, views.at(conversation, why.version))
     words = {
-        "hidden": "but it is not sent to a model: it is hidden by",
-        "masked": "and a line is sent to the model in place of its content: it is masked by",
-        "unknown": "but how it was sent to a model is not known: this is decided by",
-        "shortened": "and its beginning and its end are sent to the model: it is shortened by",
+        "hidden": "but it is not sent to a model, because it is hidden by",
+        "masked": "but a line replaces its content in the prompt, because it is masked by",
+        "unknown": "but it is unknown how it was sent to a model, because this depends on",
+        "shortened": "but the model is sent only its beginning and end, because it is shortened by",
     }
     less = found.less(event_id)
     if not less:

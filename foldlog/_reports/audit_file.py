@@ -206,7 +206,7 @@ def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -
     if row is None:
         raise NoAuditDatabase(path, "it is another kind of database")
     if row[0] != store.database.uuid:
-        problem = f"it is the audit database of store {row[0]}, not of {store.database.uuid}"
+        problem = f"it has the events of store {row[0]}, not of {store.database.uuid}"
         raise NoAuditDatabase(path, problem, "use another file, or delete this one")
 
 

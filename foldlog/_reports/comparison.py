@@ -208,11 +208,11 @@ def _loss(row: StrategyFiguresDocument) -> str:
     else:
         words = "loses no event"
     if row.events_masked:
-        masked = f"; masks {row.events_masked:,}, which some calls are not shown"
+        masked = f"; masks {row.events_masked:,} in some prompts"
     else:
         masked = ""
     if row.events_summarized:
-        summaries = f"; {row.events_summarized:,} stand in a summary"
+        summaries = f"; {row.events_summarized:,} in a summary"
     else:
         summaries = ""
     sent = row.tokens_sent
@@ -229,7 +229,7 @@ def _price_of_model(row: StrategyFiguresDocument) -> str:
     if cost is None:
         recorded = row.condenser is None
         if recorded:
-            return "what its own model cost is not recorded"
+            return "the cost of its own model is not recorded"
         return "the price of its own model is unknown"
     if cost:
         return f"its own model costs {cost_words(cost)}"

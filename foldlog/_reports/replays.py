@@ -1,5 +1,5 @@
-"""Replay a history in memory with another condenser, and measure what its prompts would have cost
-and lost. The store does not change.
+"""Replay a history in memory with another condenser, and measure the cost of its prompts, and the
+events and terms that they would not have shown. The store does not change.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
 The recorded condensations are left out. So all strategies are compared over the same work of the

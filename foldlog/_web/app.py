@@ -318,10 +318,10 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     if given is None and default is not None:
         return default
     if given is None:
-        raise InvalidArgument(f"the parameter {name!r} is missing; send a whole number from 0")
+        raise InvalidArgument(f"the parameter {name!r} is missing; send a whole number, at least 0")
     if not (given.isascii() and given.isdigit() and len(given) <= 15):
         raise InvalidArgument(
-            f"the parameter {name!r} must be a whole number from 0, not {given!r}"
+            f"the parameter {name!r} must be a whole number, at least 0, not {given!r}"
         )
     return int(given)
 

@@ -51,7 +51,11 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
             [(labels, float(size)) for labels, size in sizes],
         )
     pending = int(store.database.bytes_pending)
-    yield "bytes_pending", "1 until a vacuum removes the bytes of erased events.", [({}, pending)]
+    yield (
+        "bytes_pending",
+        "1 if the store still has bytes of erased events, otherwise 0.",
+        [({}, pending)],
+    )
     yield from _followers(store)
 
 
@@ -88,7 +92,11 @@ def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
             [({"follower": each.follower}, each.events) for each in lags],
         )
         ages: list[_Sample] = [({"follower": each.follower}, each.seconds) for each in lags]
-        yield "follower_lag_seconds", "The age of the first of these events.", ages
+        yield (
+            "follower_lag_seconds",
+            "The age of the first event that a read model has not confirmed.",
+            ages,
+        )
         yield (
             "events_held_back",
             "Events that a running transaction holds back.",

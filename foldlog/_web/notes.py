@@ -109,7 +109,7 @@ def _change_in(body: bytes) -> tuple[int | None, str | None]:
     text = change.get("text")
     if not (event is None or (type(event) is int and event >= 0)):
         raise InvalidArgument(
-            f"the event of a note must be a whole number from 0, or null, not {event!r}"
+            f"the event of a note must be null, or a whole number of at least 0, not {event!r}"
         )
     if not (text is None or (isinstance(text, str) and len(text) <= TEXT_MAX)):
         raise InvalidArgument(

@@ -19,8 +19,8 @@ def dropped_words(found: DroppedDocument) -> str:
     """
     said = (
         f"condensation {found.condensation} dropped {count_shown(found.events)} of ≈"
-        f" {found.tokens:,} tokens; the View after it lacks {count(len(found.terms), 'term')} of"
-        " these"
+        f" {found.tokens:,} tokens, with {count(len(found.terms), 'term')} that the new View"
+        " does not have"
     )
     needed = needed_words(found.terms)
     return f"{said}, and the agent needed {needed}" if needed else said

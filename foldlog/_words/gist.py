@@ -129,7 +129,9 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) 
 
 
 def id_words(event_id: int) -> str:
-    """Return the id of an event for people: ``S260`` is the summary of condensation 260."""
+    """Return the id of an event for people, such as ``17``, or ``S260`` for the summary of
+    condensation 260.
+    """
     if event_id < NOT_RECORDED:
         return f"S{summary_of(event_id)}"
     return str(event_id)

@@ -270,7 +270,7 @@ def test_two_runs_that_ask_the_same_show_the_words_that_differ(page, serve, stor
     page.wait("document.querySelector('.steps-of')")
     words = page.text("main.compared")
     assert words.startswith("Their system prompts differ; their first request or reply is equal")
-    assert "1 of 2 lines and 1 of 2 lines stand in one of them alone" in words
+    assert "1 of 2 lines only in the first, 1 of 2 lines only in the second" in words
     assert "No request and no reply differs." in words
     marked = "Array.from(document.querySelectorAll('.differs mark'), (each) => each.innerText)"
     assert page.ask(marked) == ["short.", "long."]

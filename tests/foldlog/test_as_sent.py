@@ -126,7 +126,7 @@ def test_what_a_condenser_of_ones_own_sent_is_not_known(condenser):
             assert len(history.prepare()) < len(history.view())
         why = history.why(1)
         assert why.sent
-        assert "not known: this is decided by EveryOther (recorded in event" in why.reason
+        assert "because this depends on EveryOther (recorded in event" in why.reason
         assert len([event for event in history.events() if isinstance(event, Annotation)]) == 2
         CondenseHandler(histories.store, histories.views, NoOpCondenser()).handle("c")
         assert "not known" not in history.why(1).reason

@@ -94,7 +94,7 @@ def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog
 def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
     open_store("sqlite:///foldlog.db").close()
     copied = foldlog("store copy foldlog.db new.db").out
-    assert copied.startswith("0 events copied, of 0 conversations")
+    assert copied.startswith("copied 0 events of 0 conversations")
     assert foldlog("store verify --views --db new.db").status == 0
 
 

@@ -92,10 +92,10 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
 def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, work, config):
     file, shown = config("digest", "max_tokens = 1500"), []
     for model, says in (
-        (None, "The limits of condensers are estimated, as for an agent without agent_llm."),
+        (None, "Limits of condensers use estimated tokens, as in an agent without agent_llm."),
         (
             "gpt-4o",
-            "For an agent, limits are counted like this only with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
+            "An agent counts its limits in the same way only with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
         ),
     ):
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))
@@ -134,8 +134,8 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
     assert (ran.status, ran.err) == (
         0,
         (
-            "foldlog: note: litellm does not know the model 'gpt-99': its tokens are counted as "
-            "litellm's general tokenizer counts them, and its limit is not known\n"
+            "foldlog: note: litellm does not know the model 'gpt-99', so its tokens are counted with "
+            "litellm's general tokenizer, and its limit is unknown\n"
         ),
     )
     force = ["--force"] if command[0] == "report" else []
@@ -154,7 +154,7 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     assert row["tokens_peak"] == max(call["tokens"] for call in row["calls"])
     assert row["condenser_cost"] > 0
     assert "for the condenser's own model, tokens" in out
-    assert "what that cost" in out
+    assert "cost of the condenser's own model" in out
 
 
 def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
@@ -171,7 +171,9 @@ def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
     for verdict in ("\n".join(ran.document["verdict"]), shown):
         assert "the price of its own model is unknown." in verdict
         assert verdict.count("its own model costs nothing.") == 2
-    (line,) = (line for line in shown.splitlines() if line.startswith("what that cost"))
+    (line,) = (
+        line for line in shown.splitlines() if line.startswith("cost of the condenser's own model")
+    )
     assert line.split()[-3:] == ["$0.0000", "unknown", "$0.0000"]
 
 
@@ -224,7 +226,8 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
     append("c2", said("hi"), *map(reply_of, ("some/a", "b c", "b c")), made, made, made)
     noop = "--config", config("noop")
     assert foldlog("compare c2", *noop).err == (
-        "foldlog: note: its replies come from b c; to use the tokenizer and price of this model, add "
+        "foldlog: note: the agent's replies come from b c; to use the tokenizer and price of this "
+        "model, add "
         "--agent-model 'b c'\n"
     )
     assert foldlog("compare c2", *noop, "--agent-model", "gpt-4o").err == ""

@@ -108,4 +108,4 @@ def test_a_copy_counts_the_tombstone_below_a_conversation_that_has_its_id(foldlo
         assert foldlog("store copy foldlog.db new.db").out.startswith(copied)
     foldlog("store erase five --yes --reason 'asked to'")
     copied = foldlog("store copy foldlog.db third.db").out
-    assert copied.startswith("0 events and 2 tombstones copied, of 1 conversation")
+    assert copied.startswith("copied 0 events and 2 tombstones of 1 conversation")

@@ -156,7 +156,7 @@ ANNOTATIONS = "annotations are never shown to a model"
     "line, shown",
     [
         ("show c 1", "       thinking:\n        Look at\n        prices.\n        Done.\n"),
-        ("show c 2", "thinking:\n        without words: only its server can read it\n"),
+        ("show c 2", "thinking:\n        encrypted: only the model's server can read it\n"),
         ("log c --full", "        prices.\n        Done.\n"),
         ("why c 'look at prices'", "the View shows it at index 0\n     1  agent"),
         ("why c 'look at prices' --at 1", f"never shown at version 1: {ANNOTATIONS}\n"),
@@ -232,7 +232,7 @@ def test_the_command_says_that_what_a_condenser_of_ones_own_sent_is_not_known(fo
         histories["c"].append([said("ask")] * 3)
         histories["c"].prepare()
     out = foldlog("view c").out
-    assert "what the model is sent is not known; by newest (recorded in event 3), which" in out
+    assert "it is unknown what the model is sent; by newest (recorded in event 3), which" in out
     assert "is sent 3" not in out
     ran = foldlog("view c --json")
     assert (ran.document["sent_events"], ran.document["sent_summaries"]) == (None, None)

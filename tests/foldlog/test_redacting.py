@@ -98,7 +98,7 @@ def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event
         for value in (2, 3):
             histories["c"].append((), documents={"b": value})
     redact = "store redact c 1 --reason x --yes"
-    assert "it set 'a': set the values again" in foldlog(redact).out
+    assert "the event set 'a'; set the values again" in foldlog(redact).out
     (receipt,) = foldlog(f"{redact} --json").document["receipts"]
     assert receipt["documents_lost"] == ["a"]
     assert "set the values again" not in foldlog("store redact c 2 --reason x --yes").out

@@ -47,9 +47,7 @@ def run(
                 "A TOML file with [condenser]. Use the option once for each file. The default "
                 "condenser and noop, which forgets nothing, are always compared."
             ),
-            show_default=(
-                "a digest with a lower limit than the default: 32,000 tokens, or else 80 events"
-            ),
+            show_default=("a smaller digest, with a limit of 32,000 tokens or of 80 events"),
         ),
     ] = None,
     curve: Annotated[
@@ -57,8 +55,8 @@ def run(
         output_option(
             "--curve",
             help=(
-                "Write a plot for several strategies and sizes: the share of terms needed"
-                " again that prompts still show, against the tokens of a prompt."
+                "Write a plot of several strategies and sizes: the tokens of a prompt, and the"
+                " share of needed terms that the prompt shows."
             ),
         ),
     ] = None,
@@ -132,6 +130,6 @@ def run(
         show_curve(curve, found)
     if called is not None:
         terminal.note(
-            f"its replies come from {called}; to use the tokenizer and price of this model, add "
-            f"--agent-model {shlex.quote(called)}"
+            f"the agent's replies come from {called}; to use the tokenizer and price of this model,"
+            f" add --agent-model {shlex.quote(called)}"
         )

@@ -87,8 +87,8 @@ def run(
             )
         if not dry_run and source_files(store, [conversation]):
             terminal.note(
-                "when its source grows, 'foldlog import' adds the new records to a fork, because "
-                "this conversation now has a condensation"
+                "'foldlog import' will add new records of the source to a fork, because this "
+                "conversation now has a condensation"
             )
     if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
         terminal.note(

@@ -44,8 +44,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show which events entered and left the View of a conversation between two versions, and the
-    summaries of the events that left.
+    """Show which events entered or left the View of a conversation between two versions, and which
+    summaries replaced them.
 
     Without versions, show what the newest condensation dropped.
 

@@ -52,7 +52,7 @@ def _show(found: DoctorDocument) -> None:
         if program.problem is not None:
             terminal.say(f"  its settings cannot be read: {program.problem}", wraps=True)
         missing = f"{len(program.not_here)} of {count(program.transcripts, 'transcript')}"
-        terminal.say(f"  not in the store as they are now: {missing}", wraps=True)
+        terminal.say(f"  missing or outdated in the store: {missing}", wraps=True)
         for path in program.not_here[:_NAMED]:
             terminal.say(f"    {os.path.basename(path)}")
         if program.days_kept is not None:

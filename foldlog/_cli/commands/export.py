@@ -41,8 +41,8 @@ def run(
             show_default="the format of its source",
             autocompletion=lambda: [*formats()],
             help=(
-                "The format to write: for an imported conversation the format of its source, or "
-                "openai-chat."
+                "The format to write. An imported conversation can be written in the format of its "
+                "source or as openai-chat."
             ),
         ),
     ] = None,
@@ -76,8 +76,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation in the format of its source: with forgotten events, without retracted
-    events.
+    """Write a conversation in the format of its source. The output has forgotten events, but no
+    retracted events.
 
     With --to, write a SQLite database of all events and condensations. If the database exists, the
     command adds the new events.

@@ -75,25 +75,27 @@ def run(
     ] = False,
     use: Annotated[
         bool,
-        typer.Option("--use", help="Make the events now, for programs that follow the store."),
+        typer.Option(
+            "--use", help="Make the events during the import, for programs that follow the store."
+        ),
     ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Also import sources that were erased from the store.")
     ] = False,
     redact_secrets: RedactSecrets = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")
+        bool, typer.Option("--strict", help="End with exit status 1 if a record cannot be read.")
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Import histories from files and folders. A second import of a source adds only new records.
 
-    foldlog stores the source unchanged, and makes its events at the first use of the conversation.
-    If a source was rewritten, the import makes a fork at the first changed record. The import
-    reports records that it cannot read, and imports all other records. A history without a name
-    gets the name of its file, such as kite. In an imported folder, and for a common file name, the
-    folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
+    foldlog stores the source unchanged. The first use of the conversation makes the events from the
+    stored records. If a source was rewritten, the import makes a fork at the first changed record.
+    The import reports records that it cannot read, and imports all other records. A history without
+    a name gets the name of its file, such as kite. In an imported folder, and for a common file
+    name, the folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
 
     Example: foldlog import --from claude-code
     """

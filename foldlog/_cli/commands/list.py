@@ -23,9 +23,9 @@ def run(
         typer.Argument(
             metavar="FILTER",
             help=(
-                "Only conversations with an attribute NAME=VALUE (see 'foldlog attributes'), or"
-                " with has:error, has:note, tool:NAME (with has:error: the tool failed),"
-                " program:NAME, model:NAME, state:STATE, until:TIME."
+                "Only conversations that match an attribute NAME=VALUE (see 'foldlog attributes'),"
+                " has:error, has:note, tool:NAME, program:NAME, model:NAME, state:STATE or"
+                " until:TIME. With has:error, tool:NAME matches a tool that failed."
             ),
             show_default="any",
         ),
@@ -105,14 +105,14 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store: id, number of events, time of the last event, format and
-    title. For an unused import, the list shows the number of records.
+    title. If an import was not used yet, the list shows its number of records.
 
     Times are in UTC, unless the source has no time zone. The column sent+sum. counts the events and
-    summaries of the next prompt. The column ≈ tokens counts the tokens of this prompt. Errors are
-    results that a source marks as errors. The tokens and the cost are sums over all model calls. If
-    a call reported no cost, its cost is the price of its tokens. A fork's figures count only its
-    own events. A terminal shows forks below their parents. In a pipe, rows are sorted by id, and
-    cells are separated by tabs.
+    summaries of the next prompt. The column ≈ tokens estimates the tokens of the next prompt.
+    Errors are results that a source marks as errors. The tokens and the cost are sums over all
+    model calls. If a call reported no cost, its cost is the price of its tokens. A fork's figures
+    count only its own events. A terminal shows forks below their parents. In a pipe, rows are
+    sorted by id, and cells are separated by tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

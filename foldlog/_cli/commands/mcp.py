@@ -16,8 +16,8 @@ def run(redact_secrets: RedactSecrets = False, db: ProgramDb = PROGRAM_DB) -> No
     """Serve five tools over stdio for a coding agent: dropped, why, recall, sessions, knew. The
     tools themselves only read the store.
 
-    A program starts this command: see 'foldlog setup'. A call of a tool first imports the
-    transcript of the program. Needs the extra 'mcp'.
+    A program starts this command: see 'foldlog setup'. Every call of a tool first imports the new
+    records of the agent's transcript. Needs the extra 'mcp'.
 
     Example: foldlog mcp --db agents.db
     """

@@ -64,7 +64,7 @@ def run(
     db: Db = DEFAULT_DB,
 ) -> None:
     """Serve the pages of all conversations, and show new events when they are appended. When the
-    server first reads an import, the server makes the events of the import.
+    server first reads an imported conversation, it makes the events.
 
     Open the printed address in a browser. The address contains the token. Needs the extra 'web'.
     With the extra 'mcp', a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token

@@ -100,7 +100,7 @@ def _name_store(program: str, format: str, db: str) -> None:
             pass
     so_far = command_of("import", "--from", format)
     terminal.note(
-        f"restart {program}, whose hooks will write to {db}; to import its present"
+        f"restart {program}, and its hooks will write to {db}; to import its existing"
         f" transcripts: {so_far}"
     )
 

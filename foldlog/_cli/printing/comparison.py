@@ -54,14 +54,14 @@ _FIGURES = (
     ("of them asked for and impossible", "declined", "{:,}"),
     ("largest View, events", "view_events_peak", "{:,}"),
     ("last View, events", "view_events_last", "{:,}"),
-    ("  hidden by a mask in that one", "events_hidden_last", "{:,}"),
+    ("  hidden by a mask in this View", "events_hidden_last", "{:,}"),
     ("largest prompt, tokens", "tokens_peak", "{:,}"),
-    ("cost of these prompts and of its model", "cost", cost_words),
+    ("cost of prompts and condenser together", "cost", cost_words),
     ("sent in total, tokens", "tokens_sent", "{:,}"),
-    ("  repeated from the prompt before", "tokens_repeated", "{:,}"),
+    ("  repeated from the previous prompt", "tokens_repeated", "{:,}"),
     ("  new", "tokens_new", "{:,}"),
     ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
-    ("what that cost", "condenser_cost", cost_words),
+    ("cost of the condenser's own model", "condenser_cost", cost_words),
     ("unusable replies", "condenser_failures", "{:,}"),
     ("events in a summary", "events_summarized", "{:,}"),
     ("events masked at a call", "events_masked", "{:,}"),
@@ -113,12 +113,13 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
     if model is None:
         terminal.say(
-            "The limits of condensers are estimated, as for an agent without agent_llm.", wraps=True
+            "Limits of condensers use estimated tokens, as in an agent without agent_llm.",
+            wraps=True,
         )
     else:
         counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
         terminal.say(
-            f"For an agent, limits are counted like this only with {counted_so}.", wraps=True
+            f"An agent counts its limits in the same way only with {counted_so}.", wraps=True
         )
 
 
@@ -148,7 +149,7 @@ def _missing(row: StrategyFiguresDocument) -> str:
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}
     return "; ".join(
-        f"{term} ({count(times, 'time')}; event {last[term].used} used it, {last[term].occurred[0]}"
-        " has it)"
+        f"{term} ({count(times, 'time')}; event {last[term].used} used it, event"
+        f" {last[term].occurred[0]} has it)"
         for term, times in often
     )

@@ -227,8 +227,8 @@ def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> Non
         command_line = command("attributes", "ID", "--set", "NAME=VALUE")
         names = ", ".join(sorted(missing))
         text += (
-            f" None has an attribute {names}: an application sets it, or '{command_line}'."
-            " --match finds titles and formats."
+            f" No conversation has an attribute {names}. Applications and '{command_line}' set"
+            " attributes. --match finds titles and formats."
         )
     terminal.say(text)
 

@@ -48,8 +48,8 @@ def show_difference(
             gone += f", {in_view:,} of them in the View of version {difference.before:,}"
         why = because(one.condensation, requests.get(one.condensation.id, ()))
         said = (
-            f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the"
-            f" place of {gone}:"
+            f"the summary of condensation {one.condensation.id}{f', {why},' if why else ''}"
+            f" replaced {gone}:"
         )
         terminal.say((said, "dim"), wraps=True)
         terminal.print_summary(one.summary.content, 8)

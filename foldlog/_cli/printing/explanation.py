@@ -33,8 +33,8 @@ _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
-    """Yield all lines of a digest, or the lines about a forgotten event. Each line comes with its
-    event.
+    """Yield all lines of a digest, or the lines about a forgotten event. Each item has a line and
+    the id of its event.
     """
     event = answer.event
     if isinstance(event, CondensationSummary):
@@ -62,8 +62,8 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
     if before:
         when = f"a compaction began at {document.compacting}"
         terminal.say(
-            f"{when}, but its program has not written it to the transcript yet, so this answer "
-            f"does not know what it dropped",
+            f"{when}, but the agent's program has not written its result to the transcript yet;"
+            " this answer describes the state before the compaction",
             wraps=True,
         )
     if found is not None:

@@ -43,14 +43,14 @@ def _show_followers(status: FollowersDocument) -> None:
         wraps=True,
     )
     held = (
-        f"{count(status.held_back, 'event')} held back by a transaction"
-        f" {count(status.horizon_age, 'transaction')} old"
+        f"{count(status.held_back, 'event')} held back by a transaction that began"
+        f" {count(status.horizon_age, 'transaction')} ago"
     )
     terminal.say(held if status.horizon_age else "nothing is held back", wraps=True)
     if holder is not None:
         terminal.say(
-            f"  it is of {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state}, and"
-            f" began {holder.age_s:,.1f} s ago",
+            f"  it belongs to {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state},"
+            f" and began {holder.age_s:,.1f} s ago",
             wraps=True,
         )
     for lag in status.followers:

@@ -28,8 +28,8 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 _LISTED_MAX = 20
 _IN_SOURCE = (
-    "its source contains the text outside the records, in its title or between records: both are "
-    "erased as a whole"
+    "its source contains the text in its title or between records; the title and everything "
+    "between records are erased"
 )
 
 
@@ -39,7 +39,7 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
     if redacted.done and redacted.stay:
         finding = "the text is still in the places named above"
     elif redacted.done:
-        finding = "the text is in none of them now"
+        finding = "the text is no longer in any of them"
     elif chosen.unredacted or chosen.beside:
         finding = "the text is in the places named above"
     else:
@@ -76,7 +76,7 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
 
 
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
-    """Ask the user to confirm. Events that are already redacted are left out of the question."""
+    """Ask the user to confirm. Do not ask about events that are already redacted."""
     beside = chosen.beside
     each = [(name, event) for name, events in chosen.unredacted.items() for event in events]
     if not (each or beside):
@@ -151,7 +151,7 @@ def show_receipts(
         said = f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
         if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
-            said += f"; it set {', '.join(held)}: set the values again"
+            said += f"; the event set {', '.join(held)}; set the values again"
         terminal.say(f"{terminal.typed_id(conversation)}: {said}")
     is_single = sum(len(receipt.event_ids) for receipt in receipts) == 1
     replaced = "it" if is_single else "redacted events"

@@ -101,8 +101,8 @@ def _system_heading(difference: DifferingDocument) -> str:
     apart, other_apart = difference.lines_apart
     lines, other_lines = difference.lines
     return (
-        f"the system prompts differ: {apart:,} of {count(lines, 'line')} and {other_apart:,} of"
-        f" {count(other_lines, 'line')} stand in one of them alone"
+        f"the system prompts differ: {apart:,} of {count(lines, 'line')} only in the first,"
+        f" {other_apart:,} of {count(other_lines, 'line')} only in the second"
     )
 
 
@@ -168,7 +168,7 @@ def _write_shown(runs: RunsDocument) -> None:
             continue
         only_text = ""
         if knew.alone:
-            only_text = f", {without} was not shown {len(knew.alone):,} of these:"
+            only_text = f"; {len(knew.alone):,} of these events not shown to {without}:"
         shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
         terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{only_text}")
         for line in knew.alone:
@@ -216,8 +216,8 @@ def _beginning_words(runs: RunsDocument) -> str:
     if redacted:
         readable = f"{equal_count - redacted:,} of their first {equal_count:,}"
         return (
-            f"{prompts}{readable} requests and {words} are equal; nothing is known of those that"
-            f" are redacted: {redacted:,}"
+            f"{prompts}{readable} requests and {words} are equal; redacted, and"
+            f" therefore not compared: {redacted:,}"
         )
     if equal_count == 1:
         return f"{prompts}their first request or {word} is equal"

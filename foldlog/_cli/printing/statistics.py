@@ -18,7 +18,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
 _TOKENS = ("prompt", "cached", "cache_write", "completion", "reasoning")
 _SAVED = (
-    "tokens saved: tokens of the View before each condensation less tokens after it, ≈ estimated"
+    "tokens saved: tokens of the View before each condensation minus tokens after it (≈ estimated)"
 )
 _TOOLS = _DAYS = 15
 """The maximum number of lines in a table of tools, and in a table of days."""

@@ -112,7 +112,7 @@ def run(
     counted = (count(number, word) for word, number in more.items() if number)
     added = " and ".join((count(document.events, "event"), *counted))
     sentence = (
-        f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had"
+        f"copied {added} of {count(len(there), 'conversation')} ({document.already_there:,} had"
         " nothing new)"
     )
     if behind:

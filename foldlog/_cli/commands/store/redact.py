@@ -53,7 +53,7 @@ def run(
         list[int] | None,
         typer.Argument(
             metavar="EVENT",
-            help="The ids of events; the id of a summary is below -1.",
+            help="The ids of events. Summaries have ids below -1: S260 has the id -262.",
             show_default=False,
         ),
     ] = None,
@@ -80,7 +80,7 @@ def run(
         bool,
         typer.Option(
             "--with-summaries",
-            help="Also redact the summaries that may quote an event, and the reasons of their "
+            help="Also redact summaries that may quote the events, and the reasons for these "
             "condensations.",
         ),
     ] = False,
@@ -102,9 +102,9 @@ def run(
     """Erase the whole content of events for good, from tables, derived data, free pages and logs.
 
     In a terminal the command shows the events and asks first. The id, kind, place, times and size
-    of the event stay. A reply also keeps its model, tokens and cost. Published heads still match.
-    The model sees the word "redacted". The command appends a receipt: the person, the time, the
-    reason and a hash of the erased content. At the end the store is vacuumed: a SQLite file is
+    of the event stay. A reply of a model keeps its model, tokens and cost. Published heads still
+    match. The model sees the word "redacted". The command appends a receipt: the person, the time,
+    the reason and a hash of the erased content. At the end the store is vacuumed: a SQLite file is
     rewritten as a whole, and other writers wait. Earlier copies still contain the content.
 
     --older-than alone redacts no system prompts and no documents. --matching finds a text in

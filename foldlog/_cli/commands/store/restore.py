@@ -112,7 +112,7 @@ def run(
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """Return the events that were redacted only after the backup, by conversation.
+    """Map each conversation to the events that were redacted after the backup was made.
 
     Compare the events, because the receipt of a redaction may have been erased.
     """

@@ -46,7 +46,7 @@ def run(
         bool,
         typer.Option(
             "--repair",
-            help="With --views: first make the stored Views again. Other programs can read at the "
+            help="With --views: first rebuild the stored Views. Other programs can read at the "
             "same time.",
         ),
     ] = False,
