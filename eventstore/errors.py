@@ -263,7 +263,7 @@ class InvalidEvent(EventStoreError, ValueError):
 
 
 class InvalidArgument(EventStoreError, ValueError):
-    """An argument has a value that is not allowed, for example an empty id, a number of more than 64
+    """The value of an argument is not allowed, for example an empty id, a number of more than 64
     bits, or a moment outside of the years 1970 to 9999. Nothing was done. The message names the
     argument.
     """
