@@ -42,7 +42,7 @@ def places(
             else:
                 raised = None
         assert raised is (exception if interrupting.raised else None), f"place {place}"
-        said = any("was committed" in note for note in getattr(exception, "__notes__", ()))
+        said = any("came after the commit" in note for note in getattr(exception, "__notes__", ()))
         written = said or not interrupting.raised
         assert (
             len(list(store.events(conversation)))

@@ -159,7 +159,7 @@ def close(store, change, caplog):
     remedy = {
         remove: "put the store file back",
         rename: "put the store file back",
-        replace: "move .*-wal away first",
+        replace: "first end all programs .* and move .*-wal away",
     }.get(change)
     assert [bool(re.search(remedy or "", each)) for each in told] == [True] * (remedy is not None)
 
@@ -343,7 +343,8 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path,
         (tmp_path / "other.db").rename(path)
         with (
             pytest.raises(
-                StoreUnusable, match=r"another file took the place.*move .*-wal away first"
+                StoreUnusable,
+                match=r"another file took the place.*first end all programs .* and move .*-wal away",
             ),
             reading(store, "c1"),
         ):

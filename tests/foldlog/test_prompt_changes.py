@@ -28,7 +28,7 @@ def rows():
 
 def ids(cell):
     """Return the ids in a cell, and its new summary as the text."""
-    if cell in ("nothing", "none"):
+    if cell in ("no event", "nothing", "none"):
         return []
     return [
         (
@@ -49,7 +49,7 @@ def test_the_table_of_the_page_is_what_the_function_decides(row):
     change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)
     told = re.fullmatch(
         r"none|retraction to (?P<version>\d+)"
-        r"|condensation of (?P<gone>[S\d ]*\d|nothing)( with a summary at"
+        r"|condensation of (?P<gone>[S\d ]*\d|no event)(, with the summary at index"
         r" (?P<place>\d))?(?P<prompt>, the system.*)?",
         expected,
     )

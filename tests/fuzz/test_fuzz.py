@@ -47,5 +47,5 @@ def test_a_type_of_a_condenser_that_is_nested_deep_is_refused():
     deep = []
     for _ in range(5_000):
         deep = [deep]
-    with pytest.raises(InvalidCondenser, match=r"condenser\.type: .*text"):
+    with pytest.raises(InvalidCondenser, match=r"condenser\.type: must be one of these names"):
         condenser_from_config({"type": deep})

@@ -43,7 +43,9 @@ def interrupted(store, place, exception):
     [note] = getattr(exception, "__notes__", None) or [""]
     if "not known whether its events are written" in note:
         return interrupting.places_left, "not known"
-    assert written == (raised is None or "was committed" in note), f"place {place}: {note!r}"
+    assert written == (raised is None or "came after the commit" in note), (
+        f"place {place}: {note!r}"
+    )
     return interrupting.places_left, "written" if written else "not written"
 
 
