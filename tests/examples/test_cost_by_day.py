@@ -22,9 +22,11 @@ PATIENCE_S = 60
 
 def run(url: str, table: Path) -> str:
     command = [sys.executable, str(EXAMPLE), url, str(table)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert (done.returncode, done.stderr) == (0, "")
-    return " ".join(done.stdout.split()[1:])
+    process = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (process.returncode, process.stderr) == (0, "")
+    return " ".join(process.stdout.split()[1:])
 
 
 def say(url: str, model: str, times: int) -> None:
@@ -63,12 +65,12 @@ def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
 def test_what_is_not_known_is_not_nothing_and_a_reply_in_several_events_is_one_call(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/history.db"
     call = {"prompt_tokens": 8, "completion_tokens": 2}
-    told = [{"model": "m", "usage": call}, {"model": "m", "usage": call, "cost": 0.5}]
-    told += [
+    metas = [{"model": "m", "usage": call}, {"model": "m", "usage": call, "cost": 0.5}]
+    metas += [
         {"model": "m", "usage": {**call, "completion_tokens": n}, "reply": "r"} for n in (1, 7)
     ]
     with foldlog.open(url) as histories:
-        histories["c"].append([Message(source="agent", content="hm", meta=meta) for meta in told])
+        histories["c"].append([Message(source="agent", content="hm", meta=meta) for meta in metas])
         histories["c"].append_reply(
             {"role": "assistant", "content": "ho", "model": "m"}, meta={"model": "m"}
         )

@@ -104,8 +104,8 @@ def recorded(url, id="ann/first"):
         history = histories[id]
         assert history.open_calls() == ()
         assert history.attributes() == {"user": id.partition("/")[0]}
-        said = [event for event in history.events() if event.shown]
-        return said, history.view().to_messages()
+        shown_events = [event for event in history.events() if event.shown]
+        return shown_events, history.view().to_messages()
 
 
 def test_many_users_are_answered_from_their_own_histories(chat, url):
@@ -253,15 +253,15 @@ def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(
     def full(*_, **__):
         raise foldlog.StoreUnavailable("database or disk is full", kind="full")
 
-    async def asked(client):
+    async def post_and_check_health(client):
         message = await client.post("/users/ann/chats/first", json={"text": "hello"})
         return (await client.get("/healthz")).status_code, message.status_code
 
     async def work(client):
         with monkeypatch.context() as away:
             away.setattr(SQLiteRecorder, "transact", full)
-            refused = await asked(client)
-        return refused, await asked(client)
+            refused = await post_and_check_health(client)
+        return refused, await post_and_check_health(client)
 
     assert served(chat.chat_app(url, chat.rehearsal, clock), work) == ((503, 503), (200, 200))
     with foldlog.open(url) as histories:

@@ -65,7 +65,7 @@ class Driven:
         )
 
     def command(self, *command: str, words: str | None = None, status: int | None = None) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=self.work,
             env=self.environment,
@@ -75,12 +75,12 @@ class Driven:
             timeout=_SECONDS,
             check=False,
         )
-        if done.returncode != (status or 0):
+        if process.returncode != (status or 0):
             raise RuntimeError(
-                f"{command} ended with {done.returncode}:"
-                f" {done.stdout[-3000:]}{done.stderr[-3000:]}"
+                f"{command} ended with {process.returncode}:"
+                f" {process.stdout[-3000:]}{process.stderr[-3000:]}"
             )
-        return done.stdout
+        return process.stdout
 
     def write(self, name: str, value: object) -> None:
         path = self.home / name
@@ -90,8 +90,8 @@ class Driven:
     @property
     def conversation(self) -> str:
         """The id of its conversation in the store."""
-        (one,) = json.loads(self.foldlog("list", "--json"))["conversations"]
-        return str(one["conversation"])
+        (row,) = json.loads(self.foldlog("list", "--json"))["conversations"]
+        return str(row["conversation"])
 
 
 class ClaudeCode(Driven):

@@ -48,21 +48,21 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     assert [prompt[-20_000:] for prompt in prompts if WORD in prompt] == []
     assert prompts
     conversation = program.conversation
-    told = program.foldlog("why", conversation, WORD, "--json")
-    fact = json.loads(told)["fact"]
+    answer = program.foldlog("why", conversation, WORD, "--json")
+    fact = json.loads(answer)["fact"]
     assert (fact["is_known"], fact["by"] is not None) == (False, True)
     assert re.search(r"condensation \d+ forgot it; its summary does not contain it", fact["reason"])
     before = len(model.requests)
     # No server knows which session asks: Claude Code starts it before it knows with which one it
     # goes on.
     of = {"conversation": conversation}
-    asked = [
+    tool_calls = [
         ("dropped", of),
         ("why", {"about": WORD, **of}),
         ("recall", {"query": "word", **of}),
         ("dropped", {}),
     ]
-    model.answers = [*asked, "end"]
+    model.answers = [*tool_calls, "end"]
     program.say("Look it up.")
     assert model.not_offered == []
     dropped, why, recalled, listed = [*answers_in(model.requests[before:])][-4:]
@@ -95,9 +95,11 @@ def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
             ]
             program.say("Look it up.")
             assert program.model.not_offered == []
-            told = "".join(answers_in(program.model.requests[before:]))
-            assert f"I am {other.name}." not in told
-            assert "is known, by event" in told or "If your conversation is one of these" in told
+            answers = "".join(answers_in(program.model.requests[before:]))
+            assert f"I am {other.name}." not in answers
+            assert (
+                "is known, by event" in answers or "If your conversation is one of these" in answers
+            )
 
 
 def test_copilot_has_the_tools_of_a_server_that_starts_slowly(tmp_path):

@@ -31,16 +31,16 @@ def in_memory() -> Store:
 
 def imported(store: Store, path: Path, format: str = "auto", **how: Any) -> Imported:
     """Import one source."""
-    (one,) = Import(store, [path], format, **how)
-    assert isinstance(one, Imported), one
-    return one
+    (outcome,) = Import(store, [path], format, **how)
+    assert isinstance(outcome, Imported), outcome
+    return outcome
 
 
 def refused(store: Store, path: Path, format: str = "auto", **how: Any) -> Exception:
     """Import one source that is refused, and return why."""
-    (one,) = Import(store, [path], format, **how)
-    assert isinstance(one, Failed), one
-    return one.error
+    (outcome,) = Import(store, [path], format, **how)
+    assert isinstance(outcome, Failed), outcome
+    return outcome.error
 
 
 def source_of(store: Store, conversation: str) -> Source:

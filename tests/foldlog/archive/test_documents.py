@@ -36,14 +36,14 @@ def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path):
     is_array = type(document) is list and document is not MESSAGES
     held = json.dumps(document[0], **shape).encode() if is_array else data
     with new_store() as store:
-        one = imported(store, path)
+        outcome = imported(store, path)
         if "indent" not in shape or held is data:  # of several its own part, at its place
-            assert bytes_of(store, one.conversation) == held
+            assert bytes_of(store, outcome.conversation) == held
         else:
-            assert bytes_of(store, one.conversation) in data
-        before = figures_of(store, one.conversation)
-        assert events_of(store, one.conversation)
-        assert figures_of(store, one.conversation) == before
+            assert bytes_of(store, outcome.conversation) in data
+        before = figures_of(store, outcome.conversation)
+        assert events_of(store, outcome.conversation)
+        assert figures_of(store, outcome.conversation) == before
         assert imported(store, path).added == 0
 
 
@@ -64,9 +64,9 @@ def test_json_that_is_not_strict_is_kept(tmp_path):
     data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
     path.write_bytes(data)
     with new_store() as store:
-        one = imported(store, path, "openai-chat")
-        assert bytes_of(store, one.conversation) == data
-        assert one.records == len(MESSAGES)
+        outcome = imported(store, path, "openai-chat")
+        assert bytes_of(store, outcome.conversation) == data
+        assert outcome.records == len(MESSAGES)
 
 
 def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
@@ -74,13 +74,13 @@ def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
     with new_store() as store, new_store() as at_once:
         for number in range(1, len(MESSAGES) + 1):
             data = write(path, {**TASK, "messages": MESSAGES[:number]}, {"indent": 2})
-            one = imported(store, path, "openai-chat")
-            assert (one.records, one.added) == (number, 1)
-            assert bytes_of(store, one.conversation) == data
+            outcome = imported(store, path, "openai-chat")
+            assert (outcome.records, outcome.added) == (number, 1)
+            assert bytes_of(store, outcome.conversation) == data
             if number % 2:
-                store.version(one.conversation)
+                store.version(outcome.conversation)
         whole = imported(at_once, path, "openai-chat")
-        assert events_of(store, one.conversation) == events_of(at_once, whole.conversation)
+        assert events_of(store, outcome.conversation) == events_of(at_once, whole.conversation)
 
 
 def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path):
@@ -88,11 +88,11 @@ def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path):
     with new_store() as store:
         for cost in (1, 2):
             data = write(path, {**TASK, "cost": cost}, {})
-            one = imported(store, path)
-            assert bytes_of(store, one.conversation) == data
+            outcome = imported(store, path)
+            assert bytes_of(store, outcome.conversation) == data
         older = write(path, {**TASK, "messages": MESSAGES[:3]}, {})
         assert imported(store, path).is_older
-        assert bytes_of(store, one.conversation) == data != older
+        assert bytes_of(store, outcome.conversation) == data != older
 
 
 def all_bytes(store, conversation):
@@ -103,27 +103,27 @@ def all_bytes(store, conversation):
 
 def test_a_redaction_takes_what_the_document_repeats(tmp_path):
     path = tmp_path / "one.json"
-    said = {
+    document = {
         **TASK,
         "messages": [*MESSAGES, {"role": "user", "content": "my secret"}],
         "info": {"last": "my secret"},
     }
-    write(path, said, {"indent": 2})
+    write(path, document, {"indent": 2})
     with new_store() as store:
         name = imported(store, path).conversation
         last = store.version(name) - 1
         assert b"my secret" in bytes_of(store, name)
         Histories(store)[name].redact([last], reason="asked for")
         for _ in range(2):
-            left = bytes_of(store, name)
+            exported = bytes_of(store, name)
             assert b"my secret" not in all_bytes(store, name)
-            assert json.loads(left) == [*MESSAGES, {"role": "user"}]
-            said["info"]["last"] = "my secret again"
-            said["messages"] = [*said["messages"], ANSWERED][: len(MESSAGES) + 1]
-            write(path, said, {"indent": 2})
+            assert json.loads(exported) == [*MESSAGES, {"role": "user"}]
+            document["info"]["last"] = "my secret again"
+            document["messages"] = [*document["messages"], ANSWERED][: len(MESSAGES) + 1]
+            write(path, document, {"indent": 2})
             imported(store, path)
-        said["messages"] = [*said["messages"], ASKED]
-        write(path, said, {"indent": 2})
+        document["messages"] = [*document["messages"], ASKED]
+        write(path, document, {"indent": 2})
         assert imported(store, path).added == 1
         assert json.loads(bytes_of(store, name)) == [*MESSAGES, {"role": "user"}, ASKED]
         assert b"my secret" not in all_bytes(store, name)
@@ -159,9 +159,9 @@ def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, fold
         "\n", " "
     )
     assert json.loads(foldlog(*redact, "--dry-run", "--json").out)["beside"] == ["one:a__b-1"]
-    done = foldlog(*redact, "--yes", "--json")
-    document = json.loads(done.out)
-    assert done.status == 0
+    result = foldlog(*redact, "--yes", "--json")
+    document = json.loads(result.out)
+    assert result.status == 0
     assert document["stay"] == []
     assert document["holders"] == [f"imported file {path}"]
     assert document["not_searched"].startswith("other files")
@@ -181,9 +181,9 @@ def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
     path.write_text(deep)
     with new_store() as store:
-        one = imported(store, path, "openai-chat")
-        assert (one.records, len(one.findings)) == (3, 1)
-        assert bytes_of(store, one.conversation) == deep.encode()
+        outcome = imported(store, path, "openai-chat")
+        assert (outcome.records, len(outcome.findings)) == (3, 1)
+        assert bytes_of(store, outcome.conversation) == deep.encode()
 
 
 def test_several_histories_of_one_document_have_their_own_parts(tmp_path):
@@ -191,8 +191,12 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path):
     other = {**TASK, "instance_id": "a__b-2"}
     write(path, [TASK, other], {"indent": 2})
     with new_store() as store:
-        ones = list(Import(store, [path]))
-        parts = [bytes_of(store, one.conversation) for one in ones if isinstance(one, Imported)]
+        outcomes = list(Import(store, [path]))
+        parts = [
+            bytes_of(store, outcome.conversation)
+            for outcome in outcomes
+            if isinstance(outcome, Imported)
+        ]
         assert list(map(json.loads, parts)) == [TASK, other]
         assert all(part in path.read_bytes() for part in parts)
 
@@ -205,18 +209,20 @@ def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path):
     ]
     path.write_bytes(b"".join(lines))
     with new_store() as store:
-        ones = list(Import(store, [path]))
+        outcomes = list(Import(store, [path]))
         assert [
-            bytes_of(store, one.conversation) for one in ones if isinstance(one, Imported)
+            bytes_of(store, outcome.conversation)
+            for outcome in outcomes
+            if isinstance(outcome, Imported)
         ] == lines
 
 
 def test_the_second_value_of_a_key_counts():
     document = document_in(b'{"a": [1], "b": "[", "a": [{"x": 1}, {}]}', "x.json")
-    found = list(document_of(document, "a", document.value["a"]))
-    assert [row.text for row in found] == [b'{"x": 1}', b"{}"]
-    assert [document.text[row.offset :][: len(row.text)] for row in found] == [
-        row.text for row in found
+    rows = list(document_of(document, "a", document.value["a"]))
+    assert [row.text for row in rows] == [b'{"x": 1}', b"{}"]
+    assert [document.text[row.offset :][: len(row.text)] for row in rows] == [
+        row.text for row in rows
     ]
 
 

@@ -32,15 +32,15 @@ def test_a_source_that_grows_is_as_if_it_was_imported_once(format, tmp_path):
         whole = imported(at_once, path, format)
         for number in range(1, len(lines) + 1):
             path.write_bytes(b"".join(lines[:number]))
-            one = imported(grown, path, format)
-            assert (one.records, one.added) == (number, 1)
+            outcome = imported(grown, path, format)
+            assert (outcome.records, outcome.added) == (number, 1)
             if number % 2:
-                grown.version(one.conversation)  # which makes its events
-        there, now = source_of(at_once, whole.conversation), source_of(grown, one.conversation)
+                grown.version(outcome.conversation)  # which makes its events
+        there, now = source_of(at_once, whole.conversation), source_of(grown, outcome.conversation)
         assert (now.head, now.records) == (there.head, there.records)
-        assert bytes_of(grown, one.conversation) == path.read_bytes()
-        assert events_of(grown, one.conversation) == events_of(at_once, whole.conversation)
-        assert figures_of(grown, one.conversation) == figures_of(at_once, whole.conversation)
+        assert bytes_of(grown, outcome.conversation) == path.read_bytes()
+        assert events_of(grown, outcome.conversation) == events_of(at_once, whole.conversation)
+        assert figures_of(grown, outcome.conversation) == figures_of(at_once, whole.conversation)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -48,8 +48,8 @@ def test_what_stays_of_a_redacted_record_has_no_words(format):
     chosen = format_named(format)
     skeleton = DecodedRecords(chosen) if chosen.skeleton is None else chosen.skeleton()
     for line in lines_of(format):
-        left = json.loads(skeleton.left_of(line.strip()))
-        words = {text for text in texts_in([left], _WORDS_MIN) if " " in text.strip()}
+        remainder = json.loads(skeleton.left_of(line.strip()))
+        words = {text for text in texts_in([remainder], _WORDS_MIN) if " " in text.strip()}
         assert words <= {FAILED_HEADER}  # by which alone Codex says that a call failed
 
 
@@ -58,7 +58,7 @@ def test_what_stays_of_any_record_can_be_read_before_the_others(format):
     rules, lines = format_named(format), lines_of(format)
     for number, record in enumerate(lines):
         counted = DecodedRecords(rules)
-        left = counted.left_of(record.strip())
+        remainder = counted.left_of(record.strip())
         for place, line in enumerate(lines):
-            counted.take(json.loads(left if place == number else line))
-        assert set(json.loads(left)) <= set(json.loads(record))
+            counted.take(json.loads(remainder if place == number else line))
+        assert set(json.loads(remainder)) <= set(json.loads(record))

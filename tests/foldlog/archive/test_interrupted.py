@@ -19,8 +19,8 @@ _STEP = 311
 
 
 def import_and_use(store, path):
-    (one,) = Import(store, [path])
-    store.version(one.conversation)
+    (outcome,) = Import(store, [path])
+    store.version(outcome.conversation)
 
 
 @pytest.mark.parametrize(

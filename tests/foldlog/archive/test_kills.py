@@ -47,8 +47,8 @@ def grow(store, path):
 
 def use(store, path):
     path.write_bytes(whole())
-    (one,) = Import(store, [path])
-    store.version(one.conversation)
+    (outcome,) = Import(store, [path])
+    store.version(outcome.conversation)
 
 
 def fork(store, path):
@@ -62,7 +62,7 @@ def whole():
     return (CORPUS / "claude-code.jsonl").read_bytes()
 
 
-def told(store):
+def read_conversations(store):
     rows = [row.id for row in store.conversations()]
     return [
         (name, bytes_of(store, name), imported_in(store, name), figures_of(store, name))
@@ -133,7 +133,7 @@ def test_a_killed_import_or_first_use_goes_on(
     path = tmp_path / "session.jsonl"
     with makes_events(open_store("memory:")) as store:
         work(store, path)
-        expected = told(store)
+        expected = read_conversations(store)
     for transactions in count():
         opened = new_place(transactions)
         is_over = True
@@ -146,7 +146,7 @@ def test_a_killed_import_or_first_use_goes_on(
         with opened() as store:
             assert_sound(store)
             work(store, path)
-            assert told(store) == expected, transactions
+            assert read_conversations(store) == expected, transactions
             assert_sound(store)
         if is_over:
             assert transactions > 2
@@ -158,13 +158,13 @@ def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, m
     path = tmp_path / "session.jsonl"
     path.write_bytes(whole())
     with makes_events(open_store("memory:")) as store:
-        (one,) = Import(store, [path])
+        (outcome,) = Import(store, [path])
         base = tmp_path / "base.db"
         with open_store(base) as target:
             assert [each.problem for each in copy_store(store, target, jobs=1) if was_pending] == [
                 None
             ] * was_pending
-        expected = events_of(store, one.conversation)
+        expected = events_of(store, outcome.conversation)
         for transactions in count():
             killed, used = tmp_path / f"{transactions}.db", tmp_path / f"{transactions}-used.db"
             shutil.copy(base, killed)
@@ -179,11 +179,11 @@ def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, m
             with makes_events(open_store(used)) as target:
                 assert_sound(target)
                 if was_pending or is_over:  # else there may be nothing yet
-                    assert events_of(target, one.conversation) == expected, transactions
+                    assert events_of(target, outcome.conversation) == expected, transactions
             with open_store(killed) as target:
                 assert [each.problem for each in copy_store(store, target, jobs=1)] == [None]
                 assert [*compare_stores(store, target)] == []
-                assert bytes_of(target, one.conversation) == whole()
+                assert bytes_of(target, outcome.conversation) == whole()
                 assert_sound(target)
             if is_over:
                 assert transactions > 2

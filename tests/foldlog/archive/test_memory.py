@@ -50,15 +50,15 @@ def test_the_next_bytes_of_a_source_are_read_when_the_last_ones_are_let_go(tmp_p
 
 def size_of(held):
     """The bytes of an object and of all that it alone holds."""
-    size, known, left = 0, set(), [held]
-    while left:
-        each = left.pop()
+    size, counted_ids, pending = 0, set(), [held]
+    while pending:
+        each = pending.pop()
         is_shared = isinstance(each, type | ModuleType | FunctionType | BuiltinFunctionType)
-        if is_shared or id(each) in known:
+        if is_shared or id(each) in counted_ids:
             continue
-        known.add(id(each))
+        counted_ids.add(id(each))
         size += sys.getsizeof(each)
-        left += gc.get_referents(each)
+        pending += gc.get_referents(each)
     return size
 
 
@@ -114,20 +114,20 @@ def test_the_stored_hashes_of_replies_are_let_go():
 def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
-    made = []
+    record_counts = []
     figures_in = writing.figures_in
 
-    def counted(skeleton, format, records, told):
-        made.append(records)
-        return figures_in(skeleton, format, records, told)
+    def counted(skeleton, format, records, about):
+        record_counts.append(records)
+        return figures_in(skeleton, format, records, about)
 
     monkeypatch.setattr(writing, "figures_in", counted)
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
     with new_store() as store:
         imported(store, path)
-        assert len(made) == 2
-        assert made[-1] == 4_001
+        assert len(record_counts) == 2
+        assert record_counts[-1] == 4_001
         assert figures_of(store, "s1")["calls"] != []
 
 
@@ -136,8 +136,8 @@ def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path):
     path.write_bytes(b"\n".join(line(number, "w" * 2**19) for number in range(60)))
     tracemalloc.start()
     try:
-        (found,) = histories(path, recognize())
-        assert isinstance(found, Found)
+        (history,) = histories(path, recognize())
+        assert isinstance(history, Found)
         assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
@@ -148,11 +148,11 @@ def test_a_set_has_the_hashes_that_were_added():
     # of one bucket, one beside the other
     few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]
     hashes = [*few, *(draw.randbytes(16) for _ in range(500))]
-    ours, known = HashSet(), set()
+    ours, prefixes = HashSet(), set()
     for hashed in draw.choices(hashes, k=3_000):
-        assert (hashed in ours) is (hashed[:7] in known)
-        assert ours.add(hashed) is (hashed[:7] not in known)
-        known.add(hashed[:7])
+        assert (hashed in ours) is (hashed[:7] in prefixes)
+        assert ours.add(hashed) is (hashed[:7] not in prefixes)
+        prefixes.add(hashed[:7])
 
 
 def test_the_pages_of_a_set_make_an_equal_set():
@@ -178,9 +178,9 @@ def test_a_part_is_found_between_the_borders_of_others():
 
 def test_a_record_that_comes_again_is_recognized_after_its_source_was_stored():
     hashes = b"a" * 16 + b"b" * 16
-    seen = Seen(SourceState(records=2), hashes, have_ids=True)
-    assert seen.is_again(b"b" * 16, "id", None)
-    assert not seen.is_again(b"c" * 16, "id", None)
+    by_id = Seen(SourceState(records=2), hashes, have_ids=True)
+    assert by_id.is_again(b"b" * 16, "id", None)
+    assert not by_id.is_again(b"c" * 16, "id", None)
     in_order = Seen(SourceState(records=2, is_timed=True, newest="2"), hashes, have_ids=False)
     assert in_order.is_again(b"a" * 16, None, "1")
     assert in_order.is_again(b"b" * 16, None, "3")

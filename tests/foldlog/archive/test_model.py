@@ -79,7 +79,7 @@ class Model:
         self._place = place
         self.store = place.open(self.keys)
         self.numbers, self.title = 0, ""
-        self.gone, self.erased, self.is_erased = set(), set(), False
+        self.removed_words, self.erased, self.is_erased = set(), set(), False
         first = kind.first(self.session)
         self.begin = 0 if first is None else 1
         self.lines = [json.dumps(first)] if first else []
@@ -109,7 +109,7 @@ class Model:
         record = json.dumps(self.kind.record(line))
         # a redaction does not know what repeats it later
         if not format_named(self.kind.format).repeats:
-            self.gone.difference_update(WORD.findall(record))
+            self.removed_words.difference_update(WORD.findall(record))
         return record
 
     def place(self):
@@ -162,35 +162,37 @@ class Model:
 
         return self.store.database.recorder.query(read)
 
-    def one(self):
+    def choose_conversation(self):
         return self.random.choice(self.sources())[0]
 
     def use(self):
-        self.store.version(self.one())
+        self.store.version(self.choose_conversation())
 
     def append(self):
-        name = self.one()
-        said = Message(source="user", content="somebody goes on")
-        self.store.append(name, said, expected_version=self.store.version(name))
+        name = self.choose_conversation()
+        message = Message(source="user", content="somebody goes on")
+        self.store.append(name, message, expected_version=self.store.version(name))
 
     def redact(self):
         """Redact one event. Where its word stands elsewhere, it may come again."""
-        name = self.one()
+        name = self.choose_conversation()
         begins = self.store.conversation(name).parent_version or 0
-        told = [(each, WORD.findall(repr(each))) for each in events_of(self.store, name)[begins:]]
-        if said := [
+        events_and_words = [
+            (each, WORD.findall(repr(each))) for each in events_of(self.store, name)[begins:]
+        ]
+        if redactable := [
             each
-            for each in told
+            for each in events_and_words
             if len(each[1]) == 1 and type(each[0]).__name__ != "DocumentChanges"
         ]:
-            event, (word,) = self.random.choice(said)
+            event, (word,) = self.random.choice(redactable)
             before = self.words_by_source()
             with suppress(CannotRedact):
                 Histories(self.store)[name].redact(
                     [event.id], reason="asked for", by="me", with_summaries=True
                 )
                 self.loosen(before, word)
-                self.gone |= {word} - {*WORD.findall(self.stored())}
+                self.removed_words |= {word} - {*WORD.findall(self.stored())}
 
     def match(self):
         """Redact all that holds a word, as ``redact --matching`` does."""
@@ -203,8 +205,8 @@ class Model:
         rows = [row for row in self.store.conversations() if row.erased_at is None]
         for row in sorted(rows, key=lambda row: row.created_at, reverse=True):
             begins = row.parent_version or 0
-            if found := events_with(self.store, row.id, holds, start=begins):
-                ids = [each.id for each in reversed(found)]
+            if events := events_with(self.store, row.id, holds, start=begins):
+                ids = [each.id for each in reversed(events)]
                 Histories(self.store)[row.id].redact(
                     ids, reason="asked for", by="me", with_summaries=True
                 )
@@ -212,7 +214,7 @@ class Model:
             if (name := source_with(self.store, row.id, holds)) is not None:
                 redact_beside(self.store, name)
         self.loosen(before, word)
-        self.gone.add(word)
+        self.removed_words.add(word)
 
     def words_by_source(self):
         return {
@@ -222,13 +224,13 @@ class Model:
 
     def loosen(self, before, word):
         """Take notice of what went with a word: all words of the records that held it."""
-        left = self.words_by_source()
+        words_now = self.words_by_source()
         lines = {line for lines, _ in self.versions for line in lines if word in line}
         self.loose |= {word, *(each for line in lines for each in WORD.findall(line))}
-        self.loose |= {each for name, its in before.items() for each in its - left[name]}
+        self.loose |= {each for name, its in before.items() for each in its - words_now[name]}
 
     def fork(self):
-        name = self.one()
+        name = self.choose_conversation()
         if version := self.store.version(name):
             self.store.fork(
                 name, self.random.randint(1, version), f"fork-{self.random.getrandbits(40)}"
@@ -267,27 +269,27 @@ class Model:
         """Import the same file under another name. What stands beside its records is not known
         again there.
         """
-        for one in Import(self.store, [self.path], self.kind.format, prefix="other-"):
-            if not isinstance(one, Failed):
-                self.gone -= self.beside | self.respelled
+        for outcome in Import(self.store, [self.path], self.kind.format, prefix="other-"):
+            if not isinstance(outcome, Failed):
+                self.removed_words -= self.beside | self.respelled
             else:
-                assert isinstance(one.error, SourceRefused), (self.log, one)
+                assert isinstance(outcome.error, SourceRefused), (self.log, outcome)
 
     # -- what is there
     # ----------------------------------------------------------------------------------------------
 
     def stored(self):
         """All that is stored of what the lines say, sealed or not."""
-        found = []
+        texts = []
         for name, source in self.sources():
-            found += [b"".join(raw(self.store, name)).decode()]
-            found += [each.decode("latin1") for each in (source.about, source.sums)]
-            found += [repr(figures_of(self.store, name))]
+            texts += [b"".join(raw(self.store, name)).decode()]
+            texts += [each.decode("latin1") for each in (source.about, source.sums)]
+            texts += [repr(figures_of(self.store, name))]
         for row in self.store.conversations():
             if row.erased_at is None and not self.store.conversation(row.id, pending=True).pending:
-                found += map(repr, self.store.events(row.id))
-        found += self.rows()
-        return "\n".join(found)
+                texts += map(repr, self.store.events(row.id))
+        texts += self.rows()
+        return "\n".join(texts)
 
     def rows(self):
         """Yield all values in all tables, inflated where they are deflated; of a sealed store they
@@ -306,27 +308,30 @@ class Model:
         (name,) = self.random.choices([*self.STEPS], [*self.STEPS.values()])
         self.log.append(name)
         getattr(self, name)()
-        self.check_gone()
+        self.check_removed()
         self.write()
-        (one,) = Import(self.store, [self.path], self.kind.format)
-        if isinstance(one, Failed):
-            assert isinstance(one.error, SourceRefused), (self.log, one)
-            assert self.gone or self.loose or self.is_erased, (self.log, one)
+        (result,) = Import(self.store, [self.path], self.kind.format)
+        if isinstance(result, Failed):
+            assert isinstance(result.error, SourceRefused), (self.log, result)
+            assert self.removed_words or self.loose or self.is_erased, (self.log, result)
             self.log.append("refused")
         else:
-            self.check_import(one.conversation)
-        self.check_gone()
+            self.check_import(result.conversation)
+        self.check_removed()
         problems = [
-            (each.conversation, found.problem)
+            (each.conversation, finding.problem)
             for each in verify(self.store)
-            for found in each.findings
+            for finding in each.findings
         ]
         assert problems == [], (self.log, problems)
 
-    def check_gone(self):
-        found = self.stored()
-        assert [word for word in self.gone if word in found] == [], (self.kind.format, self.log)
-        for word in [*self.gone][:3]:
+    def check_removed(self):
+        stored_text = self.stored()
+        assert [word for word in self.removed_words if word in stored_text] == [], (
+            self.kind.format,
+            self.log,
+        )
+        for word in [*self.removed_words][:3]:
             assert Histories(self.store).search(word) == ()
 
     def check_import(self, conversation):
@@ -334,7 +339,11 @@ class Model:
         there = b"".join(raw(self.store, conversation)).decode()
         # a line may be damaged
         missing = {*WORD.findall("\n".join(self.lines))} - {*WORD.findall(there)}
-        removed = self.gone or self.erased or any(source.redacted for _, source in self.sources())
+        removed = (
+            self.removed_words
+            or self.erased
+            or any(source.redacted for _, source in self.sources())
+        )
         if not removed and "match" not in self.log:
             assert missing <= self.beside, (self.log, missing)
             if (
@@ -343,7 +352,10 @@ class Model:
                 and self.kind.format != "otlp-genai"
             ):
                 assert there.encode().startswith(self.path.read_bytes()), self.log
-        assert missing <= self.gone | self.erased | self.loose | self.beside, (self.log, missing)
+        assert missing <= self.removed_words | self.erased | self.loose | self.beside, (
+            self.log,
+            missing,
+        )
 
     def check_events(self):
         """The events of the source are those of an import of its bytes at once."""
@@ -361,9 +373,9 @@ class Model:
             other = self.path.with_suffix(".again.jsonl")
             other.write_bytes(b"".join(raw(self.store, name)))
             with in_memory() as store:
-                (one,) = Import(store, [other], self.kind.format)
-                assert not isinstance(one, Failed)
-                expected, ours = events_of(store, one.conversation), events_of(self.store, name)
+                (result,) = Import(store, [other], self.kind.format)
+                assert not isinstance(result, Failed)
+                expected, ours = events_of(store, result.conversation), events_of(self.store, name)
             assert [*map(told_by, ours)] == [*map(told_by, expected)], (self.log, name)
 
 

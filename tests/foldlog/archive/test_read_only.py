@@ -103,6 +103,6 @@ def test_more_are_shown_than_are_in_memory_at_once(opened, tmp_path):
     names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]
     logs = [reading.events(name) for name in names]
     read = [next(log) for log in logs]
-    assert [[one, *log] for one, log in zip(read, logs, strict=True)] == [
+    assert [[first, *log] for first, log in zip(read, logs, strict=True)] == [
         [*writing.events(name)] for name in names
     ]

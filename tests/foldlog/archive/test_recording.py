@@ -127,11 +127,11 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
 
 
 def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(monkeypatch):
-    asked = []
+    lookups = []
     find_known = origins.find_known
 
     def noting(*arguments):
-        asked.append(1)
+        lookups.append(1)
         return find_known(*arguments)
 
     monkeypatch.setattr(origins, "find_known", noting)
@@ -140,14 +140,16 @@ def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(
         history = histories["c"]
 
         def append(*chosen):
-            given = [records[number] for number in chosen]
-            return len(history.append_records(given, format="openhands-v1", dedupe="origin"))
+            chosen_records = [records[number] for number in chosen]
+            return len(
+                history.append_records(chosen_records, format="openhands-v1", dedupe="origin")
+            )
 
         assert append(0, 1, 2) == 3
         assert append(3) == 1
-        assert not asked
+        assert not lookups
         assert append(2, 3, 4, 5) == 2
-        assert asked
+        assert lookups
         assert append(4, 5) == 0
         assert append(6, 6, 7) == 2
         assert append(*range(12)) == 4
@@ -179,14 +181,14 @@ def test_a_redacted_record_stays_away_when_blocks_are_put_together(tmp_path, is_
 
 def test_two_programs_that_append_records_in_turn_lose_none(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
-    with foldlog.open(url) as one, foldlog.open(url) as other:
+    with foldlog.open(url) as first, foldlog.open(url) as second:
         records = [{"role": "user", "content": f"turn {number}"} for number in range(60)]
         for number, record in enumerate(records):
-            program = one if number % 3 else other
+            program = first if number % 3 else second
             program["c"].append_records([record], format="openai-chat")
             if number % 7 == 0:
-                one["c"].append(foldlog.Annotation(name="note"))
-        assert list(stored_records(one.store, "c")) == records
-        spans = [(span.number, span.stop - span.start) for span in one["c"]._all_records().spans]
+                first["c"].append(foldlog.Annotation(name="note"))
+        assert list(stored_records(first.store, "c")) == records
+        spans = [(span.number, span.stop - span.start) for span in first["c"]._all_records().spans]
         assert spans == [(number, 1) for number in range(60)]
-        assert not [found for found in one.maintenance.verify() if found.findings]
+        assert not [verdict for verdict in first.maintenance.verify() if verdict.findings]

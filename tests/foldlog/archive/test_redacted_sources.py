@@ -59,9 +59,9 @@ def redact(store, text=SECRET):
     """Redact all that holds a text, as ``redact --matching`` does."""
     holds = holding(text)
     for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
-        if found := events_with(store, row.id, holds, start=row.parent_version or 0):
+        if events := events_with(store, row.id, holds, start=row.parent_version or 0):
             Histories(store)[row.id].redact(
-                [each.id for each in found], reason="asked for", with_summaries=True
+                [each.id for each in events], reason="asked for", with_summaries=True
             )
     for row in [*store.conversations()]:
         if (name := source_with(store, row.id, holds)) is not None:
@@ -310,8 +310,8 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
                 assert isinstance(refused(each, longer), SourceRefused)
                 assert isinstance(refused(each, first, prefix="p-"), SourceRefused)
                 assert held(each) == []
-                (one,) = Import(each, [other])
-                assert isinstance(one, Failed) == for_content
+                (outcome,) = Import(each, [other])
+                assert isinstance(outcome, Failed) == for_content
 
 
 def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path):
@@ -375,19 +375,19 @@ REPEATING = {
 def records_of(format, *words):
     """Records that each say a word, and one that repeats these words."""
     kind = next(kind for kind in KINDS if kind.format == format)
-    chosen, found, number = random.Random(1), [], 0
-    wanted = [*(f"say {word}" for word in words), REPEATING.get(format, "say again")]
+    chosen, records, number = random.Random(1), [], 0
+    missing = [*(f"say {word}" for word in words), REPEATING.get(format, "say again")]
     first = kind.first("s1")
     lines = [] if first is None else [json.dumps(first)]
-    while wanted:
+    while missing:
         number += 1
-        word = words[len(found)] if len(found) < len(words) else "again"
+        word = words[len(records)] if len(records) < len(words) else "again"
         record = json.dumps(kind.record(Line(number, word, words, "s1", chosen)))
         is_plain = all(mark not in record for mark in REPEATING.values())
-        if wanted[0] in record and (is_plain or len(wanted) == 1):
-            found.append(record)
-            wanted.pop(0)
-    return kind, [*lines, *found]
+        if missing[0] in record and (is_plain or len(missing) == 1):
+            records.append(record)
+            missing.pop(0)
+    return kind, [*lines, *records]
 
 
 @pytest.mark.parametrize("format", REPEATING)

@@ -45,8 +45,8 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines, path):
         with new_store() as store:
             for number, cut in enumerate(cuts):
                 path.write_bytes(whole[:cut])
-                one = imported(store, path)
-                assert (one.conversation, one.forked_at) == (name, None)
+                outcome = imported(store, path)
+                assert (outcome.conversation, outcome.forked_at) == (name, None)
                 if number % 2:
                     store.version(name)
             assert (
@@ -103,7 +103,9 @@ def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one
         condensations = stored.totals().condensations.values()
         assert condensations
         forgotten = [
-            n for one in condensations for n in (one.events_forgotten, one.summaries_forgotten)
+            n
+            for condensation in condensations
+            for n in (condensation.events_forgotten, condensation.summaries_forgotten)
         ]
         return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
 
@@ -127,24 +129,24 @@ REWRITTEN = {
 def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path):
     again = REWRITTEN[what](lines)
     at = next(
-        place for place, (one, other) in enumerate(zip(lines, again, strict=False)) if one != other
+        place for place, (old, new) in enumerate(zip(lines, again, strict=False)) if old != new
     )
     with new_store() as store:
         path.write_bytes(b"".join(lines))
-        one = imported(store, path)
-        before = events_of(store, one.conversation)
+        first = imported(store, path)
+        before = events_of(store, first.conversation)
         path.write_bytes(b"".join(again))
-        two = imported(store, path)
-        assert (two.conversation, two.forked_at) == (f"{one.conversation}@{at}", at)
-        assert two.added == len(again) - at
-        assert bytes_of(store, one.conversation) == b"".join(lines)
-        assert events_of(store, one.conversation) == before
-        assert bytes_of(store, two.conversation) == b"".join(again)
-        assert store.conversation(two.conversation, pending=True).parent == one.conversation
+        second = imported(store, path)
+        assert (second.conversation, second.forked_at) == (f"{first.conversation}@{at}", at)
+        assert second.added == len(again) - at
+        assert bytes_of(store, first.conversation) == b"".join(lines)
+        assert events_of(store, first.conversation) == before
+        assert bytes_of(store, second.conversation) == b"".join(again)
+        assert store.conversation(second.conversation, pending=True).parent == first.conversation
         assert imported(store, path, read_all=True).added == 0
         path.write_bytes(b"".join(lines))  # and back: nothing is new
         back = imported(store, path)
-        assert (back.conversation, back.added) == (one.conversation, 0)
+        assert (back.conversation, back.added) == (first.conversation, 0)
         assert_sound(store)
 
 
@@ -163,14 +165,14 @@ def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path):
 def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path):
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-1]))
-        one = imported(store, path)
-        Histories(store)[one.conversation].append(Message(source="user", content="I go on here"))
-        own = events_of(store, one.conversation)
+        first = imported(store, path)
+        Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
+        own = events_of(store, first.conversation)
         path.write_bytes(b"".join(lines))
-        two = imported(store, path)
-        assert (two.conversation, two.added) == (f"{one.conversation}@{len(lines) - 1}", 1)
-        assert events_of(store, one.conversation) == own
-        assert bytes_of(store, two.conversation) == path.read_bytes()
+        second = imported(store, path)
+        assert (second.conversation, second.added) == (f"{first.conversation}@{len(lines) - 1}", 1)
+        assert events_of(store, first.conversation) == own
+        assert bytes_of(store, second.conversation) == path.read_bytes()
 
 
 def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_path):
@@ -185,35 +187,35 @@ def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_p
         assert fork != name
         copy = tmp_path / "copy.jsonl"
         path.rename(copy)
-        one = imported(store, copy)
-        assert (one.conversation, one.added, one.forked_at) == (fork, 0, None)
+        outcome = imported(store, copy)
+        assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 0, None)
         copy.write_bytes(b"".join(lines))
-        one = imported(store, copy)
-        assert (one.conversation, one.added, one.forked_at) == (fork, 1, None)
+        outcome = imported(store, copy)
+        assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 1, None)
 
 
 def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, monkeypatch):
     path.write_bytes(b"".join(lines))
     append = SourceWriter._append_blocks
-    left = iter(range(1))
+    transactions = iter(range(1))
 
-    def fill(*given):
-        if next(left, None) is None:
+    def fill(*arguments):
+        if next(transactions, None) is None:
             raise OSError("the disk is full")
-        return append(*given)
+        return append(*arguments)
 
     with new_store() as store, monkeypatch.context() as patches:
         patches.setattr(writing, "_TRANSACTION_BYTES", 1)
         patches.setattr(importing, "_SHORT_BYTES", 0)
         patches.setattr(reading, "SIZE", 1)
         patches.setattr(SourceWriter, "_append_blocks", fill)
-        (one,) = Import(store, [path])
-        assert isinstance(one, Failed)
-        assert 0 < one.added < len(lines)
-        assert source_of(store, one.conversation).records == one.added
+        (outcome,) = Import(store, [path])
+        assert isinstance(outcome, Failed)
+        assert 0 < outcome.added < len(lines)
+        assert source_of(store, outcome.conversation).records == outcome.added
         patches.undo()
-        assert imported(store, path).added == len(lines) - one.added
-        assert bytes_of(store, one.conversation) == path.read_bytes()
+        assert imported(store, path).added == len(lines) - outcome.added
+        assert bytes_of(store, outcome.conversation) == path.read_bytes()
 
 
 def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch):
@@ -228,18 +230,22 @@ def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch):
             return transact(work)
 
         monkeypatch.setattr(store.database.recorder, "transact", counted)
-        outcomes = [one for one in Import(store, [tmp_path]) if isinstance(one, Imported)]
+        outcomes = [
+            outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)
+        ]
         assert (len(outcomes), len(transactions)) == (3, 1)
-        for one in outcomes:
-            assert bytes_of(store, one.conversation) == one.path.read_bytes()
+        for outcome in outcomes:
+            assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
 
 
 def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
     with new_store() as store:
-        outcomes = [one for one in Import(store, [tmp_path]) if isinstance(one, Imported)]
-        assert [one.added for one in outcomes] == [len(lines) - 2, 2]
+        outcomes = [
+            outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)
+        ]
+        assert [outcome.added for outcome in outcomes] == [len(lines) - 2, 2]
         assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
         assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
 
@@ -252,10 +258,10 @@ def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monk
         name = imported(store, path).conversation
         extend, others = store.extend, iter(range(len(lines) - 2))
 
-        def late(*given, **how):
+        def late(*arguments, **how):
             if next(others, None) is not None:
-                extend(*given, **how)
-            return extend(*given, **how)
+                extend(*arguments, **how)
+            return extend(*arguments, **how)
 
         monkeypatch.setattr(store, "extend", late)
         version = store.version(name)
@@ -273,8 +279,8 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
     assert b"\xed" in broken
     path.write_bytes(b"".join([lines[0], broken, *lines[2:]]))
     with new_store() as store:
-        one = imported(store, path)
-        assert (one.added, [finding.problem for finding in one.findings]) == (
+        outcome = imported(store, path)
+        assert (outcome.added, [finding.problem for finding in outcome.findings]) == (
             len(lines) - 1,
             ["not UTF-8"],
         )

@@ -60,7 +60,7 @@ USES = pytest.mark.parametrize("use", [unused, used])
 def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path, monkeypatch):
     monkeypatch.setattr(projecting, "_EVENTS", 4)
     with new_store() as store:
-        one = imported(store, session(tmp_path))
+        outcome = imported(store, session(tmp_path))
         extend, written = store.extend, []
 
         def full(conversation, events, **how):
@@ -71,16 +71,16 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path,
 
         monkeypatch.setattr(store, "extend", full)
         with pytest.raises(StoreUnavailable) as raised:
-            projecting.make_events(store, one.conversation)
-        made = source_of(store, one.conversation).made
-        assert 0 < made < one.records
-        stay = f"the events of {made} of {one.records} records are stored, and the next use of the conversation adds the rest"
+            projecting.make_events(store, outcome.conversation)
+        records_made = source_of(store, outcome.conversation).made
+        assert 0 < records_made < outcome.records
+        stay = f"the events of {records_made} of {outcome.records} records are stored, and the next use of the conversation adds the rest"
         assert str(raised.value) == f"the disk is full; {stay}"
         with pytest.raises(StoreUnavailable, match="nothing was written"):
-            projecting.make_events(store, one.conversation)
+            projecting.make_events(store, outcome.conversation)
         monkeypatch.undo()
-        used(store, one.conversation)
-        assert source_of(store, one.conversation).made == one.records
+        used(store, outcome.conversation)
+        assert source_of(store, outcome.conversation).made == outcome.records
 
 
 def findings_in(store):
@@ -103,23 +103,26 @@ def session(folder, name="claude-code"):
 def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with makes_events(open_store(url)) as store:
-        one = imported(store, session(tmp_path))
+        outcome = imported(store, session(tmp_path))
     with open_store(url) as store, pytest.raises(EventsNotMade, match=r"foldlog\.open"):
-        store.version(one.conversation)
+        store.version(outcome.conversation)
 
 
 @USES
 def test_a_copy_has_the_source(use, tmp_path):
     with new_store() as store, new_store() as target:
         path = session(tmp_path)
-        one = imported(store, path)
-        use(store, one.conversation)
+        outcome = imported(store, path)
+        use(store, outcome.conversation)
         for _ in range(2):
             copied(store, target)
-        assert source_of(target, one.conversation).head == source_of(store, one.conversation).head
-        assert bytes_of(target, one.conversation) == bytes_of(store, one.conversation)
-        assert figures_of(target, one.conversation) == figures_of(store, one.conversation)
-        assert events_of(target, one.conversation) == events_of(store, one.conversation)
+        assert (
+            source_of(target, outcome.conversation).head
+            == source_of(store, outcome.conversation).head
+        )
+        assert bytes_of(target, outcome.conversation) == bytes_of(store, outcome.conversation)
+        assert figures_of(target, outcome.conversation) == figures_of(store, outcome.conversation)
+        assert events_of(target, outcome.conversation) == events_of(store, outcome.conversation)
         assert imported(target, path).is_unchanged  # the copy knows the file too
         assert_sound(target)
         assert [*compare_stores(store, target)][1:] == []
@@ -136,14 +139,14 @@ def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path):
 
     with new_store() as store, new_store() as target:
         path.write_bytes(b"".join(lines[:-2]))
-        one = imported(store, path)
-        assert counts(store, target) == (0, one.records)
+        outcome = imported(store, path)
+        assert counts(store, target) == (0, outcome.records)
         assert counts(store, target) == (0, 0)
         path.write_bytes(whole)
         assert imported(store, path).added == 2
         assert counts(store, target) == (0, 2)
-        used(store, one.conversation)
-        assert counts(store, target) == (len(events_of(store, one.conversation)), 0)
+        used(store, outcome.conversation)
+        assert counts(store, target) == (len(events_of(store, outcome.conversation)), 0)
 
 
 @USES
@@ -216,10 +219,10 @@ def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path):
         imported(store, path)
         copied(store, target)
         assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-        made = events_of(target, name)
-        assert made[: len(before)] == before
+        events = events_of(target, name)
+        assert events[: len(before)] == before
         with new_store() as other:
-            assert len(events_of(other, imported(other, path).conversation)) == len(made)
+            assert len(events_of(other, imported(other, path).conversation)) == len(events)
         assert_sound(target)
 
 
@@ -296,40 +299,40 @@ def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost, tmp_
 def test_a_source_is_sealed_with_its_conversation(use, tmp_path):
     path = tmp_path / "a.db"
     with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
-        one = imported(store, session(tmp_path))
-        use(store, one.conversation)
-        assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
-        figures = figures_of(store, one.conversation)
+        outcome = imported(store, session(tmp_path))
+        use(store, outcome.conversation)
+        assert bytes_of(store, outcome.conversation) == session(tmp_path).read_bytes()
+        figures = figures_of(store, outcome.conversation)
         assert_sound(store)
     with (
         makes_events(open_store(f"sqlite:///{path}")) as store,
         pytest.raises(Exception, match="encrypted"),
     ):
-        bytes_of(store, one.conversation)
+        bytes_of(store, outcome.conversation)
     with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
         assert [each.problem for each in rekey(store, decrypt=True)] == [None]
     with makes_events(open_store(f"sqlite:///{path}")) as store:
-        assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
-        assert figures_of(store, one.conversation) == figures
+        assert bytes_of(store, outcome.conversation) == session(tmp_path).read_bytes()
+        assert figures_of(store, outcome.conversation) == figures
         assert_sound(store)
     with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
         assert [each.problem for each in rekey(store)] == [None]
-        assert events_of(store, one.conversation)
+        assert events_of(store, outcome.conversation)
         assert_sound(store)
     with (
         makes_events(open_store(f"sqlite:///{path}")) as store,
         pytest.raises(Exception, match="encrypted"),
     ):
-        bytes_of(store, one.conversation)
+        bytes_of(store, outcome.conversation)
 
 
 @USES
 def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use, tmp_path):
     with new_store() as store, new_store() as target:
         path = session(tmp_path)
-        one = imported(store, path)
-        use(store, one.conversation)
-        erase(store, one.conversation, reason="asked for")
+        outcome = imported(store, path)
+        use(store, outcome.conversation)
+        erase(store, outcome.conversation, reason="asked for")
         rows = store.database.recorder.query(lambda reader: reader.ask_sources("sources", 0, 10))
         assert rows == []
         copied(store, target)
@@ -343,16 +346,16 @@ def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use, tmp
             ):
                 assert isinstance(refusal, SourceRefused | ConversationErased)
         again = imported(store, path, again=True)
-        assert (again.conversation, again.added) == (one.conversation, one.added)
-        assert bytes_of(store, one.conversation) == path.read_bytes()
+        assert (again.conversation, again.added) == (outcome.conversation, outcome.added)
+        assert bytes_of(store, outcome.conversation) == path.read_bytes()
         assert_sound(store)
 
 
 def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
     path = tmp_path / "a.db"
     with makes_events(open_store(f"sqlite:///{path}")) as store:
-        one = imported(store, session(tmp_path))
-        source = source_of(store, one.conversation)
+        outcome = imported(store, session(tmp_path))
+        source = source_of(store, outcome.conversation)
         from foldlog.eventstore.sources.tables import SourcesToWrite
 
         def damage(transaction):
@@ -372,8 +375,8 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
 def test_what_cannot_be_unpacked_is_found(column, tmp_path):
     path = tmp_path / "a.db"
     with makes_events(open_store(f"sqlite:///{path}")) as store:
-        one = imported(store, session(tmp_path))
-        used(store, one.conversation)
+        outcome = imported(store, session(tmp_path))
+        used(store, outcome.conversation)
     table, name = column.split(".")
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"UPDATE {table} SET {name} = x'00'")
@@ -385,11 +388,11 @@ def test_what_cannot_be_unpacked_is_found(column, tmp_path):
 def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path):
     path = session(tmp_path)
     with new_store() as store, new_store() as other:
-        one = imported(store, path)
+        outcome = imported(store, path)
         copied(store, other)
-        used(other, one.conversation)
-        used(store, one.conversation)
-        assert head_of(other, one.conversation) == head_of(store, one.conversation)
+        used(other, outcome.conversation)
+        used(store, outcome.conversation)
+        assert head_of(other, outcome.conversation) == head_of(store, outcome.conversation)
         with path.open("ab") as file:
             file.write(
                 path.read_bytes()
@@ -398,22 +401,22 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path):
             )
         imported(store, path)
         copied(store, other)
-        used(store, one.conversation)
-        used(other, one.conversation)
-        assert head_of(other, one.conversation) == head_of(store, one.conversation)
+        used(store, outcome.conversation)
+        used(other, outcome.conversation)
+        assert head_of(other, outcome.conversation) == head_of(store, outcome.conversation)
 
 
 def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path):
     with new_store() as store:
-        one = imported(store, session(tmp_path))
-        assert projecting.SECRET in about(source_of(store, one.conversation))
-        used(store, one.conversation)
-        assert projecting.SECRET not in about(source_of(store, one.conversation))
+        outcome = imported(store, session(tmp_path))
+        assert projecting.SECRET in about(source_of(store, outcome.conversation))
+        used(store, outcome.conversation)
+        assert projecting.SECRET not in about(source_of(store, outcome.conversation))
 
 
 def head_of(store, conversation):
-    found = store.database.recorder.query(lambda reader: store.database.find(reader, conversation))
-    return None if found is None else found.head
+    row = store.database.recorder.query(lambda reader: store.database.find(reader, conversation))
+    return None if row is None else row.head
 
 
 def without_keys(source):
@@ -525,12 +528,12 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path):
         name = imported(store, session(tmp_path)).conversation
         used(store, name)
         copied(store, target)
-        said = [
+        messages = [
             event
             for event in store.events(name)
             if isinstance(event, Message) and isinstance(event.content, str)
         ]
-        number, text = said[-1].id, str(said[-1].content).encode()
+        number, text = messages[-1].id, str(messages[-1].content).encode()
         assert text in bytes_of(target, name)
         Histories(store)[name].redact(number, reason="asked for", by="me")
         for transactions in count(1):

@@ -46,14 +46,16 @@ def histories_at(
         with new_store() as store:
             return histories_at(path, format, store)
     imports, histories = Import(store, [Path(path)], format), list[ReadHistory]()
-    for one in imports:
-        if isinstance(one, Failed):
-            raise one.error
-        findings = [*map(str, one.findings)]
-        records = records_in(store, one.conversation)
-        events = list(store.events(one.conversation))
-        found = ReadHistory(one.conversation, one.format, records, events, findings, one.added)
-        histories.append(found)
+    for outcome in imports:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        findings = [*map(str, outcome.findings)]
+        records = records_in(store, outcome.conversation)
+        events = list(store.events(outcome.conversation))
+        history = ReadHistory(
+            outcome.conversation, outcome.format, records, events, findings, outcome.added
+        )
+        histories.append(history)
     if not histories:
         raise imports.nothing()
     return histories

@@ -57,16 +57,16 @@ def spent_in(store, prices):
         for row, figures in stored.of(store.iter_conversations())
     }
     spent = {
-        name: [one.prompt_tokens, one.completion_tokens, one.cost, one.calls]
-        for name, one in each.items()
+        name: [usage.prompt_tokens, usage.completion_tokens, usage.cost, usage.calls]
+        for name, usage in each.items()
     }
     stored.refresh()
     calls = [*stored.totals().models.values()]
     spent["all"] = {
-        "cost": sum(one.cost or 0 for one in calls),
-        "calls": sum(one.calls for one in calls),
-        "cached_tokens": [one.cached_tokens for one in calls],
-        "days": sorted({one.day for one in calls}),
+        "cost": sum(call.cost or 0 for call in calls),
+        "calls": sum(call.calls for call in calls),
+        "cached_tokens": [call.cached_tokens for call in calls],
+        "days": sorted({call.day for call in calls}),
     }
     return spent
 

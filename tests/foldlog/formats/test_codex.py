@@ -39,7 +39,7 @@ def text(text, role="user"):
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
 
-def said(*texts, role="user"):
+def message_records(*texts, role="user"):
     return [record("response_item", text(it, role)) for it in texts]
 
 
@@ -79,10 +79,10 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     findings, odd = [], text("no", "critic")
     records = [
         BASE,
-        *said("a"),
-        *said("no", role="critic"),
+        *message_records("a"),
+        *message_records("no", role="critic"),
         compacted("so far", text("b"), odd, text("so far")),
-        *said("c"),
+        *message_records("c"),
     ]
     events = list(decode(records, CODEX, findings=findings.append))
     assert shown(events) == ["You are", "b", "so far", "c"]
@@ -94,7 +94,7 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     with pytest.raises(
         foldlog.errors.InvalidEvent, match="record 0: the role 'critic' is not known"
     ):
-        histories["c1"].append_records(said("no", role="critic"), format=CODEX)
+        histories["c1"].append_records(message_records("no", role="critic"), format=CODEX)
     histories["c1"].append_records(records[3:], format=CODEX)
     assert shown(histories["c1"].events()) == shown(events)
 
@@ -107,17 +107,17 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
 # ----------------------------------------------------------------------------------------
 
 
-def told(type, **fields):
+def event_message(type, **fields):
     return record("event_msg", {"type": type, **fields})
 
 
-ABORTED = told("turn_aborted", reason="interrupted")
+ABORTED = event_message("turn_aborted", reason="interrupted")
 
 
 def append_one_by_one(histories, records, restarts):
     history = histories["c1"]
-    for number, one in enumerate(records):
-        history.append_records([one], format=CODEX)
+    for number, row in enumerate(records):
+        history.append_records([row], format=CODEX)
         if number in restarts:
             histories._recording = Recording()
     return history
@@ -133,23 +133,23 @@ def session(instructions):
 
 WORDS = st.sampled_from(["Be kind", "Ask first", "Be brief and ask first", "x"])
 STEPS = st.one_of(
-    WORDS.map(lambda it: said(it)),
-    WORDS.map(lambda it: said(it, role="developer")),
-    st.just(said("hello", role="assistant")),
+    WORDS.map(lambda it: message_records(it)),
+    WORDS.map(lambda it: message_records(it, role="developer")),
+    st.just(message_records("hello", role="assistant")),
     st.just(["call"]),
     st.just(["call"]),
     st.just(["output"]),
     st.just([ABORTED]),
     WORDS.map(lambda it: [context(it)]),
     WORDS.map(lambda it: [session(it)]),
-    st.integers(1, 3).map(lambda turns: [told("thread_rolled_back", num_turns=turns)]),
+    st.integers(1, 3).map(lambda turns: [event_message("thread_rolled_back", num_turns=turns)]),
     st.just([compacted("So far")]),
     WORDS.map(
         lambda it: [
             compacted("So far", text(it), text("So far"), text("Mind this", role="developer"))
         ]
     ),
-    st.just([told("token_count", info={"total": 1})]),
+    st.just([event_message("token_count", info={"total": 1})]),
     st.just(
         [record("response_item", {"type": "reasoning", "summary": [], "encrypted_content": "g"})]
     ),
@@ -162,24 +162,27 @@ def rollout(steps):
     """
     records, calls = [BASE], 0
     for number, step in enumerate(steps):
-        for one in step:
-            if one == "call":
+        for part in step:
+            if part == "call":
                 records.append(call(f"c{calls}"))
                 calls += 1
-            elif one == "output":
+            elif part == "output":
                 records.append(output(f"c{max(0, calls - 1 - number % 3)}"))
             elif (
-                one["type"] == "session_meta"
+                part["type"] == "session_meta"
             ):  # with the same time it is the same record, read twice
-                records.append({**one, "timestamp": f"2026-02-17T09:00:00.{len(records):03}Z"})
+                records.append({**part, "timestamp": f"2026-02-17T09:00:00.{len(records):03}Z"})
             else:
-                records.append(one)
+                records.append(part)
     return records
 
 
 @example([[session("x")], [session("x")]], {1})
 @example([["call"], [compacted("So far")], ["call"]], {2})
-@example([["call"], said("x"), [told("thread_rolled_back", num_turns=1)], ["call"]], {3})
+@example(
+    [["call"], message_records("x"), [event_message("thread_rolled_back", num_turns=1)], ["call"]],
+    {3},
+)
 @given(st.lists(STEPS, max_size=30), st.frozensets(st.integers(0, 40)))
 @examples(250)
 def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
@@ -230,12 +233,14 @@ def test_the_end_of_a_log_that_comes_again_is_told_once_unless_it_may_have_been_
 
 def test_events_of_ours_between_the_records_stay_when_these_are_forgotten(histories):
     history = histories["c1"]
-    history.append_records([BASE, *said("a")], format=CODEX)
+    history.append_records([BASE, *message_records("a")], format=CODEX)
     history.append(Message(source="user", content="ours"))
     history.append(
         CondensationAction(forgotten_event_ids=(1,), summary="a, in short", summary_offset=1)
     )
-    history.append_records([*said("b"), told("thread_rolled_back", num_turns=2)], format=CODEX)
+    history.append_records(
+        [*message_records("b"), event_message("thread_rolled_back", num_turns=2)], format=CODEX
+    )
     assert [event.content for event in history.view()] == ["You are", "a, in short", "ours"]
     history.append_records([compacted("all", text("all"))], format=CODEX)
     assert [event.content for event in history.view()] == ["You are", "all", "a, in short", "ours"]
@@ -274,16 +279,16 @@ def based(thread, end):
 
 def spent(total):
     usage = {"input_tokens": total, "total_tokens": total}
-    return told(
+    return event_message(
         "token_count",
         info={"total_token_usage": usage, "last_token_usage": {**usage, "input_tokens": 10}},
     )
 
 
 PAGES = [
-    page("t", 0, *said("q1"), *said("a1", role="assistant"), spent(10)),
-    page("t", 4, *said("q2"), compacted("In short"), spent(20), **based("t", 4)),
-    page("t", 5, *said("q3"), spent(21), **based("r2", 5)),
+    page("t", 0, *message_records("q1"), *message_records("a1", role="assistant"), spent(10)),
+    page("t", 4, *message_records("q2"), compacted("In short"), spent(20), **based("t", 4)),
+    page("t", 5, *message_records("q3"), spent(21), **based("r2", 5)),
 ]
 
 

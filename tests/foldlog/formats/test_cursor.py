@@ -57,9 +57,9 @@ def test_the_conversations_of_the_editor_are_read_with_their_titles(tmp_path, fo
         empty=("Nothing", []),
     )
     before = path.read_bytes()
-    one, two = histories_at(tmp_path)
-    assert (one.name, two.name, one.format) == ("a", "b", CURSOR)
-    assert (two.records, two.findings) == (RECORDS, [])
+    first, second = histories_at(tmp_path)
+    assert (first.name, second.name, first.format) == ("a", "b", CURSOR)
+    assert (second.records, second.findings) == (RECORDS, [])
     assert foldlog("import", path).status == 0
     rows = foldlog("list", "--long", "--json").document["conversations"]
     titles = {row["conversation"]: row["title"] for row in rows}

@@ -41,14 +41,14 @@ def read(path, document):
     histories, findings = {}, []
     with new_store() as store:
         imports = Import(store, [path])
-        for one in imports:
-            if isinstance(one, Failed):
-                findings.append(f"{one.path}: {one.error}")
+        for outcome in imports:
+            if isinstance(outcome, Failed):
+                findings.append(f"{outcome.path}: {outcome.error}")
             else:
-                histories[one.conversation] = [
-                    json.dumps(record) for record in records_in(store, one.conversation)
+                histories[outcome.conversation] = [
+                    json.dumps(record) for record in records_in(store, outcome.conversation)
                 ]
-                findings += map(str, one.findings)
+                findings += map(str, outcome.findings)
         return histories, [*findings, *map(str, imports.findings)]
 
 
@@ -76,8 +76,8 @@ def test_a_damaged_record_is_named_and_all_others_are_imported(format, tmp_path)
             assert histories.keys() == whole.keys()
             (damaged,) = (name for name in whole if histories[name] != whole[name])
             assert damaged == [*whole][number]
-            *told, _ = whole[damaged]  # the last one may tell of the damaged one
-            assert len(set(told) - set(histories[damaged])) <= 1
+            *earlier, _ = whole[damaged]  # the last one may tell of the damaged one
+            assert len(set(earlier) - set(histories[damaged])) <= 1
 
 
 @pytest.mark.parametrize("format, array", [("chatgpt", "mapping"), ("claude-ai", "chat_messages")])
@@ -89,9 +89,9 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
             histories, findings = read(
                 tmp_path / "a.json", [*document[:number], damaged, *document[number + 1 :]]
             )
-            assert {name: told for name, told in histories.items() if name != f"c{number}"} == {
-                name: told for name, told in whole.items() if name != f"c{number}"
-            }
+            assert {
+                name: records for name, records in histories.items() if name != f"c{number}"
+            } == {name: records for name, records in whole.items() if name != f"c{number}"}
             # in which nothing was said
             assert findings or damaged == {**document[number], "chat_messages": []}
 

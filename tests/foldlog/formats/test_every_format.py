@@ -45,7 +45,7 @@ OURS = [
 ]
 
 
-def told(events):
+def prompt_texts(events):
     """What a model is told, each thing by who says it: what a call is given, and what it gives."""
     for message in View.from_events(events).to_messages():
         content = message.get("content") or ()
@@ -84,12 +84,12 @@ HALF = "\ud83d"
 def test_arguments_that_no_json_holds_are_exported(foldlog):
     with open_histories("foldlog.db") as histories:
         histories["c"].append(Message(source="user", content=f"hi {HALF}"))
-        for n, given in enumerate(
+        for n, arguments in enumerate(
             ({"x": HALF}, f'{{"x": "{HALF}"}}', f'{{"x": "{HALF}', "[" * 100_000)
         ):
             call = {
                 "tool": f"t{HALF}",
-                "arguments": given,
+                "arguments": arguments,
                 "call_id": f"k{n}{HALF}",
                 "thought": f"so {HALF}",
             }
@@ -128,8 +128,8 @@ def test_what_no_model_was_sent_is_not_written_but_counted(format):
     notes = []
     records = list(encode([*OURS, ran, came, *hidden], format, notes=notes.append))
     assert records == list(encode([*OURS, *words], format))
-    said = "left out: 1 message of the user, 2 actions, 2 observations, which no model saw"
-    assert f"{said}; 'foldlog log ID' shows them" in notes
+    note = "left out: 1 message of the user, 2 actions, 2 observations, which no model saw"
+    assert f"{note}; 'foldlog log ID' shows them" in notes
 
 
 @pytest.mark.parametrize("format", WRITTEN)
@@ -182,8 +182,8 @@ def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(f
                 (tmp_path / name).write_text(
                     "".join(f"{json.dumps(record)}\n" for record in twice[:length])
                 )
-                told = {"format": format, "conversation": name, "findings": problems.append}
-                (history,) = histories.import_(tmp_path / name, **told)
+                options = {"format": format, "conversation": name, "findings": problems.append}
+                (history,) = histories.import_(tmp_path / name, **options)
             document = history.stats().document()
             return history, [
                 document.models,
@@ -192,16 +192,16 @@ def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(f
                 history.view().to_messages(),
             ]
 
-        history, told = imported("twice", count * 2)
-        grown, seen = imported("grown", count, count + 1, count * 3 // 2, count * 2)
-        assert seen[-1] == told[-1]
-        assert format == "otlp-genai" or seen == told, (
+        history, figures = imported("twice", count * 2)
+        grown, grown_figures = imported("grown", count, count + 1, count * 3 // 2, count * 2)
+        assert grown_figures[-1] == figures[-1]
+        assert format == "otlp-genai" or grown_figures == figures, (
             "spans are put in order, in a fork, which counts its own"
         )
         assert format == "otlp-genai" or [*grown.events()] == [*history.events()], (
             "spans are put in order"
         )
-        is_once = told == imported("once", count)[1]
+        is_once = figures == imported("once", count)[1]
     named = [each for each in problems if "repeats all earlier records" in str(each)]
     assert (is_once, bool(named)) == (format not in {*NAMED, "openhands-v0"}, format in NAMED)
 
@@ -223,7 +223,7 @@ OF_V0 = {
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_no_record_says_where_and_why(format):
     others = [(NO_RECORDS[format], "another object")] if format in NO_RECORDS else []
-    for record, found in (
+    for record, value_name in (
         (5, "a number"),
         ("x", "a string"),
         (None, "null"),
@@ -234,9 +234,10 @@ def test_what_is_no_record_says_where_and_why(format):
         events = list(decode([record, *RECORDS[format]], format, findings=findings.append))
         assert events == list(decode(RECORDS[format], format))
         (finding,) = map(str, findings)
-        said = f"expected {format_named(format).expected}, found {found}"
+        message = f"expected {format_named(format).expected}, found {value_name}"
         assert (
-            finding == f"record 0: {OF_V0.get(found, said) if format == 'openhands-v0' else said}"
+            finding
+            == f"record 0: {OF_V0.get(value_name, message) if format == 'openhands-v0' else message}"
         )
         with pytest.raises(InvalidEvent, match="record 0"):
             list(decode([record], format))
@@ -250,7 +251,7 @@ def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format
         [{"role": "developer", "content": "Be brief."}, refused, {**refused, "tool_calls": [call]}]
     )
     records = list(encode((replace(event, id=n) for n, event in enumerate(events)), format))
-    again = "".join(told(replace(event, shown=True) for event in decode(records, format)))
+    again = "".join(prompt_texts(replace(event, shown=True) for event in decode(records, format)))
     assert ("I cannot." in again, "*** Begin" in json.dumps(records)) == (True, True)
 
 

@@ -48,7 +48,7 @@ HISTORY = [
 ]
 
 
-def said(events):
+def prompt_lines(events):
     """What a model is told, by who says it."""
     lines = []
     for message in View.from_events(events).to_messages():
@@ -71,12 +71,12 @@ def test_what_was_written_is_told_the_same_after_an_import(format):
     steps = [prompt, *HISTORY]
     events = in_order(steps)
     records = json.loads(json.dumps(list(encode(events, format))))
-    assert sorted(said(list(decode(records, format)))) == sorted(said(events))
+    assert sorted(prompt_lines(list(decode(records, format)))) == sorted(prompt_lines(events))
     with foldlog_package.open("memory:") as histories:
         history = histories["a"]
         history.append(steps)
         view = json.loads(json.dumps(list(history.export(format, view=True))))
-    assert sorted(said(list(decode(view, format)))) == sorted(said(events))
+    assert sorted(prompt_lines(list(decode(view, format)))) == sorted(prompt_lines(events))
 
 
 @pytest.mark.parametrize("format", sorted({*FORMATS} - {*WRITTEN}))

@@ -28,7 +28,7 @@ NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "
 def row_of(store, conversation):
     """The name and the figures of a conversation, without those that its import does not repeat."""
     figures, only = FiguresOfStore(store), Where(only=[conversation])
-    ((_, one),) = figures.of([store.conversation(conversation, pending=True)])
+    ((_, summary),) = figures.of([store.conversation(conversation, pending=True)])
     stats = figures.totals(only)
     spent = [
         {
@@ -38,26 +38,26 @@ def row_of(store, conversation):
             "cost": call.cost,
             **dict(sorted(call.usage.items())),
         }
-        for call in sorted(one.calls, key=repr)
+        for call in sorted(summary.calls, key=repr)
     ]
     return {
         "name": conversation,
-        "title": one.overview.title,
-        "state": one.state,
-        "first_error": one.first_error,
-        "errors": one.errors,
-        "events": one.overview.events,
+        "title": summary.overview.title,
+        "state": summary.state,
+        "first_error": summary.first_error,
+        "errors": summary.errors,
+        "events": summary.overview.events,
         "kinds": dict(sorted(stats.events.items())),
         "days": sorted(stats.days),
-        "first_at": None if one.first_at is None else one.first_at.isoformat(),
-        "last_at": one.overview.last_event_at,
-        "longest_wait_s": one.longest_wait_s,
+        "first_at": None if summary.first_at is None else summary.first_at.isoformat(),
+        "last_at": summary.overview.last_event_at,
+        "longest_wait_s": summary.longest_wait_s,
         "tools": {name: [tool.calls, tool.errors] for name, tool in sorted(stats.tools.items())},
         "spent": spent,
-        "last_prompt_tokens": one.last_prompt_tokens,
-        "context": list(one.context),
-        "condensations": one.condensations,
-        "view_tokens": one.overview.tokens,
+        "last_prompt_tokens": summary.last_prompt_tokens,
+        "context": list(summary.context),
+        "condensations": summary.condensations,
+        "view_tokens": summary.overview.tokens,
     }
 
 

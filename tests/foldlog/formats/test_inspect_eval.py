@@ -46,17 +46,21 @@ def test_each_sample_of_a_log_is_a_history(tmp_path):
     samples = [sample(MESSAGES), sample(MESSAGES[:2], id="x/1", epoch=1)]
     path = zipped(tmp_path / "a.eval", {"1_epoch_2": samples[0], "x_1_epoch_1": samples[1]})
     for place in (path, tmp_path):
-        one, other = histories_at(place)
-        assert (one.name, one.format, one.records) == ("E1/1_epoch_2", FORMAT, [*MESSAGES, END])
+        first, second = histories_at(place)
+        assert (first.name, first.format, first.records) == (
+            "E1/1_epoch_2",
+            FORMAT,
+            [*MESSAGES, END],
+        )
         end = {**END, "id": "x/1", "epoch": 1}
-        assert (other.name, other.records) == ("E1/x/1_epoch_1", [*MESSAGES[:2], end])
+        assert (second.name, second.records) == ("E1/x/1_epoch_1", [*MESSAGES[:2], end])
     assert len(histories_at(path.rename(tmp_path / "a.bak"))) == 2
 
 
 def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
-    told = [{"type": "text", "text": "attachment://h1"}, {"type": "image", "image": "tc://h2"}]
+    parts = [{"type": "text", "text": "attachment://h1"}, {"type": "image", "image": "tc://h2"}]
     attached = sample(
-        [{**INPUT, "content": told}],
+        [{**INPUT, "content": parts}],
         attachments={"h1": "a long text", "h2": "data:image/png;base64,AP8="},
     )
     (history,) = histories_at(zipped(tmp_path / "a.eval", {"1_epoch_2": attached}, header=None))

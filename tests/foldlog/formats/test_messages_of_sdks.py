@@ -43,9 +43,9 @@ def longer(value):
     if isinstance(value, list):
         return [longer(each) for each in value]
     if isinstance(value, dict):
-        said = ("content", "text", "output", "result", "arguments")
+        text_keys = ("content", "text", "output", "result", "arguments")
         return {
-            key: "word " * 160 if key in said and isinstance(each, str) else longer(each)
+            key: "word " * 160 if key in text_keys and isinstance(each, str) else longer(each)
             for key, each in value.items()
         }
     return value
@@ -55,7 +55,9 @@ def longer(value):
 def test_what_agents_write_takes_little_more_than_it_took(format):
     records = longer(RECORDS[format][:8])
     stored = sum(len(codec.encode(event).body) for event in decode(records, format))
-    assert stored <= 1.16 * sum(len(json.dumps(one, separators=(",", ":"))) for one in records)
+    assert stored <= 1.16 * sum(
+        len(json.dumps(record, separators=(",", ":"))) for record in records
+    )
 
 
 def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not():
@@ -80,14 +82,14 @@ def test_what_stays_of_a_redacted_message_is_one_message_without_its_words(forma
         history = histories["c"]
         history.append_records(written([call], format), format=format)
         history.redact(1, reason="asked to")
-        (left,) = written(history.events(), format, history._stored_records())
-    assert len(within(left, *format_named(format).parts)) == 2
-    assert re.search("hm|kite|c2ln", json.dumps(left)) is None
-    assert '"k"' in json.dumps(left)
+        (remainder,) = written(history.events(), format, history._stored_records())
+    assert len(within(remainder, *format_named(format).parts)) == 2
+    assert re.search("hm|kite|c2ln", json.dumps(remainder)) is None
+    assert '"k"' in json.dumps(remainder)
 
 
 def test_a_result_whose_content_a_condenser_changed_is_an_output_item():
-    asked = {
+    call_item = {
         "type": "function_call",
         "id": "f",
         "call_id": "c",
@@ -98,12 +100,12 @@ def test_a_result_whose_content_a_condenser_changed_is_an_output_item():
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         history.append_records(
-            [asked, {"type": "function_call_output", "call_id": "c", "output": output}],
+            [call_item, {"type": "function_call_output", "call_id": "c", "output": output}],
             format="openai-responses",
         )
         call, result = history.events()
         encoder = Encoder("openai-responses", stored=history._stored_records())
-        assert encoder.shown([call], [call]) == [asked]
+        assert encoder.shown([call], [call]) == [call_item]
         (shown,) = encoder.shown([replace(result, content="cleared")], [result])
     assert (shown["type"], shown["call_id"], shown["output"]) == (
         "function_call_output",

@@ -194,9 +194,9 @@ def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imp
     path = database(tmp_path / "opencode.db", IN_ORDER)
     path.write_bytes(path.read_bytes()[:4096])
     exported(tmp_path / "z.json", IN_ORDER)
-    done = foldlog("import", ".")
-    assert done.status == 1
-    assert "opencode.db: cannot be read: database disk image is malformed" in done.err
+    result = foldlog("import", ".")
+    assert result.status == 1
+    assert "opencode.db: cannot be read: database disk image is malformed" in result.err
     assert foldlog("list", "--json").document["conversations"][0]["conversation"] == "ses_1"
 
 
@@ -241,8 +241,8 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
     own = OF_2[:-1]  # the last one is a summary
     upgraded(path, [*copies, *own])
     upgraded(path, [("fork_1", "assistant", OF_2[2][2]), ("fork_2", "user", "{")], session="ses_2")
-    done = foldlog("import", path)
-    assert (done.status, done.err.count("session_message fork_2")) == (0, 1)
+    result = foldlog("import", path)
+    assert (result.status, result.err.count("session_message fork_2")) == (0, 1)
     assert "\n0 records of 2 conversations added" in foldlog("import", path).out
     with library.open("foldlog.db") as opened:
         records = records_in(opened.store, "ses_1")

@@ -15,14 +15,20 @@ from tests.foldlog.formats.reading import recorded
 V1 = "openhands-v1"
 
 
-def text(said, **more):
-    return {"type": "text", "text": said, **more}
+def text(words, **more):
+    return {"type": "text", "text": words, **more}
 
 
-def message(name, said="hi", source="user", **more):
+def message(name, words="hi", source="user", **more):
     role = "assistant" if source == "agent" else "user"
-    said = {"role": role, "content": [text(said, cache_prompt=False)]}
-    return {"kind": "MessageEvent", "id": name, "source": source, "llm_message": said, **more}
+    llm_message = {"role": role, "content": [text(words, cache_prompt=False)]}
+    return {
+        "kind": "MessageEvent",
+        "id": name,
+        "source": source,
+        "llm_message": llm_message,
+        **more,
+    }
 
 
 def condensation(name, *forgotten, **more):
@@ -57,7 +63,7 @@ def test_condensations_after_an_update_forget_what_they_name():
     assert list(encode([*events, added], V1))[-1]["forgotten_event_ids"] == ["c"]
     notes = []
     chat = list(encode(events, "openai-chat", notes=notes.append))
-    assert [said["content"] for said in chat if said["role"] == "system"] == ["old", "new"]
+    assert [record["content"] for record in chat if record["role"] == "system"] == ["old", "new"]
     assert notes[0].startswith(
         "left out: 1 replacement of a system prompt, 1 condensation; openai-chat has no place"
     )

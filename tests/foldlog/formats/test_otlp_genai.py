@@ -36,11 +36,11 @@ def test_exports_of_langfuse_and_phoenix_are_spans(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     (history,) = histories_at(tmp_path / "a.json")
     assert (history.format, history.name) == (NAME, "s-1" if "s-1" in text else "t")
-    asked, called, answered, reply, *_ = history.events
-    assert [each.content for each in (asked, answered, reply)] == ["far?", "9 km", "9 km"]
-    assert (called.tool, called.call_id, answered.cause) == ("measure", "k", 1)
+    question, call, result, reply, *_ = history.events
+    assert [each.content for each in (question, result, reply)] == ["far?", "9 km", "9 km"]
+    assert (call.tool, call.call_id, result.cause) == ("measure", "k", 1)
     assert (reply.meta["model"], reply.meta["cost"]) == ("m-2", 0.5)
     assert reply.meta["usage"]["prompt_tokens"] + reply.meta["usage"]["completion_tokens"] == 10
-    assert (history.findings, asked.timestamp.isoformat()) == ([], "2026-03-01T10:00:00+00:00")
+    assert (history.findings, question.timestamp.isoformat()) == ([], "2026-03-01T10:00:00+00:00")
     (again,) = opened(tmp_path, *history.records)
     assert again.records == history.records

@@ -47,14 +47,14 @@ def events_of(steps):
     for number, step in enumerate(steps.split(), 1):
         name, response = step[1:], "r4" if step[1:] > "k3" else "r1"
         if step[0] == "?":
-            said = "I look" if name in ("k1", "k4") else ""
-            given = {
+            thought = "I look" if name in ("k1", "k4") else ""
+            fields = {
                 "arguments": {"asks": name},
                 "call_id": name,
                 "response_id": response,
-                "thought": said,
+                "thought": thought,
             }
-            calls[name] = Action(id=number, tool="run", **given)
+            calls[name] = Action(id=number, tool="run", **fields)
             yield calls[name]
         elif step[0] == "=":
             cause = calls[name].id if name in calls else None
@@ -77,7 +77,7 @@ MARKS = re.compile(r"(asks|gives|says)\W+(\w+)")
 SIGNS = {"asks": "?", "gives": "=", "says": ">"}
 
 
-def told(record):
+def steps_of(record):
     """What a record tells, as the steps above."""
     return list(
         dict.fromkeys(SIGNS[mark] + name for mark, name in MARKS.findall(json.dumps(record)))
@@ -126,7 +126,7 @@ def expected_of(history, shape):
     "format, shape", [(name, shape) for shape, names in SHAPES.items() for name in names]
 )
 def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, shape, history):
-    records = map(told, written(events_of(HISTORIES[history][0]), format))
+    records = map(steps_of, written(events_of(HISTORIES[history][0]), format))
     assert list(map(sorted, filter(None, records))) == list(
         map(sorted, expected_of(history, shape))
     )
@@ -136,18 +136,20 @@ def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, 
 def test_a_call_without_a_result_holds_few_messages_back(format):
     encoder = Encoder(format)
     call, *_ = (each for each in events_of("?k1") if isinstance(each, Action))
-    said = [
+    messages = [
         Message(id=number, source="user", content=f"says w{number}") for number in range(2, 102)
     ]
     late = Observation(id=102, tool="run", content="gives k1", call_id="k1", cause=call.id)
     at_once = [
         step
-        for event in (call, *said)
+        for event in (call, *messages)
         for record in encoder.records(event)
-        for step in told(record)
+        for step in steps_of(record)
     ]
     assert len(at_once) > 50
-    after = [step for record in [*encoder.records(late), *encoder.end()] for step in told(record)]
+    after = [
+        step for record in [*encoder.records(late), *encoder.end()] for step in steps_of(record)
+    ]
     assert [*at_once, *after] == ["?k1", *(f">w{number}" for number in range(2, 102)), "=k1"]
 
 
@@ -155,7 +157,7 @@ def test_a_call_without_a_result_holds_few_messages_back(format):
 def test_a_span_of_a_reply_is_sent_the_results_right_after_the_calls(history):
     events = list(events_of(HISTORIES[history][0]))
     *_, last = written([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
-    assert told(last) == list(
+    assert steps_of(last) == list(
         dict.fromkeys(each for record in expected_of(history, all_results) for each in record)
     )
 
@@ -163,8 +165,12 @@ def test_a_span_of_a_reply_is_sent_the_results_right_after_the_calls(history):
 def test_each_line_of_a_call_names_its_reply():
     steps = HISTORIES["one reply after the other"][0].split()
     lines = written(events_of(" ".join(steps)), "openhands-v1")
-    assert [told(line) for line in lines if told(line)] == [[step] for step in (">go", *steps)]
-    named = [re.findall(r'"(r[14])"', json.dumps(line)) for line in lines if "?" in str(told(line))]
+    assert [steps_of(line) for line in lines if steps_of(line)] == [
+        [step] for step in (">go", *steps)
+    ]
+    named = [
+        re.findall(r'"(r[14])"', json.dumps(line)) for line in lines if "?" in str(steps_of(line))
+    ]
     assert named == [["r1"], ["r1"], ["r4"], ["r4"]]
 
 
@@ -176,14 +182,16 @@ def test_the_results_of_imported_calls_are_one_message(format):
         for name in ("k2", "k1"):
             history.append(Observation(tool="run", content=f"gives {name}", call_id=name))
         *_, calling, answering = written(history.events(), format, history._stored_records())
-    assert [told(calling), told(answering)] == [["?k1", "?k2"], ["=k2", "=k1"]]
+    assert [steps_of(calling), steps_of(answering)] == [["?k1", "?k2"], ["=k2", "=k1"]]
 
 
 @pytest.mark.parametrize("format", [*MESSAGES, "openhands-v1"])
 def test_each_call_is_read_back_with_its_result_and_its_reply(format):
     steps = HISTORIES["one reply after the other"][0]
     read = list(decode(list(written(events_of(steps), format)), format))
-    calls = {told(str(each.arguments))[0][1:]: each for each in read if isinstance(each, Action)}
+    calls = {
+        steps_of(str(each.arguments))[0][1:]: each for each in read if isinstance(each, Action)
+    }
     for each in (each for each in read if isinstance(each, Observation)):
         call = calls[re.search("gives (..)", str(each.content))[1]]
         assert each.cause == call.id or (each.cause is None and each.call_id == call.call_id)
@@ -198,5 +206,7 @@ def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(format):
         history = histories["c"]
         history.append_records(written(events_of("?k1 ?k2 =k1 =k2"), format), format=format)
         shown = [each for each in history.events() if isinstance(each, Action | Observation)]
-        records = [list(map(told, records)) for _, records in shown_records(shown, format, history)]
+        records = [
+            list(map(steps_of, records)) for _, records in shown_records(shown, format, history)
+        ]
     assert records == [[["?k1", "?k2"]], [["=k1", "=k2"]]]

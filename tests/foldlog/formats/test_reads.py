@@ -54,15 +54,15 @@ def read(row):
     events = list(
         decode(row["records"], row["format"], findings=lambda it: findings.append(str(it)))
     )
-    made = {name: row[name] for name in ("format", "name", "records")}
-    made["events"] = [stored(event) for event in events]
-    made["view"] = [event.id for event in View.from_events(events)]
+    result = {name: row[name] for name in ("format", "name", "records")}
+    result["events"] = [stored(event) for event in events]
+    result["view"] = [event.id for event in View.from_events(events)]
     if findings:
-        made["findings"] = findings
+        result["findings"] = findings
     calls = [*map(fields_of, calls_of_imported(events, row["format"]))]
     if calls:
-        made["calls"] = calls
-    return made
+        result["calls"] = calls
+    return result
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['format']}: {row['name']}")

@@ -131,8 +131,8 @@ class _Notes(FileReader):
 
     def histories(self, path):
         for part in path.read_text().split("# ")[1:]:
-            name, *said = part.splitlines()
-            records = [at(str(path), {"role": "user", "content": line}) for line in said]
+            name, *lines = part.splitlines()
+            records = [at(str(path), {"role": "user", "content": line}) for line in lines]
             yield Contained(name, Placed(0, partial(iter, records)))
 
 

@@ -141,18 +141,18 @@ def test_records_that_are_appended_one_by_one_come_back_as_they_were(format, at)
     records = MIXED[format].records(at, 8)
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
-        taken = []
+        accepted = []
         for record in records:
             try:
                 history.append_records([record], format=format)
             except InvalidEvent:
                 continue
-            taken.append(record)
+            accepted.append(record)
             match at.randrange(4):
                 case 0:
                     histories.__dict__.pop("_recording", None)
                 case 1:
                     history.append(Annotation(name="ours"))
-        events = list(history.events()) if taken else []
-        assert text([record for _, record in history._stored_records().all()]) == text(taken)
+        events = list(history.events()) if accepted else []
+        assert text([record for _, record in history._stored_records().all()]) == text(accepted)
         assert all(event.cause is None or 0 <= event.cause < event.id for event in events)

@@ -34,24 +34,24 @@ def write(path, *lines):
     return path
 
 
-def found(folder, *paths, format="auto"):
+def import_paths(folder, *paths, format="auto"):
     """What an import finds at paths in a folder: histories, and what belongs to none."""
     with new_store() as store:
         imports = Import(store, [folder / path for path in paths], format)
         histories, findings = [], []
-        for one in imports:
-            if isinstance(one, Failed):
-                findings.append(str(one.error))
+        for outcome in imports:
+            if isinstance(outcome, Failed):
+                findings.append(str(outcome.error))
                 continue
-            history = {"name": one.conversation, "format": one.format}
-            history["records"] = records_in(store, one.conversation)
-            history["findings"] = [*map(str, one.findings)]
+            history = {"name": outcome.conversation, "format": outcome.format}
+            history["records"] = records_in(store, outcome.conversation)
+            history["findings"] = [*map(str, outcome.findings)]
             histories.append(history)
         findings += map(str, imports.findings)
         if not histories:
             findings.append(str(imports.nothing()))
-        made = json.dumps({"found": histories, "findings": findings})
-    whole = json.loads(made.replace(f"{folder}/", "").replace(str(folder), "."))
+        text = json.dumps({"found": histories, "findings": findings})
+    whole = json.loads(text.replace(f"{folder}/", "").replace(str(folder), "."))
     return whole
 
 
@@ -60,7 +60,7 @@ def row_in(folder, row):
     files = folder / "files"
     for name, lines in row["files"].items():
         write(files / name, *lines)
-    return {**row, **found(files, *row["paths"], format=row.get("format", "auto"))}
+    return {**row, **import_paths(files, *row["paths"], format=row.get("format", "auto"))}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
@@ -80,9 +80,9 @@ def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(tmp_path
     (tmp_path / "elsewhere/loop").symlink_to("../runs")
     (tmp_path / "runs/dangling.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "runs/pipe.jsonl")
-    seen = found(tmp_path, "runs")
-    assert [history["name"] for history in seen["found"]] == ["runs/a", "runs/link/c", "runs/z/b"]
-    assert sorted(seen["findings"]) == [
+    result = import_paths(tmp_path, "runs")
+    assert [history["name"] for history in result["found"]] == ["runs/a", "runs/link/c", "runs/z/b"]
+    assert sorted(result["findings"]) == [
         "runs/dangling.jsonl: is a link to a missing file",
         "runs/pipe.jsonl: is neither a file nor a folder",
     ]
@@ -93,7 +93,7 @@ def test_a_record_that_is_too_long_is_a_finding(begin, between, end, tmp_path):
     long = {**chat(), "content": "x" * RECORD_SIZE_MAX}
     lines = (json.dumps(record) for record in (chat(), long, chat()))
     write(tmp_path / "a.json", begin + f"{between}\n".join(lines) + end)
-    (history,) = found(tmp_path, "a.json")["found"]
+    (history,) = import_paths(tmp_path, "a.json")["found"]
     assert history["records"] == [chat(), chat()]
     assert history["findings"] == [
         "a.json:2: longer than 16,777,216 bytes, the limit for one record"
@@ -102,7 +102,7 @@ def test_a_record_that_is_too_long_is_a_finding(begin, between, end, tmp_path):
 
 def test_a_file_that_is_nested_too_deep_is_refused(tmp_path):
     write(tmp_path / "a.json", "[" * 100_000)
-    *_, finding = found(tmp_path, "a.json")["findings"]
+    *_, finding = import_paths(tmp_path, "a.json")["findings"]
     assert finding.startswith("a.json: nested deeper than 480 levels")
 
 
@@ -114,7 +114,7 @@ def test_paths_without_a_history(tmp_path):
         ("folder", "folder: contains no history that can be imported"),
         ("pipe.json", "pipe.json: is neither a file nor a folder"),
     ):
-        assert found(tmp_path, path)["findings"][-1].startswith(why)
+        assert import_paths(tmp_path, path)["findings"][-1].startswith(why)
 
 
 @pytest.mark.parametrize(
