@@ -36,9 +36,9 @@ def assert_found_gives_1(ran: Ran) -> None:
     error says why.
     """
     levels = [_LEVEL.match(line) for line in ran.err.splitlines()]
-    said = [(level[1] or level[2] or "error") for level in levels if level is not None]
-    if "found" in said:
-        assert ran.status in (1, 130) or (ran.status == 2 and said[-1] == "error"), ran
+    level_names = [(level[1] or level[2] or "error") for level in levels if level is not None]
+    if "found" in level_names:
+        assert ran.status in (1, 130) or (ran.status == 2 and level_names[-1] == "error"), ran
 
 
 _LEVEL = re.compile(r'foldlog: (?:(found|note): )?|\{"level":"(\w+)"')
@@ -81,7 +81,9 @@ def rows_read(monkeypatch):
     counts: list[int] = []
     ask = SQLiteReader._ask
     monkeypatch.setattr(
-        SQLiteReader, "_ask", lambda *asked: (found := ask(*asked), counts.append(len(found)))[0]
+        SQLiteReader,
+        "_ask",
+        lambda *arguments: (rows := ask(*arguments), counts.append(len(rows)))[0],
     )
     return counts
 

@@ -24,8 +24,8 @@ def in_a_terminal(
     ``typed`` is what a person types. ``others`` are streams that are no terminal, and the folder.
     """
     ours, theirs = pty.openpty()
-    given = {**dict.fromkeys(("stdin", "stdout", "stderr"), theirs), **others}
-    process = subprocess.Popen([FOLDLOG, *arguments], env={**os.environ, **environment}, **given)
+    streams = {**dict.fromkeys(("stdin", "stdout", "stderr"), theirs), **others}
+    process = subprocess.Popen([FOLDLOG, *arguments], env={**os.environ, **environment}, **streams)
     os.close(theirs)
     os.write(ours, typed.encode())
     shown = b""

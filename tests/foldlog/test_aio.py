@@ -148,9 +148,9 @@ async def test_calls_share_the_threads_that_the_system_has(histories, monkeypatc
 
 async def test_calls_after_one_another_share_one_thread():
     pool = threads.ThreadPool("one", 4)
-    made = {await pool.run(threading.get_ident) for _ in range(200)}
+    thread_ids = {await pool.run(threading.get_ident) for _ in range(200)}
     pool.close()
-    assert len(made) == 1
+    assert len(thread_ids) == 1
 
 
 async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
@@ -585,7 +585,7 @@ async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
     effects = await history.effects()
     assert sorted(paid) == ["ann", "bob"]
     assert [effect.outcome for effect in effects] == [
-        f"paid {one.call.call_id} under {one.key}" for one in effects
+        f"paid {effect.call.call_id} under {effect.key}" for effect in effects
     ]
 
 
@@ -612,8 +612,8 @@ async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(hi
         tasks.cancel_scope.cancel()
     (effect,) = await history.effects("unknown")
     async with history.lease():
-        done = await history.run(call, lambda to: to, check=look)
-        assert done.event.content == f"{effect.key} is paid"
+        recorded = await history.run(call, lambda to: to, check=look)
+        assert recorded.event.content == f"{effect.key} is paid"
         await history.append(_calls("bob"))
         failed = await history.run((await history.open_calls())[0], lambda to: 1 / 0)
     assert failed.event.content.startswith("ZeroDivisionError")

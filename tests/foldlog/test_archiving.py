@@ -16,5 +16,5 @@ def test_what_is_archived_is_older_than_a_span_or_a_moment(tmp_path):
         assert archive(timedelta(days=1), to) == ()
         with pytest.raises(ValueError, match="older_than must be a timedelta"):
             archive(timedelta(days=-1), to)
-        [done] = archive(histories.store.conversation("old").updated_at + timedelta(1), to)
-        assert (done.conversation, done.events) == ("old", 1)
+        [archived] = archive(histories.store.conversation("old").updated_at + timedelta(1), to)
+        assert (archived.conversation, archived.events) == ("old", 1)

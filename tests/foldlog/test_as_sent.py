@@ -175,8 +175,8 @@ def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
     """Whoever wrote the log wrote its rules. What does more than show less, or is malformed, is
     named.
     """
-    asked = []
-    monkeypatch.setattr(LLM, "complete", lambda *given, **named: asked.append(given))
+    requests = []
+    monkeypatch.setattr(LLM, "complete", lambda *arguments, **named: requests.append(arguments))
     history = histories["c"]
     for number in range(6):
         turn(history, number)
@@ -185,4 +185,4 @@ def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
     assert sent(histories.store, "c", history.view()).rules.startswith(
         f"{rule['condenser']} (recorded in event 18), which"
     )
-    assert asked == []
+    assert requests == []

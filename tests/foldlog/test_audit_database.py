@@ -82,8 +82,8 @@ def rows(path, query):
 
 
 def test_everything_is_in_it(store, path):
-    done = update(store, path)
-    assert (done.events, done.condensations, done.conversations) == (5, 1, 1)
+    result = update(store, path)
+    assert (result.events, result.condensations, result.conversations) == (5, 1, 1)
     events = rows(path, "SELECT kind, tool, is_error, shown, text FROM events ORDER BY id")
     kinds = ["message", "action", "observation", "annotation", "condensation"]
     assert [event["kind"] for event in events] == kinds
@@ -242,13 +242,13 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, t
     some = update(store, tmp_path / "some.db", ["c1", "c2"])
     for updated, path in ((whole, tmp_path / "whole.db"), (some, tmp_path / "some.db")):
         lost = [("c1", 2), ("c1", 3), ("c2", 4)]
-        assert [(one.conversation, one.event) for one in updated.damaged] == lost
-        assert all("checksum" in one.problem for one in updated.damaged)
-        found = rows(
+        assert [(event.conversation, event.event) for event in updated.damaged] == lost
+        assert all("checksum" in event.problem for event in updated.damaged)
+        event_rows = rows(
             path,
             "SELECT conversation, id FROM events WHERE conversation <> 'tidewatch' ORDER BY 1, 2",
         )
-        assert [(r["conversation"], r["id"]) for r in found] == [
+        assert [(r["conversation"], r["id"]) for r in event_rows] == [
             (name, n) for name in ("c1", "c2") for n in range(5) if (name, n) not in lost
         ]
         assert [
@@ -272,8 +272,8 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
     backup.rename(tmp_path / "store.db")
     with open_store(f"sqlite:///{tmp_path}/store.db") as restored:
         for rebuilt in (True, False):
-            done = update(restored, audit, named)
-            assert (done.rebuilt, done.events) == (rebuilt, 5 if rebuilt else 1)
+            result = update(restored, audit, named)
+            assert (result.rebuilt, result.events) == (rebuilt, 5 if rebuilt else 1)
             restored.append("tidewatch", said("new"), expected_version=ANY_VERSION)
         update(restored, audit, named)
     assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == [
@@ -357,11 +357,11 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, 
         store.append("c1", said("again"), expected_version=1)
     reached = audit_database.AuditTables.apply
 
-    def locked(self, *given, **named):
+    def locked(self, *arguments, **named):
         self._database.execute("PRAGMA busy_timeout = 0")
         with closing(sqlite3.connect(tmp_path / "audit.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            return reached(self, *given, **named)
+            return reached(self, *arguments, **named)
 
     monkeypatch.setattr(audit_database.AuditTables, "apply", locked)
     ran = foldlog("export --follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")

@@ -33,7 +33,7 @@ def say(store, conversation, times):
     store.append(conversation, events, expected_version=ANY_VERSION)
 
 
-def asked(path, query):
+def fetch_all(path, query):
     with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
         return connection.execute(query).fetchall()
 
@@ -58,7 +58,7 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path)
             follower.catch_up(PATIENCE_S)
             follower.view.derived.refresh()
             assert store.conversation("c2").unconfirmed == ()
-        assert asked(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
+        assert fetch_all(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
             (0, "word 0"),
             (1, "[redacted]"),
             (2, "word 2"),
@@ -88,22 +88,22 @@ def test_two_followers_of_one_file_add_each_event_once(url, tmp_path):
     path = tmp_path / "audit.db"
     with (
         open_store(url) as store,
-        Follower(store, AuditTables(store, path)) as one,
-        Follower(store, AuditTables(store, path)) as other,
+        Follower(store, AuditTables(store, path)) as first,
+        Follower(store, AuditTables(store, path)) as second,
     ):
         for number in range(5):
             Histories(store).create("c1", replace_erased=True)
             say(store, "c1", 2)
             say(store, "kept", 1)
-            for each in (one, other):
+            for each in (first, second):
                 each.catch_up(PATIENCE_S)
             expected = [("c1", 3), ("kept", number + 1)]
             assert (
-                asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
+                fetch_all(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
                 == expected
             )
             erase(store, "c1", reason="asked for")
-    assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
+    assert fetch_all(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
 def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
@@ -133,7 +133,7 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
             assert store.version("c1") == 1_000 * (round_ + 1)
         with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
-    assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
+    assert fetch_all(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
         (3_000, 3_000, 2_999)
     ]
 
@@ -177,13 +177,13 @@ def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be
     tmp_path, whole
 ):
     every = 1 if whole else 5
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EACH_CALL, str(tmp_path), str(every)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stderr == ""
-    assert int(done.stdout) > 20
-    for number in range(0, int(done.stdout), every):
-        assert asked(tmp_path / f"{number}.db", "SELECT text FROM events") == [("word",)]
+    assert process.stderr == ""
+    assert int(process.stdout) > 20
+    for number in range(0, int(process.stdout), every):
+        assert fetch_all(tmp_path / f"{number}.db", "SELECT text FROM events") == [("word",)]

@@ -107,9 +107,9 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     for typed, words in REFUSED.items():
         assert refused(foldlog(*typed.split()), *words.split()), typed
-    kept = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
-    assert {name: kept.get(name) for name in before} == before
-    assert {name for name in kept if not name.startswith("foldlog.db")} <= before.keys()
+    after = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+    assert {name: after.get(name) for name in before} == before
+    assert {name for name in after if not name.startswith("foldlog.db")} <= before.keys()
 
 
 def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(
@@ -131,7 +131,7 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(
         ran = foldlog("import many --json")
         alone = foldlog("import many/h2.jsonl")
     assert ran.status == 1
-    refused = {one["conversation"]: one["refused"] for one in ran.document["imported"]}
+    refused = {row["conversation"]: row["refused"] for row in ran.document["imported"]}
     assert refused == {"many/h0": False, "many/h1": False, "many/h2": True, "many/h3": False}
     assert "disk is full" in ran.err
     assert (alone.status, "disk is full" in alone.err) == (1, True)

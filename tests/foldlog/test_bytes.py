@@ -99,15 +99,18 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog, path):
 def test_an_export_has_images_as_urls():
     image = {"type": "image_url", "image_url": {"url": PNG}}
     content = ({"type": "text", "text": "look"}, image)
-    said = [
+    as_bytes = [
         Message(id=0, source="user", content=content),
         Observation(id=1, tool="look", call_id="1", content=content),
     ]
     as_url = [
-        replace(event, content=(content[0], {**image, "image_url": {"url": URL}})) for event in said
+        replace(event, content=(content[0], {**image, "image_url": {"url": URL}}))
+        for event in as_bytes
     ]
     for format in ("openai-chat", "openhands-v1"):
-        records, expected = (json.dumps(list(encode(events, format))) for events in (said, as_url))
+        records, expected = (
+            json.dumps(list(encode(events, format))) for events in (as_bytes, as_url)
+        )
         assert records == expected, format
         assert base64.b64encode(PNG).decode() in records
 

@@ -69,8 +69,8 @@ def read(monkeypatch):
 
 def listed(store, *, sizes=True):
     return {
-        row.id: one.overview
-        for row, one in FiguresOfStore(store).of(store.iter_conversations(), whole=sizes)
+        row.id: summary.overview
+        for row, summary in FiguresOfStore(store).of(store.iter_conversations(), whole=sizes)
     }
 
 
@@ -141,7 +141,7 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
                 lambda transaction: held(transaction.conversation)
             )
 
-    def kept(store):
+    def count_stored(store):
         tables = FigureTables(store.database)
         return len(tables.between("a", "b"))
 
@@ -150,16 +150,16 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
             histories[name].append(said(f"the words of {name}"))
         holding = threads.submit(hold)
         begun.wait()
-        found = FiguresOfStore(histories.store)
+        figures = FiguresOfStore(histories.store)
         rows = list(histories.store.iter_conversations())
-        assert [one.overview.title for _, one in found.of(rows)] == [
+        assert [summary.overview.title for _, summary in figures.of(rows)] == [
             "the words of a",
             "the words of b",
         ]
-        assert kept(histories.store) == 0
+        assert count_stored(histories.store) == 0
         answered.set()
         assert holding.result()
-        assert len(list(found.of(rows))) == kept(histories.store) == 2
+        assert len(list(figures.of(rows))) == count_stored(histories.store) == 2
 
 
 def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url, monkeypatch):
@@ -193,7 +193,9 @@ def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_s
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
     read, really = [], listing._attributes
-    monkeypatch.setattr(listing, "_attributes", lambda *asked: (read.append(1), really(*asked))[1])
+    monkeypatch.setattr(
+        listing, "_attributes", lambda *arguments: (read.append(1), really(*arguments))[1]
+    )
     database, names, after = histories.store.database, [], None
     monkeypatch.setattr(database.recorder, "offer", lambda *_, **__: False)
     while after or not names:
@@ -208,19 +210,19 @@ def test_stats_count_only_what_has_changed(url, monkeypatch):
     counted = []
     really = counting.counted_on
 
-    def noted(store, views, row, found, **options):
-        counted.append((row.id, found.counted))
-        return really(store, views, row, found, **options)
+    def noted(store, views, row, figures, **options):
+        counted.append((row.id, figures.counted))
+        return really(store, views, row, figures, **options)
 
     monkeypatch.setattr(counting, "counted_on", noted)
     with foldlog.open(url) as histories:
         for names in (["a", "b", "c"], ["b", "a", "c"]):
-            found = collect_stats(histories.store, names, views=histories.views)
-            assert (found.conversations, sum(found.events.values())) == (3, 3)
+            stats = collect_stats(histories.store, names, views=histories.views)
+            assert (stats.conversations, sum(stats.events.values())) == (3, 3)
         assert counted == [("a", 0), ("b", 0), ("c", 0)]
         histories["b"].append(said("more"))
-        found = collect_stats(histories.store, names, views=histories.views)
-        assert (sum(found.events.values()), counted[3:]) == (4, [("b", 1)])
+        stats = collect_stats(histories.store, names, views=histories.views)
+        assert (sum(stats.events.values()), counted[3:]) == (4, [("b", 1)])
 
 
 def _erase(store):
@@ -247,9 +249,9 @@ def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove, url)
     with open_store(url) as store:
         remove(store)
         assert sorted(FigureTables(store.database).between("a", "c")) == ["a", "c"]
-    left = _bytes_of(url)
-    assert b"the words of a" in left
-    assert b"the words of b" not in left
+    data = _bytes_of(url)
+    assert b"the words of a" in data
+    assert b"the words of b" not in data
 
 
 def _erased_after(
@@ -262,12 +264,12 @@ def _erased_after(
     """Let another process erase a conversation at the end of the next calls of a method."""
     really = getattr(owner, method)
 
-    def then_erased(*given, **options):
-        found = really(*given, **options)
-        found = found if isinstance(found, dict) else list(found)
+    def then_erased(*arguments, **options):
+        result = really(*arguments, **options)
+        result = result if isinstance(result, dict) else list(result)
         with open_store(url) as other, suppress(ConversationErased):
             erase(other, name, reason="asked for")
-        return found if isinstance(found, dict) else iter(found)
+        return result if isinstance(result, dict) else iter(result)
 
     monkeypatch.setattr(owner, method, then_erased)
 
@@ -298,7 +300,7 @@ class Changed:
 
     def __init__(self, histories, chance):
         self.histories, self.store, self.chance = histories, histories.store, chance
-        self.kept = FiguresOfStore(self.store)
+        self.figures = FiguresOfStore(self.store)
 
     def step(self):
         living = [row.id for row in self.store.iter_conversations() if row.erased_at is None]
@@ -381,20 +383,20 @@ class Changed:
         anew = [figures_of(self.store, Views(self.store), row) for row in rows]
         events, replies = Counter[str](), {}
         calls = []
-        for one in anew:
-            events.update(one.counts.events)
-            calls += one.spending.calls
-            replies = {**one.spending.replies, **replies}
-        for kept in (self.kept, FiguresOfStore(self.store)):
-            kept.refresh()
-            for (row, one), other in zip(kept.of(rows), anew, strict=True):
-                assert (one.version, one.overview) == (row.version, other.overview)
-                assert sorted(map(repr, one.calls)) == sorted(map(repr, other.calls))
-            total = kept.totals()
+        for fresh in anew:
+            events.update(fresh.counts.events)
+            calls += fresh.spending.calls
+            replies = {**fresh.spending.replies, **replies}
+        for figures in (self.figures, FiguresOfStore(self.store)):
+            figures.refresh()
+            for (row, stored), fresh in zip(figures.of(rows), anew, strict=True):
+                assert (stored.version, stored.overview) == (row.version, fresh.overview)
+                assert sorted(map(repr, stored.calls)) == sorted(map(repr, fresh.calls))
+            total = figures.totals()
             assert total.events == dict(events)
             assert total.models == priced([*calls, *replies.values()], Prices())
-            made = sum(one.made for one in total.condensations.values())
-            assert made == sum(one.condensations for one in kept.reasons().values())
+            count = sum(row.made for row in total.condensations.values())
+            assert count == sum(row.condensations for row in figures.reasons().values())
 
 
 @pytest.mark.parametrize("seed", some(range(6), 2))
@@ -412,9 +414,9 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url, monkeypatch):
     with foldlog.open(url) as histories:
 
         def redacted_meanwhile(store, views, row, *more, **options):
-            found = really(store, views, row, *more, **options)
+            overview = really(store, views, row, *more, **options)
             histories[row.id].redact(0, reason="asked for")
-            return found
+            return overview
 
         monkeypatch.setattr(counting, "overview_of", redacted_meanwhile)
         listed(histories.store)
@@ -431,7 +433,7 @@ def test_the_first_questions_after_an_import_read_no_conversation(
     shown = foldlog("list --sort activity --db", db, "--json").document["conversations"]
     assert foldlog("stats --db", db, "--json").document["conversations"] == len(shown) == 1
     with open_store(f"{db}?mode=ro") as store:
-        assert sorted(served(store)) == sorted(one["title"] for one in shown)
+        assert sorted(served(store)) == sorted(row["title"] for row in shown)
     assert read == []
 
 
@@ -451,8 +453,8 @@ def test_what_is_kept_below_an_id_is_that_of_each_present_version(histories):
     expected = {name: (f"about {name}", True) for name in ("a/", "a/kept", last)}
     expected |= dict.fromkeys(("a/fork", "a/redacted", "a/other code"), (None, False))
     expected["a/grown"] = ("about a/grown", False)
-    found = KeptBeside(store, "test", 1).below("a/")
-    assert {name: (value, is_present) for name, value, is_present in found} == expected
+    values = KeptBeside(store, "test", 1).below("a/")
+    assert {name: (value, is_present) for name, value, is_present in values} == expected
     with KeptBeside(store, "test", 1) as ours:
         ours.keep(store.conversation("a/fork"), "its own")
     assert [*KeptBeside(store, "test", 1).below("a/fork")] == [("a/fork", "its own", True)]

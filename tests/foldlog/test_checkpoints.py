@@ -30,17 +30,19 @@ def record(name):
     return {"type": "human", "data": data}
 
 
-def key(given):
-    return given["data"]["id"].encode()
+def key(record):
+    return record["data"]["id"].encode()
 
 
-def same(given):
-    return given
+def same(value):
+    return value
 
 
 def keys_and_ids(records):
     return Listed(
-        [key(one) for one in records], [one["data"]["id"] for one in records], records.__getitem__
+        [key(record) for record in records],
+        [record["data"]["id"] for record in records],
+        records.__getitem__,
     )
 
 
@@ -58,10 +60,12 @@ def put(checkpoints, number, parent, names, document=None):
     )
 
 
-def contents(checkpoints, found):
-    whole = checkpoints.whole(THREAD, found)
-    records = None if found.ranges is None else [one["data"]["id"] for one in whole.values]
-    return records, whole.documents["d"], found.parent
+def contents(checkpoints, checkpoint):
+    whole = checkpoints.whole(THREAD, checkpoint)
+    records = (
+        None if checkpoint.ranges is None else [record["data"]["id"] for record in whole.values]
+    )
+    return records, whole.documents["d"], checkpoint.parent
 
 
 def opened(histories):
@@ -97,15 +101,15 @@ def kept_of(names, keeps):
 
 @examples(40)
 @given(steps())
-def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
+def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(drawn_steps):
     with foldlog.open("memory:") as histories:
         checkpoints, expected, fresh = opened(histories), {}, iter(range(1_000))
-        for number, (parent, keeps, count, event) in enumerate(made):
+        for number, (parent, keeps, count, event) in enumerate(drawn_steps):
             if event == "reopen":
                 checkpoints = opened(histories)
             if event == "foreign" and expected:
-                found = checkpoints.find(THREAD)
-                histories[found.branch].append([Annotation(name="x"), said("from us")])
+                checkpoint = checkpoints.find(THREAD)
+                histories[checkpoint.branch].append([Annotation(name="x"), said("from us")])
             before = expected[parent][0] if parent >= 0 else None
             stay = kept_of(before or [], keeps)
             names = None if event == "none" else [*stay, *(f"r{next(fresh)}" for _ in range(count))]
@@ -113,11 +117,13 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
             expected[number] = names, {"v": [number, names]}, above
             put(checkpoints, number, above, names, {"v": [number, names]})
             view = histories[checkpoints.find(THREAD).branch].view()
-            assert [one.content for one in view if one.origin] == (names or [])
+            assert [shown.content for shown in view if shown.origin] == (names or [])
         for reader in (checkpoints, opened(histories)):
             for number, values in expected.items():
                 assert contents(reader, reader.find(THREAD, f"{number:03}")) == values
-            walked = [(found.id, contents(reader, found)) for found in reader.walk(THREAD)]
+            walked = [
+                (checkpoint.id, contents(reader, checkpoint)) for checkpoint in reader.walk(THREAD)
+            ]
             assert walked == [(f"{number:03}", expected[number]) for number in reversed(expected)]
         assert not [
             finding for verdict in histories.maintenance.verify() for finding in verdict.findings
@@ -134,7 +140,7 @@ def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():
         put(checkpoints, 3, "005", "ab")
         put(checkpoints, 4, "003", "abc")
         put(checkpoints, 6, "005", "ax")
-        assert [(found.id, found.branch) for found in checkpoints.walk(THREAD)] == [
+        assert [(checkpoint.id, checkpoint.branch) for checkpoint in checkpoints.walk(THREAD)] == [
             ("006", THREAD),
             ("005", THREAD),
             ("004", f"{THREAD}/@003"),
@@ -180,7 +186,7 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
             put(checkpoints, number, f"{number - 1:03}" if number else None, "abcd"[: number + 1])
         checkpoints.hide(THREAD, ["003"])
         checkpoints.hide(THREAD, below="001")
-        assert [found.id for found in opened(histories).walk(THREAD)] == ["002", "001"]
+        assert [checkpoint.id for checkpoint in opened(histories).walk(THREAD)] == ["002", "001"]
         assert checkpoints.find(THREAD, "003") is None
         assert contents(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
         put(checkpoints, 4, "002", "abcx")
@@ -224,15 +230,15 @@ def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
         changes, others = Checkpoints._changes, [partial(put, theirs, 1, "000", "ab")]
 
         def raced(self, *looked):
-            found = changes(self, *looked)
+            changed = changes(self, *looked)
             if self is ours and others:
                 others.pop()()
-            return found
+            return changed
 
         monkeypatch.setattr(Checkpoints, "_changes", raced)
         put(ours, 2, "000", "ac")
-        found = [(each.branch, contents(ours, each)[0]) for each in ours.walk(THREAD)]
-        assert found == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
+        branches = [(each.branch, contents(ours, each)[0]) for each in ours.walk(THREAD)]
+        assert branches == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
 
 
 @pytest.mark.parametrize("first_gone", ["", "a", "d"])
@@ -246,11 +252,11 @@ def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(first_gone
                 forgotten_event_ids=[1, 2, 3], summary="of b, c, d", summary_offset=1
             )
         )
-        left = "abcdef".replace(first_gone, "") if first_gone else "abcdef"
-        put(checkpoints, 1, "000", left)
+        remaining = "abcdef".replace(first_gone, "") if first_gone else "abcdef"
+        put(checkpoints, 1, "000", remaining)
         assert any(event.id < 0 for event in history.view())
-        put(checkpoints, 2, "001", left[-1:])
-        assert [event.content for event in history.view()] == left[-1:].split()
+        put(checkpoints, 2, "001", remaining[-1:])
+        assert [event.content for event in history.view()] == remaining[-1:].split()
         put(checkpoints, 3, "002", "")
         assert list(history.view()) == []
 

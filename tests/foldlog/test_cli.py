@@ -44,8 +44,8 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
     compared = foldlog("compare tidewatch-live --json --db foldlog-demo.db").document["strategies"]
     by_name = {
-        one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}")
-        for one in compared
+        row["strategy"]: (str(row["turns"]), f"{round(row['tokens_sent'], -5):,}")
+        for row in compared
     }
     assert sent == [by_name["noop"], by_name["as recorded"]]
     monkeypatch.setenv("COLUMNS", "60")
@@ -61,7 +61,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         for name in ("tidewatch", "tidewatch-live")
     )
     structural = {"condensation", "condensation_request"}
-    one, other = (
+    first, second = (
         [
             event.get("content", event.get("arguments"))
             for event in log
@@ -69,7 +69,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         ]
         for log in logs
     )
-    assert one == other
+    assert first == second
     assert foldlog("store verify", *db).status == 0
     commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
     # which runs until Ctrl-C
@@ -107,7 +107,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_pat
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as nobody_reads:
-        done = subprocess.run(
+        process = subprocess.run(
             [FOLDLOG, *arguments],
             cwd=tmp_path,
             env=buffered,
@@ -115,22 +115,22 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_pat
             stderr=subprocess.PIPE,
             check=False,
         )
-    assert done.returncode == 0
-    assert done.stderr == b""
+    assert process.returncode == 0
+    assert process.stderr == b""
 
 
 def test_a_shell_completes_commands_and_conversations(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
-    asked = {"_FOLDLOG_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "foldlog view fi"}
-    done = subprocess.run(
+    variables = {"_FOLDLOG_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "foldlog view fi"}
+    process = subprocess.run(
         [FOLDLOG],
         cwd=tmp_path,
-        env={**os.environ, **asked},
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "five" in done.stdout
+    assert "five" in process.stdout
 
 
 def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):

@@ -411,7 +411,7 @@ def test_the_tools_of_serve_need_its_token(histories, session):
 
 
 @pytest.mark.parametrize(
-    "given, ends",
+    "payload, ends",
     [
         ("{}", ">/dev/full"),
         ("{}", ">&-"),
@@ -420,8 +420,8 @@ def test_the_tools_of_serve_need_its_token(histories, session):
         ("{", "<&- >&- 2>&-"),
     ],
 )
-def test_a_hook_that_cannot_write_its_answer_or_its_problem_ends_with_0(given, ends, tmp_path):
-    command = f"echo '{given}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
+def test_a_hook_that_cannot_write_its_answer_or_its_problem_ends_with_0(payload, ends, tmp_path):
+    command = f"echo '{payload}' | {sys.executable} -m foldlog hook --db {tmp_path}/a.db {ends}"
     assert subprocess.run(["sh", "-c", command], capture_output=True).returncode == 0
 
 
@@ -535,9 +535,9 @@ def test_planted_secrets_are_found_redacted_and_never_printed(planted, foldlog):
     lines = ("import transcripts", "secrets", "secrets s1", "secrets --json")
     printed = [foldlog(line) for line in lines]
     assert [ran.status for ran in printed] == [0, 1, 1, 1]
-    found = printed[-1].document["secrets"]
-    assert len(found) == 20
-    assert {kind for one in found for kind in one["kinds"]} == {*PLANTED}
+    rows = printed[-1].document["secrets"]
+    assert len(rows) == 20
+    assert {kind for row in rows for kind in row["kinds"]} == {*PLANTED}
     lines = ("store redact --secrets --reason leaked --yes", "log s1 --full", "secrets")
     printed += [foldlog(line) for line in lines]
     assert printed[-1].out == "0 events of 0 conversations with secrets\n"
@@ -576,11 +576,11 @@ def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(hi
     child = sub_agent_of(session, "look")
     os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)
     stop(histories, session)
-    asked = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
-    assert asked.startswith(
+    explanation = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
+    assert explanation.startswith(
         "NOTE: this is about the session itself; a sub-agent has to pass its own id, one of: "
     )
-    assert "agent-x1" in asked.splitlines()[0]
+    assert "agent-x1" in explanation.splitlines()[0]
     assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")
 
 

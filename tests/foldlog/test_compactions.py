@@ -60,8 +60,8 @@ def test_a_compaction_is_a_condensation_and_keeps_what_else_its_reply_says(histo
     assert message.event.meta["message"] == {"context_management": edits}
     assert history.view().system_prompt == "Be brief."
     assert "condensation 4 forgot it" in str(history.why(1))
-    asked = CASES[5]["steps"][0]["append_reply"]
-    assert history.append_reply(asked)[1].event.meta["usage"]["prompt_tokens"] == 7
+    reply = CASES[5]["steps"][0]["append_reply"]
+    assert history.append_reply(reply)[1].event.meta["usage"]["prompt_tokens"] == 7
 
 
 def test_the_objects_of_the_clients_are_read_as_their_maps(history):
@@ -88,8 +88,8 @@ def test_an_import_reads_them_as_a_reply_is_read():
         {"role": "user", "content": [{"type": "text", "text": "sure?"}]},
     ]
     item, reply = RESPONSE["output"]
-    said = {"role": "assistant", "content": "9 km"}
-    before = [{"role": "developer", "content": "Be brief."}, ASKED, said]
+    agent_message = {"role": "assistant", "content": "9 km"}
+    before = [{"role": "developer", "content": "Be brief."}, ASKED, agent_message]
     events = list(decode([*before, item, reply], "openai-responses"))
     view = View.from_events(events)
     assert [event.id for event in view] == [0, 1, 4, 5]

@@ -76,9 +76,9 @@ ERASURES = {
 
 @pytest.mark.parametrize("how", ERASURES)
 def test_an_erasure_takes_the_companions_and_leaves_what_others_share(opened, how):
-    erased, left = ERASURES[how]
-    erased(opened)
-    assert sorted(opened) == sorted(left)
+    erase, remaining = ERASURES[how]
+    erase(opened)
+    assert sorted(opened) == sorted(remaining)
 
 
 def test_a_conversation_that_stays_keeps_its_companions(opened):
@@ -133,15 +133,15 @@ def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(
 def test_the_differences_of_a_copy_are_those_of_companions_too(opened, tmp_path):
     with api.open(tmp_path / "other.db") as other:
         moved = other.maintenance.copy_from(opened, "t", "t")
-        assert sorted(one.conversation for one in moved) == ["t", "t/+writes"]
+        assert sorted(copied.conversation for copied in moved) == ["t", "t/+writes"]
         opened["t/+writes"].append(note("more"))
         differences = other.maintenance.differences_from(opened, "t")
-        assert [one.conversation for one in differences] == ["t/+writes"]
+        assert [difference.conversation for difference in differences] == ["t/+writes"]
 
 
 def test_a_rekey_takes_the_companions(opened, tmp_path):
     with api.open(tmp_path / "foldlog.db", keys=KeyRing("11" * 32)) as histories:
-        assert {one.conversation for one in histories.maintenance.rekey("tt")} == {
+        assert {outcome.conversation for outcome in histories.maintenance.rekey("tt")} == {
             "tt",
             "tt/+writes",
         }
@@ -218,20 +218,20 @@ def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
     assert "conversation 't/+writes', event 1" in holders
 
 
-@pytest.mark.parametrize("kept", ["shared", "detached", "copied"])
+@pytest.mark.parametrize("origin", ["shared", "detached", "copied"])
 def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(
-    opened, tmp_path, kept
+    opened, tmp_path, origin
 ):
     with api.open(tmp_path / "other.db") as other:
         histories = opened
-        if kept == "detached":
+        if origin == "detached":
             opened.erase("t", **WHY, detach_forks=True)
             opened.create("t", replace_erased=True)
             opened.create("t/+writes", replace_erased=True).append(note("of the fork: 4711"))
-        if kept == "copied":
+        if origin == "copied":
             histories = other
             other.maintenance.copy_from(opened)
-        own = len(histories["t/@1"]) - 1 if kept != "detached" else 2
+        own = len(histories["t/@1"]) - 1 if origin != "detached" else 2
         receipt = histories["t/@1"].redact(own, **WHY)
         assert {each[0] for each in receipt.quotes} == {"t/+writes"}
         assert len(redacted_in(histories, "t/+writes")) == 1
@@ -250,15 +250,15 @@ def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(
         said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}])
     )
     opened["u/+writes"].append(note("more words"))
-    given, before = (
+    command, before = (
         ("store", "redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"),
         redact.redact,
     )
     with monkeypatch.context() as patched:
         patched.setattr(redact, "redact", lambda *which, **how: before(*which, **how) and 1 / 0)
-        assert foldlog(*given).status != 0
+        assert foldlog(*command).status != 0
     assert redacted_in(opened, "u/+writes") == [0]
-    foldlog(*given)
+    foldlog(*command)
     assert (redacted_in(opened, "u"), redacted_in(opened, "u/+writes")) == ([0], [0])
 
 
@@ -273,5 +273,5 @@ def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
     ]
     aged = foldlog("store expire --older-than 2026-03-01 --dry-run --json")
     assert not {"t", "t/+writes"}.intersection(
-        one["conversation"] for one in aged.document["conversations"]
+        row["conversation"] for row in aged.document["conversations"]
     )

@@ -20,7 +20,7 @@ def step(n):
     )
 
 
-def done(n):
+def result_text(n):
     return f"done with {n} " * 20
 
 
@@ -41,7 +41,7 @@ def work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     events = [said("mend the parser")]
     for n in range(1, 2 * CALLS, 2):
-        events += step(n), Observation(tool="run", call_id=f"c{n}", cause=n, content=done(n))
+        events += step(n), Observation(tool="run", call_id=f"c{n}", cause=n, content=result_text(n))
     append("c1", *events, CondensationAction(forgotten_event_ids=(1, 2)))
 
 
@@ -105,7 +105,7 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
             for n in range(1, 2 * CALLS, 2):
                 views.append(len(run.prepare()))
                 run.append(step(n))
-                run.append_tool_result(f"c{n}", done(n))
+                run.append_tool_result(f"c{n}", result_text(n))
         named = [] if model is None else ["--agent-model", model]
         row = by_name(foldlog("compare c1 --config", file, *named, "--json"))["digest"]
         assert [call["events"] for call in row["calls"]] == views
@@ -139,17 +139,20 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
         ),
     )
     force = ["--force"] if command[0] == "report" else []
-    known = foldlog(*command, *force, "--agent-model", "gpt-4o", "--json")
-    assert (known.status, known.err) == (0, "")
+    with_known_model = foldlog(*command, *force, "--agent-model", "gpt-4o", "--json")
+    assert (with_known_model.status, with_known_model.err) == (0, "")
 
 
 def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
         _, row, *_ = by_name(foldlog("compare c1 --config", file, "--json")).values()
-        asked, sent = len(server.requests), sum(request.tokens for request in server.requests)
+        request_count, sent = (
+            len(server.requests),
+            sum(request.tokens for request in server.requests),
+        )
         out = foldlog("compare c1 --config", file).out
-    assert row["condensations"] == asked > 2
+    assert row["condensations"] == request_count > 2
     assert row["condenser_tokens"] > sent
     assert row["tokens_peak"] == max(call["tokens"] for call in row["calls"])
     assert row["condenser_cost"] > 0
@@ -222,8 +225,15 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
 
 def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):
     metadata = {"model": "small", "usage": {"input_tokens": 9}}
-    made = CondensationAction(forgotten_event_ids=(1,), metadata=metadata)
-    append("c2", said("hi"), *map(reply_of, ("some/a", "b c", "b c")), made, made, made)
+    condensation = CondensationAction(forgotten_event_ids=(1,), metadata=metadata)
+    append(
+        "c2",
+        said("hi"),
+        *map(reply_of, ("some/a", "b c", "b c")),
+        condensation,
+        condensation,
+        condensation,
+    )
     noop = "--config", config("noop")
     assert foldlog("compare c2", *noop).err == (
         "foldlog: note: the agent's replies come from b c; to use the tokenizer and price of this "

@@ -75,12 +75,12 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     foldlog, work, config, agent, estimated
 ):
     small = config('[condenser]\ntype = "digest"\nmax_tokens = 600\n')
-    made = foldlog("condense c1 --config", small, *agent, "--dry-run", "--json").document
-    assert (made["metadata"]["tokens_max"], made["metadata"].get("tokens_estimated")) == (
+    document = foldlog("condense c1 --config", small, *agent, "--dry-run", "--json").document
+    assert (document["metadata"]["tokens_max"], document["metadata"].get("tokens_estimated")) == (
         600,
         estimated,
     )
-    assert made["tokens"]["counted_as"] == "gpt-4o"
+    assert document["tokens"]["counted_as"] == "gpt-4o"
 
 
 def test_a_configuration_that_is_no_toml_is_refused(foldlog, work, config):
@@ -164,8 +164,8 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
 
 def test_a_summary_that_makes_the_view_larger_is_named(foldlog, monkeypatch):
     with open_store(DB) as store:
-        said = [Message(source=source, content="ok") for source in ("user", "agent", "user")]
-        store.append("few", said, expected_version=0)
+        messages = [Message(source=source, content="ok") for source in ("user", "agent", "user")]
+        store.append("few", messages, expected_version=0)
     monkeypatch.setattr(
         "foldlog.condensers.strategies.summarizing.tokens_of", lambda view, agent_llm: None
     )

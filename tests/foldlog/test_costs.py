@@ -138,10 +138,10 @@ def test_a_reply_has_a_cost_meta_and_a_time(history):
         for name in ("k", "l")
     ]
     reply = {"role": "assistant", "content": None, "tool_calls": calls, "audio_id": "a"}
-    one, two = history.append_reply(reply, cost=0.5, meta={"model": "mine"}, timestamp=at)
-    assert one.event.meta == {"cost": 0.5, "model": "mine", "message": {"audio_id": "a"}}
-    assert two.event.meta == {}
-    assert (one.event.timestamp, two.event.timestamp) == (at, at)
+    first, second = history.append_reply(reply, cost=0.5, meta={"model": "mine"}, timestamp=at)
+    assert first.event.meta == {"cost": 0.5, "model": "mine", "message": {"audio_id": "a"}}
+    assert second.event.meta == {}
+    assert (first.event.timestamp, second.event.timestamp) == (at, at)
     (figures,) = history.stats().models.values()
     assert (figures.model, figures.cost, figures.prompt_tokens) == ("mine", 0.5, None)
     for wrong in (-1, float("nan"), "1", True):
@@ -152,8 +152,8 @@ def test_a_reply_has_a_cost_meta_and_a_time(history):
 
 def test_a_cost_that_is_no_number_is_not_known():
     for cost in (None, "0.1", True, float("nan"), float("inf")):
-        made = CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})
-        assert recorded_cost(made) is None
+        condensation = CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})
+        assert recorded_cost(condensation) is None
     imported = CondensationAction(forgotten_event_ids=(1,), meta={"cost": 0.01, "model": "m"}, id=3)
     assert recorded_cost(imported) == 0.01
 
@@ -161,14 +161,14 @@ def test_a_cost_that_is_no_number_is_not_known():
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known(histories):
     for name, condenser in (("ours", "amortized_forgetting"), ("other", "of a friend")):
         metadata = {"condenser": condenser, "outcome": "condensed"}
-        made = CondensationAction(forgotten_event_ids=[0], metadata=metadata)
-        histories[name].append([said("hi"), made])
+        condensation = CondensationAction(forgotten_event_ids=[0], metadata=metadata)
+        histories[name].append([said("hi"), condensation])
     figures = [
         next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")
     ]
     pages = [Pages(histories.store).history(name) for name in ("ours", "other")]
     for costs in (figures, pages, [change for page in pages for change in page.changes]):
-        assert [one.cost for one in costs] == [0.0, None]
+        assert [item.cost for item in costs] == [0.0, None]
 
 
 def test_pages_say_what_a_conversation_cost(tmp_path):
@@ -189,10 +189,10 @@ def test_pages_say_what_a_conversation_cost(tmp_path):
             while (page := served.list()).counted < page.total:
                 pass
             assert served.fleet("").spent.cost == 20.5
-        costs = {one.conversation: one.spent.cost for one in page.conversations}
+        costs = {row.conversation: row.spent.cost for row in page.conversations}
         assert costs == {"paid": 0.5, "partly": None, "silent": None}
         pages = Pages(store, prices=prices)
-        models = [(one.model, one.calls, one.cost) for one in pages.models("partly").models]
+        models = [(row.model, row.calls, row.cost) for row in pages.models("partly").models]
         assert models == [("m", 1, 20.0), ("x", 1, None)]
         assert pages.history("silent").models == ()
 

@@ -42,7 +42,7 @@ def texts(derived):
 
 
 def left_out(derived):
-    return [(one.conversation, one.event) for one in derived.damaged]
+    return [(damage.conversation, damage.event) for damage in derived.damaged]
 
 
 def fails_for_odd(really):
@@ -116,9 +116,9 @@ def test_a_redacted_event_leaves_although_what_is_left_of_it_cannot_be_taken(
 def test_a_text_that_the_database_refuses_is_left_out_alone(derived, store, monkeypatch):
     really = AuditTables._insert
 
-    def refuses(tables, *given):
-        really(tables, *given)
-        if ODD in repr(given):
+    def refuses(tables, *arguments):
+        really(tables, *arguments)
+        if ODD in repr(arguments):
             raise sqlite3.DataError("string or blob too big")
 
     monkeypatch.setattr(AuditTables, "_insert", refuses)

@@ -35,10 +35,10 @@ def naive(events, condensation):
         View.from_events(events[:stop]) for stop in (condensation.id, condensation.id + 1)
     )
     ids = {event.id for event in after}
-    gone = [event for event in before if event.id not in ids]
+    forgotten = [event for event in before if event.id not in ids]
     text = "\n".join(text for event in after for text in event_texts(event))
     lost = {}
-    for event in gone:
+    for event in forgotten:
         for term in event_terms(event):
             if term not in text:
                 lost[term] = max(event.id, lost.get(term, event.id))
@@ -47,12 +47,12 @@ def naive(events, condensation):
         if event.shown and begins_reply(event):
             for term in event_terms(event) & lost.keys():
                 again.setdefault(term, event.id)
-    return [event.id for event in gone], sorted(
+    return [event.id for event in forgotten], sorted(
         (event, term, again.get(term)) for term, event in lost.items()
     )
 
 
-def found(dropped):
+def ids_and_terms(dropped):
     return [*dropped.ids], [(each.event, each.term, each.needed_in) for each in dropped.terms]
 
 
@@ -66,12 +66,15 @@ def logs(draw):
         words = " ".join(draw(st.lists(st.sampled_from(NAMES), max_size=3)))
         shown = [event.id for event in View.from_events(events)]
         if len(shown) > 1 and draw(st.integers(0, 4)) == 0:
-            gone = tuple(draw(st.sets(st.sampled_from(shown), min_size=1)))
+            forgotten_ids = tuple(draw(st.sets(st.sampled_from(shown), min_size=1)))
             summary = draw(st.sampled_from([None, words or "nothing"]))
             offset = None if summary is None else 0
             events.append(
                 CondensationAction(
-                    id=number, forgotten_event_ids=gone, summary=summary, summary_offset=offset
+                    id=number,
+                    forgotten_event_ids=forgotten_ids,
+                    summary=summary,
+                    summary_offset=offset,
                 )
             )
         else:
@@ -91,7 +94,7 @@ def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
     for event in events:
         if isinstance(event, CondensationAction):
             before, after = (View.from_events(events[:stop]) for stop in (event.id, event.id + 1))
-            assert found(dropped(event, before, after, events[event.id + 1 :])) == naive(
+            assert ids_and_terms(dropped(event, before, after, events[event.id + 1 :])) == naive(
                 events, event
             )
 
@@ -105,12 +108,12 @@ def test_a_fact_is_known_where_an_event_of_the_view_has_its_words(events, word):
         )
         return any(word in text for text in texts)
 
-    known = [has(version) for version in range(len(events) + 1)]
-    gaps = [at for at in range(1, len(known)) if known[at - 1] and not known[at]]
+    has_word = [has(version) for version in range(len(events) + 1)]
+    gaps = [at for at in range(1, len(has_word)) if has_word[at - 1] and not has_word[at]]
     with foldlog.open("memory:") as histories:
         histories["c"].append(events)
         fact = histories["c"].fact(word)
-        assert fact.is_known == known[-1]
+        assert fact.is_known == has_word[-1]
         gap = gaps[-1] if gaps else None
         assert fact.unknown_from == gap
         assert (fact.by and fact.by.id) == (None if gap is None else gap - 1)
@@ -182,8 +185,8 @@ def test_a_range_tells_of_each_condensation_what_it_dropped(events, start, stop)
         history = histories["c"]
         history.append(events)
         each = [history.dropped(action.id) for action in dropped_module.condensations(*of(history))]
-        wanted = [one for one in each if start <= one.condensation.id < stop]
-        assert dropped_in(*of(history), start, stop) == wanted
+        expected = [change for change in each if start <= change.condensation.id < stop]
+        assert dropped_in(*of(history), start, stop) == expected
         assert dropped_in(*of(history)) == each
 
 
@@ -227,10 +230,10 @@ def test_what_is_not_sent_is_not_known(history):
 def test_what_the_condensations_of_a_sample_dropped_is_what_a_naive_comparison_finds(histories):
     (history,) = histories.import_(SAMPLE)
     events = [*history.events()]
-    made = [event for event in events if isinstance(event, CondensationAction)]
-    assert len(made) > 2
-    for condensation in made:
-        assert found(history.dropped(condensation.id)) == naive(events, condensation)
+    condensations = [event for event in events if isinstance(event, CondensationAction)]
+    assert len(condensations) > 2
+    for condensation in condensations:
+        assert ids_and_terms(history.dropped(condensation.id)) == naive(events, condensation)
 
 
 def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
@@ -246,6 +249,6 @@ def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
     )
     events = [replace(event, id=number) for number, event in enumerate(written)]
     before, after = (View.from_events(events[:stop]) for stop in (4, 5))
-    found = dropped(events[4], before, after, events[5:])
-    assert [term.term for term in found.terms] == ["in_progress", "src/alpha.py", "todo_list"]
-    assert [term.term for term in found.needed] == ["src/alpha.py"]
+    result = dropped(events[4], before, after, events[5:])
+    assert [term.term for term in result.terms] == ["in_progress", "src/alpha.py", "todo_list"]
+    assert [term.term for term in result.needed] == ["src/alpha.py"]

@@ -173,18 +173,18 @@ def test_a_block_of_anthropics_server_goes_back_to_it_and_its_texts_to_others(hi
 def test_a_block_of_the_user_and_of_a_result_goes_to_anthropic_as_it_came(history, way, block):
     content = [FOUND, {"type": "text", "text": "said-4"}]
     result = {"type": "tool_result", "tool_use_id": "k1", "content": content}
-    asked = [{"type": "text", "text": "said-1"}, PAGE, block]
+    question = [{"type": "text", "text": "said-1"}, PAGE, block]
     messages = [
-        {"role": "user", "content": asked},
+        {"role": "user", "content": question},
         {"role": "assistant", "content": [USE]},
-        {"role": "user", "content": [result, *asked]},
+        {"role": "user", "content": [result, *question]},
     ]
     way(history, messages)
     assert_sent(history, messages, odd_in="anthropic" if block["type"] == "tool_addition" else "-")
     if way is append_imported and block["type"] not in ("search_result", "document"):
         return
     sent = history.view().to_messages("anthropic")
-    assert [sent[0]["content"], sent[2]["content"]] == [asked, [result, *asked]]
+    assert [sent[0]["content"], sent[2]["content"]] == [question, [result, *question]]
 
 
 class Fallback(BaseModel):
@@ -322,8 +322,8 @@ def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
 
 
 def test_what_servers_leave_out_or_add_changes_no_speaker_and_loses_nothing():
-    (said,) = from_openai({"choices": [{"message": {"content": "hi"}}]})
-    assert (said.source, said.content) == ("agent", "hi")
+    (reply,) = from_openai({"choices": [{"message": {"content": "hi"}}]})
+    assert (reply.source, reply.content) == ("agent", "hi")
     items = [{"type": "message", "role": role, "content": role} for role in ("user", "assistant")]
     speakers = {event.content: event.source for event in from_openai({"output": items})}
     assert speakers == {"user": "user", "assistant": "agent"}

@@ -104,9 +104,11 @@ def check(store, tmp_path):
     document = json.loads(encode(document_of(*first, prices(tmp_path))))
     assert {name: document[name] for name in RUNS["first run"]} == RUNS["first run"]
     assert json.loads(encode(figures.totals(LISTED).document())) == RUNS["sums"]
-    facets = {f"{one.what}: {one.name}": one.conversations for one in figures.facets(LISTED)}
+    facets = {
+        f"{facet.what}: {facet.name}": facet.conversations for facet in figures.facets(LISTED)
+    }
     assert facets == RUNS["conversations that have it"]
-    assert {one.day: [*one[1:]] for one in figures.days(LISTED)} == RUNS["days"]
+    assert {row.day: [*row[1:]] for row in figures.days(LISTED)} == RUNS["days"]
 
 
 def test_conversations_are_sorted_chosen_and_summed(store, tmp_path):
@@ -138,8 +140,8 @@ def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path):
         figures = FiguresOfStore(without)
         figures.refresh()
         page = figures.page(LISTED, sort="errors", limit=1)
-        ((_, one),) = page.rows
-        assert (page.total, one.errors, one.overview.title, one.overview.needs_key) == (
+        ((_, summary),) = page.rows
+        assert (page.total, summary.errors, summary.overview.title, summary.overview.needs_key) == (
             8,
             1,
             None,
@@ -167,7 +169,7 @@ def test_figures_are_made_again_when_their_rows_are_gone(store):
 
 def reply_line(session, number):
     usage = {"input_tokens": 1_000, "output_tokens": 10}
-    said = {
+    message = {
         "role": "assistant",
         "id": f"msg_{number}",
         "model": "m",
@@ -181,7 +183,7 @@ def reply_line(session, number):
         "sessionId": session,
         "timestamp": at.isoformat(),
     }
-    return json.dumps({**line, "requestId": f"req_{number}", "message": said}) + "\n"
+    return json.dumps({**line, "requestId": f"req_{number}", "message": message}) + "\n"
 
 
 def write_logs(logs, replies):
@@ -192,7 +194,7 @@ def write_logs(logs, replies):
 
 def replies_stored(store):
     """How many replies are stored by themselves, by the ids of the conversations."""
-    found = {}
+    counts = {}
     for row in store.iter_conversations():
         key = store.database.recorder.query(
             lambda reader, name=row.id: store.database.find(reader, name, pending=True)
@@ -201,8 +203,8 @@ def replies_stored(store):
             lambda reader, key=key: reader.ask_sources("figure_replies_of", key)
         )
         if of_key:
-            found[row.id] = len(of_key)
-    return found
+            counts[row.id] = len(of_key)
+    return counts
 
 
 def calls_of(store, figures):

@@ -39,7 +39,7 @@ def left_of_page(page):
     spans = dict(page.spans)
     by = [each for event, each in enumerate(events.by) if event not in spans and each >= 0]
     by += [span[2] for each in spans.values() for span in each if span[2] >= 0]
-    of_summaries = [span[2] for one in page.summaries for span in one.spans if span[2] >= 0]
+    of_summaries = [span[2] for summary in page.summaries for span in summary.spans if span[2] >= 0]
     return {
         change.id: (by.count(change.id), of_summaries.count(change.id)) for change in page.changes
     }
@@ -56,10 +56,10 @@ def test_every_place_says_the_same_of_a_history(foldlog, format):
         in_python = histories["c"].stats()
     stats = foldlog("stats c --json").document
     events, errors = stats["events"]["total"], stats["errors"]
-    condensations = sum(one["made"] for one in stats["condensations"].values())
-    calls = {tool: one["calls"] for tool, one in stats["tools"].items() if one["calls"]}
+    condensations = sum(row["made"] for row in stats["condensations"].values())
+    calls = {tool: figures["calls"] for tool, figures in stats["tools"].items() if figures["calls"]}
 
-    assert stats["tools"] == {tool: asdict(one) for tool, one in in_python.tools.items()}
+    assert stats["tools"] == {tool: asdict(figures) for tool, figures in in_python.tools.items()}
     assert sum("uncounted" not in event for event in logged) == events
     assert foldlog("log c --all").out.count("(not counted)") == len(logged) - events
     (listed,) = foldlog("list --long --match c --json").document["conversations"]
@@ -91,13 +91,15 @@ def test_what_condensations_forgot_is_the_same_in_figures_pages_and_views(foldlo
     forgotten = figures["events_forgotten"], figures["summaries_forgotten"]
     with open_existing("foldlog.db") as store:
         page = Pages(store, prices=Prices()).history("tidewatch")
-        made = [e.id for e in store.events("tidewatch") if isinstance(e, CondensationAction)]
+        condensation_ids = [
+            e.id for e in store.events("tidewatch") if isinstance(e, CondensationAction)
+        ]
         views = Views(store)
-        left = [views.difference("tidewatch", each, each + 1).left for each in made]
-    ids = [event.id for events in left for event in events]
+        removed = [views.difference("tidewatch", each, each + 1).left for each in condensation_ids]
+    ids = [event.id for events in removed for event in events]
     assert (sum(each >= 0 for each in ids), sum(each < 0 for each in ids)) == forgotten
     of_page = left_of_page(page).values()
-    assert (sum(one[0] for one in of_page), sum(one[1] for one in of_page)) == forgotten
+    assert (sum(pair[0] for pair in of_page), sum(pair[1] for pair in of_page)) == forgotten
 
 
 @pytest.mark.parametrize(
@@ -114,9 +116,9 @@ def test_a_run_that_ends_with_finish_is_answered(foldlog, tool, is_error, state)
 
 
 def test_the_borders_of_prices_are_those_of_the_table():
-    found = find_spec("litellm")
+    spec = find_spec("litellm")
     table = json.loads(
-        Path(found.origin).with_name("model_prices_and_context_window_backup.json").read_text()
+        Path(spec.origin).with_name("model_prices_and_context_window_backup.json").read_text()
     )
     borders = {
         int(size) * 1_000
@@ -201,6 +203,6 @@ def test_the_figures_of_an_import_fold_each_event_once(monkeypatch):
 
     monkeypatch.setattr(view, "fold", counting)
     figures = of_events(events, {})
-    forgotten = sum(one.events_forgotten for one in figures.counts.condensations.values())
+    forgotten = sum(row.events_forgotten for row in figures.counts.condensations.values())
     assert forgotten == 180
     assert folded <= 2 * len(events)

@@ -37,10 +37,10 @@ def test_the_help_of_each_command_has_an_example_that_it_takes():
 def stdin(monkeypatch):
     """``stdin(text)``: what the next command reads from its standard input."""
 
-    def given(text):
+    def set_stdin(text):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
 
-    return given
+    return set_stdin
 
 
 def test_an_import_from_stdin_leaves_no_file_and_names_none(foldlog, stdin, tmp_path, monkeypatch):

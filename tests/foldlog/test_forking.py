@@ -22,7 +22,7 @@ def line(name, parent, kind, **more):
     return {"uuid": name, "parentUuid": parent, "type": kind, "sessionId": "s", **more}
 
 
-def asked(name, parent, content="why?"):
+def user_line(name, parent, content="why?"):
     return line(name, parent, "user", message={"role": "user", "content": content})
 
 
@@ -31,8 +31,8 @@ def replied(name, parent, *blocks, response="m1"):
     return line(name, parent, "assistant", requestId=f"r{response}", message=message)
 
 
-def text(said):
-    return {"type": "text", "text": said}
+def text(words):
+    return {"type": "text", "text": words}
 
 
 def use(call_id):
@@ -41,7 +41,9 @@ def use(call_id):
 
 
 def result(name, parent, call_id):
-    return asked(name, parent, [{"type": "tool_result", "tool_use_id": call_id, "content": "a b"}])
+    return user_line(
+        name, parent, [{"type": "tool_result", "tool_use_id": call_id, "content": "a b"}]
+    )
 
 
 def imported(histories, name, records, format=CLAUDE_CODE):
@@ -56,7 +58,7 @@ def shown(history):
 
 def drawn_records(format, chance):
     """Records of a tree by chance, each with its id and the id of the record above it."""
-    rows = [("n0", None, asked("n0", None, "n0"))]
+    rows = [("n0", None, user_line("n0", None, "n0"))]
     if format == "openhands-v1":
         rows = [("n0", None, v1.message("n0", parent_id=None))]
     for number in range(1, 16):
@@ -70,7 +72,7 @@ def drawn_line(chance, name, above, number):
     """A line of Claude Code."""
     if number % 2:
         return replied(name, above, text(name), response=f"m{number}")
-    return asked(name, above, name)
+    return user_line(name, above, name)
 
 
 def drawn_step(chance, name, above, number):
@@ -81,13 +83,13 @@ def drawn_step(chance, name, above, number):
     if kind == "request":
         record = {"kind": "CondensationRequest", "id": name, "source": "environment"}
         return {**record, "parent_id": above}
-    gone = chance.sample([f"n{before}" for before in range(number)], min(3, number))
-    record = v1.condensation(name, *gone, parent_id=above)
+    forgotten = chance.sample([f"n{before}" for before in range(number)], min(3, number))
+    record = v1.condensation(name, *forgotten, parent_id=above)
     summary = {"summary": f"{name}: summary", "summary_offset": 0}
     return record | (summary if chance.random() < 0.5 else {})
 
 
-def seen(view):
+def describe_view(view):
     """The source ids of a View's events, the texts of its summaries, what a model is sent, and
     whether a condensation is requested.
     """
@@ -105,9 +107,11 @@ def test_a_fork_at_any_record_of_a_tree_shows_the_branch_that_ends_there(histori
     for name, above, record in rows:
         branches[name] = [*branches[above], record]
         alone = imported(histories, f"alone {name}", branches[name], format)
-        assert seen(history.fork(at_source=name).view()) == seen(alone.view())
+        assert describe_view(history.fork(at_source=name).view()) == describe_view(alone.view())
     if format == "openhands-v1":
-        assert seen(history.view()) == seen(alone.view()), "it continues its newest branch"
+        assert describe_view(history.view()) == describe_view(alone.view()), (
+            "it continues its newest branch"
+        )
     assert list(history.export()) == records
 
 
@@ -115,11 +119,11 @@ def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results
     calls = [replied("b", "a", use("c1")), replied("c", "b", use("c2"))]
     results = [result("d", "b", "c1"), result("e", "c", "c2")]
     later = [
-        asked("f", "e", "other"),
+        user_line("f", "e", "other"),
         replied("g", "f", use("c3"), response="m2"),
-        asked("h", "a", "no"),
+        user_line("h", "a", "no"),
     ]
-    history = imported(histories, "c1", [asked("a", None), *calls, *results, *later])
+    history = imported(histories, "c1", [user_line("a", None), *calls, *results, *later])
     for name in "bcde":
         fork = history.fork(at_source=name)
         assert shown(fork) == list("abcde")
@@ -133,7 +137,7 @@ def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results
         replied("c", "d", use("c2")),
         result("e", "c", "c2"),
     ]
-    history = imported(histories, "c2", [asked("a", None), *turned, *later])
+    history = imported(histories, "c2", [user_line("a", None), *turned, *later])
     assert [shown(history.fork(at_source=name)) for name in "bdce"] == [list("abdce")] * 4
 
 
@@ -162,7 +166,7 @@ def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_c
 
 
 def test_an_id_that_no_event_has_and_a_version_beside_it_are_refused(histories):
-    history = imported(histories, "c1", [asked("a", None)])
+    history = imported(histories, "c1", [user_line("a", None)])
     with pytest.raises(
         InvalidArgument, match="'c1' has no event with the source id 'z' among its 1 event"
     ):
@@ -179,7 +183,7 @@ def test_the_async_face_forks_at_a_source_id_too(tmp_path):
         async with aio.open(tmp_path / "s.db") as histories:
             history = histories["c1"]
             await history.append_records(
-                [asked("a", None), asked("b", "a"), asked("c", "a")], format=CLAUDE_CODE
+                [user_line("a", None), user_line("b", "a"), user_line("c", "a")], format=CLAUDE_CODE
             )
             fork = await history.fork(at_source="b")
             return [event.origin.id for event in await fork.view()]
@@ -189,9 +193,9 @@ def test_the_async_face_forks_at_a_source_id_too(tmp_path):
 
 def test_results_that_others_part_from_their_response_are_not_gathered(histories):
     records = [
-        asked("a", None),
+        user_line("a", None),
         replied("b", "a", use("c1")),
-        asked("x", "b", "wait"),
+        user_line("x", "b", "wait"),
         result("d", "x", "c1"),
     ]
     history = imported(histories, "c1", records)

@@ -130,11 +130,11 @@ def texts(path):
     }
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for node in joined for part in node.values}
-    found = [
+    joined_texts = [
         "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
         for node in joined
     ]
-    return found + [
+    return joined_texts + [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
@@ -147,7 +147,7 @@ def texts(path):
 def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatch):
     monkeypatch.delenv("FOLDLOG_DB", raising=False)
     hints.use_store("my store.db")
-    seen = 0
+    checked = 0
     paths = (
         path
         for room in ("foldlog", "eventstore", "projections")
@@ -164,8 +164,8 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
                     ]
                     command_named(name).make_context(name, numbered)
                     assert {"my store.db", "STORE", "X"} & {*arguments}, f"{path}: {text}"
-                    seen += 1
-    assert seen > 20
+                    checked += 1
+    assert checked > 20
 
 
 def test_the_default_store_is_named_by_its_file(foldlog, five_messages):

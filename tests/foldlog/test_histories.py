@@ -108,8 +108,8 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
 
 
 def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
-    history, given = histories["c1"], {"command": "ls", "env": {"A": "1"}}
-    history.append([*messages("list it"), Action(tool="run", arguments=given, call_id="k")])
+    history, arguments = histories["c1"], {"command": "ls", "env": {"A": "1"}}
+    history.append([*messages("list it"), Action(tool="run", arguments=arguments, call_id="k")])
     for calls in (history.open_calls, lambda: history.view().open_calls):
         (call,) = calls()
         call.arguments["env"].clear()

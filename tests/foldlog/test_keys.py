@@ -40,8 +40,8 @@ def test_a_list_has_new_events_of_a_conversation_whose_key_is_missing(opened):
         with opened() as histories:
             listed = histories.list(age_max_s=0).conversations
         assert listed[0].id == ("sealed" if newer else "other")
-        (one,) = (one for one in listed if one.id == "sealed")
-        assert (one.version, one.attributes) == (2 + newer, None)
+        (sealed,) = (sealed for sealed in listed if sealed.id == "sealed")
+        assert (sealed.version, sealed.attributes) == (2 + newer, None)
         with opened(KEYS) as histories:
             histories["sealed"].append(said("again"))
 

@@ -97,8 +97,8 @@ def _full_at(monkeypatch, module, name, nth):
     """Make the ``nth`` call of a function meet a full disk."""
     real, calls = getattr(module, name), itertools.count(1)
 
-    def call(*given, **named):
-        return _full() if next(calls) == nth else real(*given, **named)
+    def call(*arguments, **named):
+        return _full() if next(calls) == nth else real(*arguments, **named)
 
     monkeypatch.setattr(module, name, call)
 

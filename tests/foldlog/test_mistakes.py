@@ -34,6 +34,6 @@ def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog
         assert len(ran.err) < 1_200
     with foldlog_open("memory:") as histories:
         for wrong in ({"path": text}, {"path": ".", "format": text}):
-            with pytest.raises(EventStoreError) as told:
+            with pytest.raises(EventStoreError) as raised:
                 histories.import_(**wrong)
-            assert len(str(told.value)) < 1_200
+            assert len(str(raised.value)) < 1_200

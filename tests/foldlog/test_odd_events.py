@@ -44,7 +44,7 @@ def nested(depth):
     return value
 
 
-def said(content=WORD, **fields):
+def user_message(content=WORD, **fields):
     return Message(source="user", content=content, **fields)
 
 
@@ -117,24 +117,26 @@ def fill(path, names):
     """Append each odd event between others to a conversation of its own, and to one with all.
     Return what is taken.
     """
-    taken = []
+    accepted = []
     with api.open(path) as histories:
         for number, name in enumerate(names):
             history = histories[f"odd {number}"]
-            history.append([SystemMessage(content="a prompt"), said("before")])
+            history.append([SystemMessage(content="a prompt"), user_message("before")])
             with suppress(EventStoreError):
                 history.append([*made_events(ODD[name])])
-                taken.append(name)
+                accepted.append(name)
             history.append(Message(source="agent", content=f"after {WORD}"))
-            if name in taken:
+            if name in accepted:
                 histories[ALL].append([*made_events(ODD[name])])
         for name in IDS:
-            histories.create(name, {"title": STEERS, "user": name, STEERS: STEERS}).append(said())
+            histories.create(name, {"title": STEERS, "user": name, STEERS: STEERS}).append(
+                user_message()
+            )
         unknown = UnknownEvent(
             stored_kind="of.tomorrow", stored_schema=1, body=b"{}", is_structural=True
         )
-        histories[STRUCTURAL].append([said(), unknown, said()])
-    return taken
+        histories[STRUCTURAL].append([user_message(), unknown, user_message()])
+    return accepted
 
 
 # -- commands
@@ -242,7 +244,7 @@ def odd(tmp_path_factory):
 def add_other_files():
     Path("chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
     with api.open("good.db") as histories:
-        histories["one"].append(said())
+        histories["one"].append(user_message())
 
 
 COMMAND_NAMES = sorted(
@@ -253,8 +255,8 @@ COMMAND_NAMES = sorted(
 
 @pytest.mark.parametrize("name", ["search", "stats", "store redact"])
 def test_no_command_for_a_whole_store_fails_because_of_one_event(foldlog, odd, name):
-    path, taken = odd
-    assert {name for name in ODD if name not in taken} == REFUSED
+    path, accepted = odd
+    assert {name for name in ODD if name not in accepted} == REFUSED
     shutil.copy(path, "foldlog.db")
     assert failures(foldlog, [name], "") == []
 
@@ -295,7 +297,7 @@ NOT_OF_AN_EVENT = {
 """What a method raises of a sound conversation too."""
 
 
-def given(folder, other):
+def argument_values(folder, other):
     """A value for each required parameter, by its name, or by the names of its method and its
     own.
     """
@@ -324,8 +326,8 @@ def given(folder, other):
 
 
 def methods(of):
-    found = [name for name in dir(of) if not name.startswith("_") and name not in BY_A_CALLER]
-    return sorted(found, key=lambda name: (name in CHANGES, name))
+    names = [name for name in dir(of) if not name.startswith("_") and name not in BY_A_CALLER]
+    return sorted(names, key=lambda name: (name in CHANGES, name))
 
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -333,22 +335,22 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def call(of, name, values):
     """Call a method with the least that it takes, and read all that it returns."""
-    found = getattr(of, name)
-    if callable(found):
+    result = getattr(of, name)
+    if callable(result):
         required = [
             parameter
-            for parameter in inspect.signature(found).parameters.values()
+            for parameter in inspect.signature(result).parameters.values()
             if parameter.default is parameter.empty and parameter.kind not in _VARIABLE
         ]
         names = [parameter.name for parameter in required]
-        known = {each: values.get(f"{name} {each}", values.get(each)) for each in names}
-        if None in known.values():  # it takes a value of the caller's own
+        arguments = {each: values.get(f"{name} {each}", values.get(each)) for each in names}
+        if None in arguments.values():  # it takes a value of the caller's own
             return
-        found = found(**known)
-    if isinstance(found, Iterator):
-        deque(found, maxlen=0)
-    elif isinstance(found, View):
-        found.to_messages()
+        result = result(**arguments)
+    if isinstance(result, Iterator):
+        deque(result, maxlen=0)
+    elif isinstance(result, View):
+        result.to_messages()
 
 
 def test_no_method_fails_because_of_one_event(tmp_path, odd):
@@ -356,8 +358,8 @@ def test_no_method_fails_because_of_one_event(tmp_path, odd):
     (tmp_path / "chat.jsonl").write_text(f"{json.dumps({'role': 'user', 'content': WORD})}\n")
     failed = []
     with api.open(tmp_path / "odd.db") as histories, api.open(tmp_path / "other.db") as others:
-        others["one"].append(said())
-        values = given(tmp_path, others.store)
+        others["one"].append(user_message())
+        values = argument_values(tmp_path, others.store)
         for of in (histories.store, histories, histories.maintenance, histories[ALL]):
             for name in methods(type(of)):
                 try:
@@ -380,7 +382,7 @@ def test_a_value_that_is_nested_too_deep_is_refused_by_every_door(history, door)
     method, arguments, options = json.loads(text, object_hook=value_of)
     with suppress(EventStoreError, TypeError, ValueError):
         getattr(history, method)(*arguments, **options)
-    history.append(said())
+    history.append(user_message())
     history.view().to_messages()
 
 
@@ -408,14 +410,18 @@ def test_no_page_fails_because_of_one_event(tmp_path, odd):
             for row in store.iter_conversations()
             if row.id != STRUCTURAL and row.id.isprintable()
         ]
-        asked = [("conversations", {}), ("search", {"words": WORD})]
+        requests = [("conversations", {}), ("search", {"words": WORD})]
         for row in rows:
-            asked += [("history", {"id": row.id}), ("events", {"id": row.id, "start": 0})]
-        asked += [("event", {"id": ALL, "event": number}) for number in range(store.version(ALL))]
-        answers = [(path, given, client.get(f"/api/{path}", params=given)) for path, given in asked]
+            requests += [("history", {"id": row.id}), ("events", {"id": row.id, "start": 0})]
+        requests += [
+            ("event", {"id": ALL, "event": number}) for number in range(store.version(ALL))
+        ]
+        answers = [
+            (path, params, client.get(f"/api/{path}", params=params)) for path, params in requests
+        ]
         assert [
-            (path, given, answer.text[:300])
-            for path, given, answer in answers
+            (path, params, answer.text[:300])
+            for path, params, answer in answers
             if answer.status != 200
         ] == []
         assert client.get("/metrics").status == 200

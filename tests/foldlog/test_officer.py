@@ -146,8 +146,8 @@ def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch
     (programs / "foldlog").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FOLDLOG_DB", str(store))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     with api.open(store) as histories:
         assert sorted(histories) == ["forked", "new", "young"]
     assert b"marigold" not in store.read_bytes()
@@ -204,7 +204,7 @@ def test_a_function_that_raises_ends_the_rekey_and_what_is_done_stays(tmp_path, 
         with pytest.raises(Stop, match="a"):
             histories.maintenance.rekey(on_result=stop)
         database = histories.store.database
-        marks = [database.codec_of(found).is_strict for found in named_or_all(database, ())]
+        marks = [database.codec_of(name).is_strict for name in named_or_all(database, ())]
         assert marks == [True, False]
 
 
@@ -322,9 +322,9 @@ def test_an_age_finds_only_old_events(foldlog):
         histories["c"].append([said("card 4333 4444")])
         histories.store.ingest("d", decode(imported, "openai-chat"))
     redact = "store redact --reason x --yes --json"
-    for older, found in (("", [[0, 1], [1, 3]]), ("--older-than 90d", [[0], [1]])):
+    for older, event_ids in (("", [[0, 1], [1, 3]]), ("--older-than 90d", [[0], [1]])):
         ran = foldlog(f"{redact} --dry-run {older} --matching 'card 4'")
-        assert ran.rows("event_ids", of="found") == found
+        assert ran.rows("event_ids", of="found") == event_ids
     ran = foldlog(f"{redact} c --older-than 90d")
     assert ran.rows("event_ids", of="found") == [[1, 2]], "the system prompt stays"
 
@@ -366,17 +366,19 @@ def test_all_that_will_go_is_listed_in_the_question(
         fork.append(summarizes(1))
         fork.fork(4, "g").append(summarizes(-5))
         history.fork(1, "other").append(summarizes(0))
-    asked = []
-    monkeypatch.setattr("foldlog._cli.terminal.confirm", lambda *given: asked.append(given))
+    questions = []
+    monkeypatch.setattr(
+        "foldlog._cli.terminal.confirm", lambda *arguments: questions.append(arguments)
+    )
     would = foldlog(f"{line} --reason r --dry-run").out
-    done = foldlog(f"{line} --reason r").out
-    assert (len(asked), asked[0][-1]) == (1, question)
-    assert listed in would + "\n".join(asked[0][2])
+    output = foldlog(f"{line} --reason r").out
+    assert (len(questions), questions[0][-1]) == (1, question)
+    assert listed in would + "\n".join(questions[0][2])
     if "redact" in line:
         assert "6 events of 4 conversations to redact\n" in would
-        gone = re.findall(r"^(\w+): event (\d) redacted at ", done, re.MULTILINE)
+        redacted = re.findall(r"^(\w+): event (\d) redacted at ", output, re.MULTILINE)
         ids = {"c": "013", "f": "3", "g": "4", "other": "1"}
-        assert sorted(gone) == [(name, each) for name in ids for each in ids[name]]
+        assert sorted(redacted) == [(name, each) for name in ids for each in ids[name]]
     with api.open("foldlog.db") as histories:
         assert "flowers" not in repr([[*histories[name].events()] for name in histories])
     assert foldlog("store verify").status == 0
@@ -417,11 +419,11 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
 def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, monkeypatch, commit):
     confirmed, really = [], _written_files.confirm
 
-    def confirm(*given):
-        confirmed.append(given)
+    def confirm(*arguments):
+        confirmed.append(arguments)
         if len(confirmed) == commit:
             raise KeyboardInterrupt
-        really(*given)
+        really(*arguments)
 
     monkeypatch.setattr(_written_files, "confirm", confirm)
     with api.open(tmp_path / "foldlog.db") as histories:

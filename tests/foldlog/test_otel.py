@@ -32,7 +32,7 @@ SECRET = "hunter2"
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 
 
-class Seen:
+class Telemetry:
     def __init__(self, **how):
         self._spans, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
         self.provider = TracerProvider()
@@ -45,27 +45,27 @@ class Seen:
     def metrics(self):
         """Return the sum of each metric, by name and by name and attributes."""
         data = self._reader.get_metrics_data()
-        found = {}
+        sums = {}
         for metric in data.resource_metrics[0].scope_metrics[0].metrics if data else ():
             for point in metric.data.data_points:
                 value = getattr(point, "value", None)
                 value = point.sum if value is None else value
-                found[metric.name] = found.get(metric.name, 0) + value
+                sums[metric.name] = sums.get(metric.name, 0) + value
                 for attribute in point.attributes.values():
-                    found[metric.name, attribute] = found.get((metric.name, attribute), 0) + value
-        return found
+                    sums[metric.name, attribute] = sums.get((metric.name, attribute), 0) + value
+        return sums
 
     def everything(self):
         return "".join(span.to_json() for span in self.spans()) + repr(self.metrics())
 
 
 @pytest.fixture
-def seen():
-    yield Seen()
+def telemetry():
+    yield Telemetry()
     otel.uninstrument()
 
 
-def said(text=SECRET):
+def user_message(text=SECRET):
     return Message(source="user", content=text)
 
 
@@ -77,16 +77,16 @@ def parent_of(event):
 @pytest.mark.parametrize(
     "keys", [None, KeyRing(b64encode(bytes(range(32))).decode())], ids=["plain", "encrypted"]
 )
-def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
+def test_an_event_leads_to_its_trace_and_back(telemetry, tmp_path, keys):
     with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
-        with seen.provider.get_tracer("app").start_as_current_span("request") as request:
-            histories["c1"].append([said(), said()])
-        histories["c1"].append(said(), documents={"state": {"k": SECRET}})
+        with telemetry.provider.get_tracer("app").start_as_current_span("request") as request:
+            histories["c1"].append([user_message(), user_message()])
+        histories["c1"].append(user_message(), documents={"state": {"k": SECRET}})
     with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
         events = list(histories["c1"].events())
-    appends = seen.spans("foldlog.append")
+    appends = telemetry.spans("foldlog.append")
     places = {(span.context.trace_id, span.context.span_id): span for span in appends}
-    assert len(seen.spans("foldlog.open")) == 2
+    assert len(telemetry.spans("foldlog.open")) == 2
     for event in events:
         span = places[parent_of(event)]
         assert (
@@ -96,10 +96,10 @@ def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
         )
         assert span.attributes["foldlog.conversation"] == "c1"
     assert appends[0].parent.span_id == request.get_span_context().span_id
-    told = seen.metrics()
-    assert (told["foldlog.appends"], told["foldlog.append.events"]) == (2, 4)
-    assert told["foldlog.append.bytes"] > 4 * len(SECRET)
-    assert SECRET not in seen.everything()
+    metrics = telemetry.metrics()
+    assert (metrics["foldlog.appends"], metrics["foldlog.append.events"]) == (2, 4)
+    assert metrics["foldlog.append.bytes"] > 4 * len(SECRET)
+    assert SECRET not in telemetry.everything()
 
 
 @pytest.mark.parametrize("database", ["sqlite", "encrypted", "postgresql"])
@@ -113,7 +113,7 @@ def test_a_repeated_append_is_the_same_one_whoever_traces(request, tmp_path, dat
     def opened(traced):
         otel.uninstrument()
         if traced:
-            Seen()
+            Telemetry()
         return foldlog.open(url, keys=keys)
 
     def append(histories, *events):
@@ -123,73 +123,76 @@ def test_a_repeated_append_is_the_same_one_whoever_traces(request, tmp_path, dat
         for first_traced, then_traced in product((False, True), repeat=2):
             name = f"{first_traced} {then_traced}"
             with opened(first_traced) as histories:
-                first = append(histories, said(), said("more"), own)
+                first = append(histories, user_message(), user_message("more"), own)
                 assert [("traceparent" in each.event.meta) for each in first] == [first_traced] * 4
             with opened(then_traced) as histories:
-                assert append(histories, said(), said("more"), own) == first
+                assert append(histories, user_message(), user_message("more"), own) == first
                 with pytest.raises(IdempotencyConflict):
-                    append(histories, said(), said("more"), said("other"))
+                    append(histories, user_message(), user_message("more"), user_message("other"))
                 for event_id in (0, 2):
                     histories[name].redact(event_id, reason="asked to")
-                again = append(histories, said(), said("more"), own)
+                again = append(histories, user_message(), user_message("more"), own)
                 assert again[1] == first[1]
                 assert [each.position for each in again] == [each.position for each in first]
                 assert [each.event.redacted is None for each in again] == [False, True, False, True]
-                for other in ((said("longer than it"), own), (said("more"), said("other"))):
+                for other in (
+                    (user_message("longer than it"), own),
+                    (user_message("more"), user_message("other")),
+                ):
                     with pytest.raises(IdempotencyConflict):
-                        append(histories, said(), *other)
+                        append(histories, user_message(), *other)
     finally:
         otel.uninstrument()
 
 
-def test_records_of_imports_stay_as_they_are(seen, tmp_path):
+def test_records_of_imports_stay_as_they_are(telemetry, tmp_path):
     records = [{"role": "user", "content": "hi"}]
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append_records(records, format="openai-chat", dedupe="origin")
-        histories.store.ingest("c2", [said()])
+        histories.store.ingest("c2", [user_message()])
         assert [event.meta for name in histories for event in histories[name].events()] == [{}, {}]
         assert list(histories["c1"].export("openai-chat")) == records
 
 
-def test_an_append_that_fails_says_so_without_its_message(seen):
+def test_an_append_that_fails_says_so_without_its_message(telemetry):
     with foldlog.open("memory:") as histories, pytest.raises(VersionConflict):
-        histories["c1"].append(said(), expected_version=7)
-    [span] = seen.spans("foldlog.append")
+        histories["c1"].append(user_message(), expected_version=7)
+    [span] = telemetry.spans("foldlog.append")
     assert (span.status.status_code, span.attributes["error.type"]) == (
         trace.StatusCode.ERROR,
         "VersionConflict",
     )
-    assert seen.metrics()["foldlog.conflicts"] == 1
-    assert "foldlog.appends" not in seen.metrics()
+    assert telemetry.metrics()["foldlog.conflicts"] == 1
+    assert "foldlog.appends" not in telemetry.metrics()
 
 
-def test_the_async_face_has_the_trace_of_its_caller(seen, tmp_path):
+def test_the_async_face_has_the_trace_of_its_caller(telemetry, tmp_path):
     async def run():
         async with foldlog.aio.open(tmp_path / "s.db") as histories:
 
-            async def one(number):
-                with seen.provider.get_tracer("app").start_as_current_span(
+            async def append_in_request(number):
+                with telemetry.provider.get_tracer("app").start_as_current_span(
                     f"request {number}"
                 ) as request:
-                    [recorded] = await histories["c1"].append([said()])
+                    [recorded] = await histories["c1"].append([user_message()])
                     await histories["c1"].prepare()
                 assert parent_of(recorded.event)[0] == request.get_span_context().trace_id
 
-            await asyncio.gather(*map(one, range(20)))
+            await asyncio.gather(*map(append_in_request, range(20)))
 
     asyncio.run(run())
-    spans = {span.context.span_id: span for span in seen.spans()}
-    assert len(seen.spans("foldlog.append")) == len(seen.spans("foldlog.prepare")) == 20
-    assert not any("gen_ai.conversation.compacted" in span.attributes for span in seen.spans())
+    spans = {span.context.span_id: span for span in telemetry.spans()}
+    assert len(telemetry.spans("foldlog.append")) == len(telemetry.spans("foldlog.prepare")) == 20
+    assert not any("gen_ai.conversation.compacted" in span.attributes for span in telemetry.spans())
     assert all(
         spans[span.parent.span_id].name.startswith("request")
-        for span in seen.spans("foldlog.append")
+        for span in telemetry.spans("foldlog.append")
     )
 
 
 @pytest.mark.parametrize("contents", [False, True])
 def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
-    seen = Seen(contents=contents)
+    telemetry = Telemetry(contents=contents)
     try:
         with OpenAIServer(Text("a summary")) as server:
             model = LLM(
@@ -209,8 +212,8 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
                 action = list(histories["c1"].events())[-1]
     finally:
         otel.uninstrument()
-    [call], [prepare] = seen.spans("chat"), seen.spans("foldlog.prepare")
-    steps = {span.context.span_id: span for span in seen.spans("foldlog.condense")}
+    [call], [prepare] = telemetry.spans("chat"), telemetry.spans("foldlog.prepare")
+    steps = {span.context.span_id: span for span in telemetry.spans("foldlog.condense")}
     assert [span.attributes["foldlog.condensed"] for span in steps.values()] == [True, False]
     assert (call.name, call.kind) == ("chat openai/gpt-4o-mini", trace.SpanKind.CLIENT)
     assert steps[call.parent.span_id].parent.span_id == prepare.context.span_id
@@ -222,18 +225,21 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
     if contents:
         sent = json.loads(call.attributes["gen_ai.input.messages"])
         assert all({*message} >= {"role", "parts"} for message in sent)
-    assert "sk-secret" not in seen.everything()
-    told = seen.metrics()
-    assert told["foldlog.condensations", "events"] == told["foldlog.condensations", "made"] == 1
+    assert "sk-secret" not in telemetry.everything()
+    metrics = telemetry.metrics()
     assert (
-        told["gen_ai.client.token.usage", "input"] == call.attributes["gen_ai.usage.input_tokens"]
+        metrics["foldlog.condensations", "events"] == metrics["foldlog.condensations", "made"] == 1
     )
-    assert told["foldlog.view.events"] < 11
-    assert told["foldlog.view.tokens"] > 0
-    assert "foldlog.tokens.saved" in told
+    assert (
+        metrics["gen_ai.client.token.usage", "input"]
+        == call.attributes["gen_ai.usage.input_tokens"]
+    )
+    assert metrics["foldlog.view.events"] < 11
+    assert metrics["foldlog.view.tokens"] > 0
+    assert "foldlog.tokens.saved" in metrics
 
 
-def test_a_model_that_fails_is_counted(seen, tmp_path):
+def test_a_model_that_fails_is_counted(telemetry, tmp_path):
     condenser = LLMSummarizingCondenser(
         Scripted(failed("timeout", SECRET)), max_size=10, keep_first=1
     )
@@ -242,8 +248,8 @@ def test_a_model_that_fails_is_counted(seen, tmp_path):
             [Message(source=("user", "agent")[n % 2], content=SECRET) for n in range(11)]
         )
         histories["c1"].prepare()
-    assert seen.metrics()["foldlog.condensations", "failed"] == 1
-    assert SECRET not in seen.everything()
+    assert telemetry.metrics()["foldlog.condensations", "failed"] == 1
+    assert SECRET not in telemetry.everything()
 
 
 CALLS = """
@@ -266,16 +272,16 @@ assert "opentelemetry" not in sys.modules
 
 
 def test_an_append_that_is_not_observed_calls_nothing_for_it():
-    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
-def test_the_page_lists_the_spans_and_metrics(seen, tmp_path):
+def test_the_page_lists_the_spans_and_metrics(telemetry, tmp_path):
     with foldlog.open(tmp_path / "s.db") as histories:
-        histories["c1"].append([said() for _ in range(3)])
+        histories["c1"].append([user_message() for _ in range(3)])
         histories["c1"].prepare()
-    spans = {span.name for span in seen.spans()}
-    sums = {name for name in seen.metrics() if isinstance(name, str)}
+    spans = {span.name for span in telemetry.spans()}
+    sums = {name for name in telemetry.metrics() if isinstance(name, str)}
     assert spans == {"foldlog.open", "foldlog.append", "foldlog.prepare", "foldlog.condense"}
     assert {"foldlog.appends", "foldlog.append.bytes", "foldlog.view.tokens"} <= sums
     listed = set(

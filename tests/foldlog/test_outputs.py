@@ -9,9 +9,9 @@ from tests.golden.outputs import NAMES, OUTPUTS, file_of, make_folder, output_of
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("outputs")
-    make_folder(made)
-    return made
+    path = tmp_path_factory.mktemp("outputs")
+    make_folder(path)
+    return path
 
 
 CASES = [pytest.param(name, marks=pytest.mark.long) if name == "demo" else name for name in NAMES]

@@ -58,9 +58,9 @@ def note(client, event, text, **headers):
 
 
 def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
-    asked = client.json("events?id=c&start=1&stop=4")
-    assert [event["id"] for event in asked["events"]] == [1, 2, 3]
-    assert asked["events"][2]["content"] == "I read src/alpha.py again"
+    document = client.json("events?id=c&start=1&stop=4")
+    assert [event["id"] for event in document["events"]] == [1, 2, 3]
+    assert document["events"][2]["content"] == "I read src/alpha.py again"
     monkeypatch.setattr(pages, "_TEXT_MAX", 10)
     assert [event["id"] for event in client.json("events?id=c")["events"]] == [0]
 
@@ -76,23 +76,23 @@ def test_one_pass_finds_what_a_look_at_each_condensation_finds(tmp_path):
                 dropped_by(store, views, row.id, action.id)
                 for action in condensations(store, row.id)
             ]
-            wanted = [
+            expected = [
                 (
-                    one.condensation.id,
-                    len(one.events),
-                    {(term.term, term.event, term.needed_in) for term in one.needed},
+                    drop.condensation.id,
+                    len(drop.events),
+                    {(term.term, term.event, term.needed_in) for term in drop.needed},
                 )
-                for one in each
-                if one is not None
+                for drop in each
+                if drop is not None
             ]
             assert [
                 (
-                    one.condensation,
-                    one.events,
-                    {(term.term, term.event, term.needed_in) for term in one.terms},
+                    again.condensation,
+                    again.events,
+                    {(term.term, term.event, term.needed_in) for term in again.terms},
                 )
-                for one in needed_again(store, row.id)
-            ] == wanted
+                for again in needed_again(store, row.id)
+            ] == expected
 
 
 def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
@@ -101,7 +101,7 @@ def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
         Message(source="agent", content="src/alpha.py, please"),
     ]
     store.ingest("d", iter([*needing(), *more]))
-    assert [one.terms for one in needed_again(store, "d")] == [
+    assert [row.terms for row in needed_again(store, "d")] == [
         (DroppedTermDocument("src/alpha.py", 0, 3),),
         (DroppedTermDocument("src/alpha.py", 4, 6),),
     ]
@@ -147,10 +147,10 @@ def test_the_file_of_a_run_has_its_notes_and_what_was_needed_again(client):
 def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     monkeypatch.setattr(pages, "_TELL_EVERY", 1)
     pages_of_store = pages.Pages(store)
-    seen = [pages_of_store.progress("c").done for _ in pages_of_store._followed("c", 0)]
-    assert seen == [0, 1, 2, 3, 4]
-    told = client.json("progress?id=c")
-    assert told == {"conversation": "c", "step": "read", "done": 0, "total": 5}
+    counts = [pages_of_store.progress("c").done for _ in pages_of_store._followed("c", 0)]
+    assert counts == [0, 1, 2, 3, 4]
+    progress = client.json("progress?id=c")
+    assert progress == {"conversation": "c", "step": "read", "done": 0, "total": 5}
 
 
 def test_progress_says_that_the_events_of_an_import_are_still_to_be_made():

@@ -118,19 +118,19 @@ def test_an_error_of_the_disk_names_the_file(tmp_path):
 
 
 def test_a_file_and_its_name_are_synced_in_this_order(tmp_path, monkeypatch):
-    done = []
+    steps = []
     sync, replace = os.fsync, os.replace
 
     def synced(descriptor):
-        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
         sync(descriptor)
 
     def replaced(old, new):
-        done.append("name")
+        steps.append("name")
         replace(old, new)
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
     with whole_file(tmp_path / "out") as file:
         file.write(b"all")
-    assert done == ["file", "name", "folder"]
+    assert steps == ["file", "name", "folder"]

@@ -47,30 +47,30 @@ def test_the_table_of_the_page_is_what_the_function_decides(row):
     before, after, cause, condensed, expected = row
     at = -1 if condensed == "none" else int(condensed)
     change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)
-    told = re.fullmatch(
+    match = re.fullmatch(
         r"none|retraction to (?P<version>\d+)"
         r"|condensation of (?P<gone>[S\d ]*\d|no event)(, with the summary at index"
         r" (?P<place>\d))?(?P<prompt>, the system.*)?",
         expected,
     )
-    assert told is not None
+    assert match is not None
     if expected == "none":
         assert change is None
-    elif told["version"]:
-        assert change == Retraction(version=int(told["version"]))
+    elif match["version"]:
+        assert change == Retraction(version=int(match["version"]))
     else:
-        place = told["place"] and int(told["place"])
+        place = match["place"] and int(match["place"])
         summary = {} if place is None else {"summary": "the summary", "summary_offset": place}
-        metadata = PROMPT_REPLACED if told["prompt"] else {}
+        metadata = PROMPT_REPLACED if match["prompt"] else {}
         assert change == CondensationAction(
-            forgotten_event_ids=tuple(ids(told["gone"])), metadata=metadata, **summary
+            forgotten_event_ids=tuple(ids(match["gone"])), metadata=metadata, **summary
         )
 
 
 def test_the_table_has_each_cause_and_each_event():
-    found = list(rows())
-    assert {cause for _, _, cause, _, _ in found} == set(CAUSES)
-    assert {event.split()[0] for *_, event in found} == {"none", "retraction", "condensation"}
+    table = list(rows())
+    assert {cause for _, _, cause, _, _ in table} == set(CAUSES)
+    assert {event.split()[0] for *_, event in table} == {"none", "retraction", "condensation"}
 
 
 @given(st.data())

@@ -31,8 +31,8 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 @pytest.mark.skipif(NGINX is None, reason="apt-get install nginx")
@@ -41,7 +41,7 @@ def test_the_page_is_served_through_nginx(tmp_path):
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append(Message(source="user", content="hi"))
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    made = [
+    command = [
         "openssl",
         "req",
         "-x509",
@@ -53,8 +53,8 @@ def test_the_page_is_served_through_nginx(tmp_path):
         "-subj",
         "/CN=logs.example",
     ]
-    made += ["-addext", "subjectAltName=DNS:logs.example", "-keyout", key, "-out", certificate]
-    subprocess.run(made, check=True, capture_output=True)
+    command += ["-addext", "subjectAltName=DNS:logs.example", "-keyout", key, "-out", certificate]
+    subprocess.run(command, check=True, capture_output=True)
     server = CONFIGURATION.replace("listen 443", f"listen 127.0.0.1:{before}").replace(
         ":8765", f":{behind}"
     )
@@ -104,7 +104,7 @@ def test_the_page_is_served_through_nginx(tmp_path):
         assert b"foldlog_conversations 1" in get("/metrics", authorization=f"Bearer {TOKEN}").read()
         assert b"<title>foldlog" in get(f"/?token={TOKEN.replace(' ', '+')}").read()
         listed = json.load(get("/api/conversations"))  # by the cookie, from here on
-        assert [one["conversation"] for one in listed["conversations"]] == ["c1"]
+        assert [row["conversation"] for row in listed["conversations"]] == ["c1"]
         with get("/api/follow?id=c1") as stream:
             lines = iter(stream.readline, b"")
             assert (
@@ -136,7 +136,7 @@ class ToThisMachine(urllib.request.HTTPSHandler):
 
     def _connection(self, host, **how):
         connection = http.client.HTTPSConnection(host, context=self._tls, timeout=10)
-        connection._create_connection = lambda address, *given, **more: socket.create_connection(
-            ("127.0.0.1", self._port), 10
+        connection._create_connection = lambda address, *arguments, **more: (
+            socket.create_connection(("127.0.0.1", self._port), 10)
         )
         return connection

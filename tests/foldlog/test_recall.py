@@ -120,10 +120,10 @@ def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history)
     history.append(Action(tool="read", arguments=json.dumps({"path": text})))
     for event_id, kind in enumerate([*parts, "arguments"], first):
         assert text in tool.recall(ids=[event_id]), kind
-    found = tool.recall("dépôt\\notes")
+    answer = tool.recall("dépôt\\notes")
     in_base64 = {"document in base64", "file of bytes", "file of a URL"}
     assert in_base64 < parts.keys(), "no search of the store looks into these"
-    assert found.startswith(f"{len(parts) + 1 - len(in_base64)} events found")
+    assert answer.startswith(f"{len(parts) + 1 - len(in_base64)} events found")
     assert "[search_result]\n  T\n  https://x" in tool.recall(ids=[first + 2])
 
 
@@ -167,7 +167,7 @@ def test_results_of_the_tool_are_not_found_again(history):
 
 
 def test_a_call_that_cannot_be_used_is_answered(history):
-    for arguments, said in [
+    for arguments, problem in [
         ("{", "as a JSON object"),
         ([], "as a JSON object"),
         ({"queri": "x"}, "as a JSON object"),
@@ -178,7 +178,7 @@ def test_a_call_that_cannot_be_used_is_answered(history):
         ({"ids": ["3"]}, "whole numbers"),
         ({"ids": [True]}, "whole numbers"),
     ]:
-        assert said in history.recall_tool()(arguments)
+        assert problem in history.recall_tool()(arguments)
         with pytest.raises(
             foldlog.errors.InvalidArgument, match="max_tokens is 299; use a whole number from 300"
         ):
@@ -280,11 +280,11 @@ def test_a_result_has_at_most_its_tokens(texts, max_tokens, query):
 def test_the_async_tool_gives_the_same(history):
     async def ask():
         async with foldlog.aio.open("memory:") as histories:
-            one = histories["c1"]
-            await one.append(Message(source="user", content="the order is 4711-X"))
-            tool = one.recall_tool(max_tokens=500)
+            async_history = histories["c1"]
+            await async_history.append(Message(source="user", content="the order is 4711-X"))
+            tool = async_history.recall_tool(max_tokens=500)
             return tool.schema(), await tool({"query": "4711-X"}), await tool.recall(ids=[0])
 
-    schema, found, read = asyncio.run(ask())
+    schema, answer, read = asyncio.run(ask())
     assert schema == history.recall_tool().schema()
-    assert ids_in(found) == ids_in(read) == [0]
+    assert ids_in(answer) == ids_in(read) == [0]

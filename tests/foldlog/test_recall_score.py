@@ -70,18 +70,18 @@ def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_it
     lags = [lag(number) for number in range(8, CALLS)]
     for window in (2, 6, 11):
         limits = {"max_events": 1 + 2 * window, "keep_first": 1}
-        done = replayed(looking_back(), type="recent_events", **limits)
+        result = replayed(looking_back(), type="recent_events", **limits)
         missed = sum(each > window for each in lags)
-        assert (len(done.needed), len(done.missing)) == (len(lags), missed)
-        assert done.needed_shown == pytest.approx(100 * (1 - missed / len(lags)))
-    done = replayed(looking_back(), type="recent_events", max_events=5)
+        assert (len(result.needed), len(result.missing)) == (len(lags), missed)
+        assert result.needed_shown == pytest.approx(100 * (1 - missed / len(lags)))
+    result = replayed(looking_back(), type="recent_events", max_events=5)
     used = 9  # the first call that looks back further than two calls: three
-    assert done.missing[0] == Missing(name(used - 3), 1 + 2 * used, (2 + 2 * (used - 3),), False)
+    assert result.missing[0] == Missing(name(used - 3), 1 + 2 * used, (2 + 2 * (used - 3),), False)
 
 
 def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
-    done = replayed(looking_back(), type="noop")
-    assert (done.missing, done.needed_shown) == ((), 100)
+    result = replayed(looking_back(), type="noop")
+    assert (result.missing, result.needed_shown) == ((), 100)
     masked = replayed(looking_back(), type="observation_masking", attention_window=2)
     recent = replayed(looking_back(), type="recent_events", max_events=5)
     assert {each.term for each in masked.missing} == {each.term for each in recent.missing}
@@ -96,9 +96,9 @@ def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
         for event in looking_back()
     ]
     settings = {"trigger": 1, "keep": 2, "clear_tool_inputs": inputs}
-    done = replayed(long, type="clear_tool_uses", **settings)
-    assert done.missing
-    assert done.needed_shown < done.needed_named == 100
+    result = replayed(long, type="clear_tool_uses", **settings)
+    assert result.missing
+    assert result.needed_shown < result.needed_named == 100
 
 
 def test_repeated_tokens_are_in_the_beginning_that_stayed():
@@ -118,9 +118,11 @@ def test_repeated_tokens_are_in_the_beginning_that_stayed():
 @examples(60)
 @given(ordered_histories | tidy_histories)
 def test_nothing_is_missing_without_a_condenser_but_what_could_not_be_sent(events):
-    done = replayed(events, type="noop")
-    sent = {event.id for event in done.final}
-    assert all(not sent.issuperset(each.occurred) or done.final.open_calls for each in done.missing)
+    result = replayed(events, type="noop")
+    sent = {event.id for event in result.final}
+    assert all(
+        not sent.issuperset(each.occurred) or result.final.open_calls for each in result.missing
+    )
 
 
 def test_the_page_and_its_picture_are_made_of_the_published_figures():
@@ -135,11 +137,11 @@ def test_the_page_and_its_picture_are_made_of_the_published_figures():
 
 def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
     events = looking_back()
-    done = replay(events, recall.condenser_of({"type": "llm", "max_size": 10, "keep_first": 0}))
-    summary = next(event for event in done.final if event.id < 0)
+    result = replay(events, recall.condenser_of({"type": "llm", "max_size": 10, "keep_first": 0}))
+    summary = next(event for event in result.final if event.id < 0)
     assert summary.content.splitlines()[0].startswith("User:")
     assert summary.content.splitlines()[0].endswith("[0]")
-    assert any(each.named for each in done.missing) or not done.missing
+    assert any(each.named for each in result.missing) or not result.missing
 
 
 # --- facts ---

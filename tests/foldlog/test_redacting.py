@@ -187,26 +187,32 @@ def test_a_history_with_any_redacted_event_can_be_exported(format):
 def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first):
     summary = "the card of Zoe is known to me"
 
-    def said(text):
+    def message_item(text):
         return {
             "type": "message",
             "role": "user",
             "content": [{"type": "input_text", "text": text}],
         }
 
-    told = [
+    payloads = [
         *(
             ("session_meta", {"id": "s", "cwd": "/"}),
-            *(("response_item", said(text)) for text in ("Zoe 4111", "go on")),
+            *(("response_item", message_item(text)) for text in ("Zoe 4111", "go on")),
         ),
-        ("compacted", {"message": summary, "replacement_history": [said("go on"), said(summary)]}),
-        ("response_item", said("what next")),
+        (
+            "compacted",
+            {
+                "message": summary,
+                "replacement_history": [message_item("go on"), message_item(summary)],
+            },
+        ),
+        ("response_item", message_item("what next")),
     ]
     with api.open("memory:") as histories:
         history = histories["c"]
         records = [
             {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each}
-            for kind, each in told
+            for kind, each in payloads
         ]
         history.append_records(records, format="codex")
         # the summary is event 4
@@ -219,8 +225,8 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
             (1, 4, 3),
             {"whole", "cut", "before", "cut again"},
         )
-        gone = {name: histories.store.conversation(name).redactions for name in receipt.forks}
-        assert gone == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
+        redactions = {name: histories.store.conversation(name).redactions for name in receipt.forks}
+        assert redactions == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
         assert "Zoe" not in json.dumps([*history.export()]) + repr([*history.events()])
 
 
@@ -291,17 +297,17 @@ def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
 @pytest.mark.parametrize("key", [None, "00" * 32])
 def test_a_redaction_takes_the_records_that_forks_share_or_have_again(tmp_path, key):
     secret = "the password is swordfish"
-    said = {"role": "user", "content": secret}
+    message = {"role": "user", "content": secret}
     with api.open(
         tmp_path / "store.db", keys=None if key is None else api.KeyRing(key)
     ) as histories:
         history = histories["c"]
-        history.append_records([said], format="openai-chat")
+        history.append_records([message], format="openai-chat")
         forks = []
         for number in (1, 2):
             forks.append((forks or [history])[-1].fork(id=f"fork {number}"))
             forks[-1].append_records(
-                [{"role": "user", "content": f"done {number}"}, said], format="openai-chat"
+                [{"role": "user", "content": f"done {number}"}, message], format="openai-chat"
             )
         assert history.redact(0, reason="asked to", by="me").forks == ("fork 1", "fork 2")
         for fork in forks:

@@ -79,15 +79,15 @@ def figures_of(case):
     """The figures that are not empty, the calls, and the View at the end, each in a line. A call
     has its event, and how many events it was shown and were hidden.
     """
-    done = replay(case.events(), condenser_of(case), Counted())
-    figures = {name: getattr(done, name) for name in FIGURES}
+    result = replay(case.events(), condenser_of(case), Counted())
+    figures = {name: getattr(result, name) for name in FIGURES}
     lines = [f"{name}: {json.dumps(figure)}" for name, figure in figures.items() if figure]
-    lines += [f"missing: {json.dumps(missing)}" for missing in map(astuple, done.missing)]
-    calls = [[turn.event_id, turn.events, turn.hidden] for turn in done.turns]
+    lines += [f"missing: {json.dumps(missing)}" for missing in map(astuple, result.missing)]
+    calls = [[turn.event_id, turn.events, turn.hidden] for turn in result.turns]
     lines.append(f"calls: {calls}")
-    if done.final.unhandled_condensation_request:
+    if result.final.unhandled_condensation_request:
         lines.append("a condensation is requested")
-    return [*lines, f"View: {' '.join(gist(event, 20) for event in done.final)}"]
+    return [*lines, f"View: {' '.join(gist(event, 20) for event in result.final)}"]
 
 
 def written(case, output):
@@ -134,13 +134,14 @@ def work(turns):
 @examples(100)
 @given(ordered_histories)
 def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(history):
-    def said(view):  # without ids: those of a replay are new where a retraction took something back
+    # without ids: a replay gives new ids where a retraction took something back
+    def contents(view):
         return [
             (type(event), event.meta, getattr(event, "content", getattr(event, "call_id", 0)))
             for event in view
         ]
 
-    assert said(replay(history, None).final) == said(View.from_events(history))
+    assert contents(replay(history, None).final) == contents(View.from_events(history))
 
 
 def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
@@ -156,34 +157,35 @@ def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
             history.append(Message(source="user", content=f"door {n}: " + "words " * 40))
             history.prepare()
             history.append_reply({"role": "assistant", "content": "yes"})
-        said = [
+        messages = [
             event
             for event in history.events()
             if isinstance(event, Message) and event.source == "user"
         ]
-        asked = {event.id: event.content.split(":")[0] for event in said}
+        topics = {event.id: event.content.split(":")[0] for event in messages}
         replays = [replay(history.events(), each) for each in (condenser_from_config(config), None)]
-    for done in replays:
-        (digest,) = (event.content for event in done.final if event.id < 0)
-        told, lost = (
-            [asked[each] for each in ids if each in asked] for ids in (done.summarized, done.lost)
+    for result in replays:
+        (digest,) = (event.content for event in result.final if event.id < 0)
+        summarized, lost = (
+            [topics[each] for each in ids if each in topics]
+            for ids in (result.summarized, result.lost)
         )
-        assert all(f"- {each}: " in digest for each in told)
+        assert all(f"- {each}: " in digest for each in summarized)
         assert not any(f"- {each}: " in digest for each in lost)
-        assert len(lost) > 15 > len(told) > 0
+        assert len(lost) > 15 > len(summarized) > 0
 
 
 def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them():
-    done = replay(work(1), condenser_from_config({"type": "noop"}))
+    result = replay(work(1), condenser_from_config({"type": "noop"}))
     turns = [Turn(1, 1, 0, 900, 0), Turn(2, 1, 0, 1_124, 900), Turn(3, 1, 0, 1_224, 1_124)]
     for price, cost in (
         (Price(1.0, 9.0, 0.1), (900 * 1.0 + 1_124 * 1.0) + (0.1 * 1_124 + 100 * 1.0)),
         (Price(1.0, 9.0), 900 + 1_124 + 1_224),
         (Price(1.0, 9.0, 0.1, 1.25), 900 * 1.0 + 1_124 * 1.25 + 0.1 * 1_124 + 100 * 1.25),
     ):
-        assert dataclasses.replace(done, turns=turns).prompts_cost(price) == pytest.approx(cost)
+        assert dataclasses.replace(result, turns=turns).prompts_cost(price) == pytest.approx(cost)
     assert (
-        dataclasses.replace(done, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price)
+        dataclasses.replace(result, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price)
         is None
     )
 
@@ -195,19 +197,19 @@ def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(confi
     @examples(60)
     @given(ordered_histories | tidy_histories)
     def check(events):
-        done = replay(events, condenser)
+        result = replay(events, condenser)
         kept_ids = intervals_kept(events, len(events))
         shown = [
             event.id
             for event in events
             if event.shown and contains(kept_ids, event.id) and not is_structural(event)
         ]
-        kept = sum(event.id >= 0 for event in done.final)
+        in_view = sum(event.id >= 0 for event in result.final)
         # it forgets nothing, and does not show all
-        gone = () if config["type"] == "recent_events" else done.lost
-        assert kept + len(done.summarized) + len(gone) == len(shown)
-        assert set(done.summarized) | set(done.lost) <= set(shown)
-        assert not set(done.summarized) & set(done.lost)
+        lost = () if config["type"] == "recent_events" else result.lost
+        assert in_view + len(result.summarized) + len(lost) == len(shown)
+        assert set(result.summarized) | set(result.lost) <= set(shown)
+        assert not set(result.summarized) & set(result.lost)
 
     check()
 
@@ -262,8 +264,8 @@ def test_tokens_are_counted_in_the_prompts_that_would_have_been_sent(config):
     @given(ordered_histories | tidy_histories)
     def check(events):
         watching = Watching(condenser)
-        done = replay(events, watching, Counted())
-        assert [turn.tokens for turn in done.turns] == watching.tokens
+        result = replay(events, watching, Counted())
+        assert [turn.tokens for turn in result.turns] == watching.tokens
 
     check()
 

@@ -77,25 +77,25 @@ def as_anthropic(reply):
 
 
 @pytest.mark.parametrize(
-    "made, rule",
+    "build, rule",
     [
         (as_openai, "calls are actions, and the text beside them is the thought of the first"),
         (as_response, "a response of OpenAI"),
         (as_anthropic, "a message of Anthropic"),
     ],
 )
-def test_the_objects_of_an_sdk_say_the_same_as_their_json(made, rule):
+def test_the_objects_of_an_sdk_say_the_same_as_their_json(build, rule):
     reply = REPLIES[rule]["reply"]
-    assert from_openai(made(reply)) == from_openai(reply)
+    assert from_openai(build(reply)) == from_openai(reply)
 
 
-@pytest.mark.parametrize("made", [as_message_of_openai, as_litellm])
-def test_the_objects_of_a_chat_have_its_calls(made):
+@pytest.mark.parametrize("build", [as_message_of_openai, as_litellm])
+def test_the_objects_of_a_chat_have_its_calls(build):
     thoughts = {"type": "thinking", "thinking": "hm", "signature": "s"}
     message = {"content": "Let me look.", "tool_calls": CALLS, "thinking_blocks": [thoughts]}
-    one, two = from_openai(made(completion(message, object="chat.completion", created=1)))
-    assert (one.call_id, one.thought, one.thinking) == ("k1", "Let me look.", (thoughts,))
-    assert two.call_id == "k2"
+    first, second = from_openai(build(completion(message, object="chat.completion", created=1)))
+    assert (first.call_id, first.thought, first.thinking) == ("k1", "Let me look.", (thoughts,))
+    assert second.call_id == "k2"
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history, call_
 
 @pytest.mark.parametrize("since", ["nothing", "condensed", "retracted", "the id is used again"])
 def test_a_result_is_sent_again_with_its_key_whatever_became_of_its_call(history, since):
-    (made,) = history.append_reply(completion({"tool_calls": CALLS[:1]}))
+    (recorded,) = history.append_reply(completion({"tool_calls": CALLS[:1]}))
     first = history.append_tool_result("k1", "x", idempotency_key="k1")
     if since == "condensed":
         history.append(CondensationAction(forgotten_event_ids=(0, 1)))
@@ -308,7 +308,7 @@ def test_a_result_is_sent_again_with_its_key_whatever_became_of_its_call(history
         history.retract(0)
     elif since == "the id is used again":
         history.append_reply(completion({"tool_calls": CALLS[:1]}))
-    for call in ("k1", made.event):
+    for call in ("k1", recorded.event):
         assert history.append_tool_result(call, "x", idempotency_key="k1") == first
     for call, value in (("k1", "y"), ("k9", "x")):
         with pytest.raises(IdempotencyConflict):
@@ -465,23 +465,23 @@ def test_no_part_of_a_message_of_the_user_is_lost(history, part):
 def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
     file = {"type": "file", "file": {"filename": "a.txt", "file_data": b"depth 4 m"}}
     history.append([{"role": "user", "content": [file]}, said([file])])
-    one, two = history.view()
-    assert one.content == two.content == (file,)
+    first, second = history.view()
+    assert first.content == second.content == (file,)
     assert "depth 4 m" in history.view().to_messages("openai")[0]["content"]
 
 
 def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
-    made = of_chat(0, "k")
+    call = of_chat(0, "k")
     result = {"role": "tool", "tool_call_id": "k", "content": "ok"}
-    for wrong in (result, [result, made], [said("hi"), result]):
+    for wrong in (result, [result, call], [said("hi"), result]):
         with pytest.raises((InvalidEvent, TypeError), match="the result of 'k', a call that no"):
             history.append(wrong)
     with pytest.raises(InvalidEvent, match="the result of a call without tool_call_id, and no"):
-        history.append([made, {"role": "tool", "content": "ok"}])
+        history.append([call, {"role": "tool", "content": "ok"}])
     assert history.version() == 0
-    history.append([made, result], idempotency_key="x")
+    history.append([call, result], idempotency_key="x")
     history.append(CondensationAction(forgotten_event_ids=[0, 1]))
-    assert len(history.append([made, result], idempotency_key="x")) == 2
+    assert len(history.append([call, result], idempotency_key="x")) == 2
     assert history.append(result)[0].event.id == 3, "of a call that is forgotten"
 
 
@@ -499,8 +499,8 @@ def blocks_of(place):
 
 @pytest.mark.parametrize("messages_of", [chat_of, blocks_of])
 def test_a_result_names_its_tool_and_its_call(history, messages_of):
-    (made, result), (later, its_result) = map(messages_of, range(2))
-    history.append([made, result, later])
+    (call, result), (later, its_result) = map(messages_of, range(2))
+    history.append([call, result, later])
     for key in (None, "x", "x"):
         (again,) = history.append(its_result, idempotency_key=key)
         assert (again.event.tool, again.event.cause) == ("t1", 2)

@@ -193,7 +193,7 @@ def test_texts_can_be_read_and_kinds_differ_in_colour(theme):
         ("summary", "observation"),
         ("system", "agent"),
     ]
-    assert all(contrast(colour[one], colour[other]) >= 1.3 for one, other in neighbours)
+    assert all(contrast(colour[first], colour[second]) >= 1.3 for first, second in neighbours)
 
 
 def test_the_file_is_small_beside_the_texts(tmp_path):

@@ -105,14 +105,16 @@ def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(hist
     assert (states(histories), len(paid)) == ([("unknown", 2)], 1)
 
 
-@pytest.mark.parametrize("known", ["it is paid", None])
-def test_after_a_restart_the_same_call_is_looked_up(histories, known, restarted):
+@pytest.mark.parametrize("known_result", ["it is paid", None])
+def test_after_a_restart_the_same_call_is_looked_up(histories, known_result, restarted):
     paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
         restarted()
-        told = tool(paid, check=lambda key, call: known)("ann")
-    assert (told, states(histories)[0][1]) == (("it is paid", 1) if known else ("paid ann", 2))
+        result = tool(paid, check=lambda key, call: known_result)("ann")
+    assert (result, states(histories)[0][1]) == (
+        ("it is paid", 1) if known_result else ("paid ann", 2)
+    )
 
 
 def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(histories, restarted):

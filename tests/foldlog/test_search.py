@@ -25,9 +25,9 @@ def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
     results = [Observation(content="no such file", call_id=call_id) for call_id in ("1", "2", None)]
     calls = [Action(tool=tool, call_id=tool[-1], arguments={}) for tool in ("run1", "run2")]
     histories["c"].append([*calls, *results])
-    for tool, found in (("run1", [2]), ("run2", [3])):
+    for tool, ids in (("run1", [2]), ("run2", [3])):
         hits = search(histories.store, "such file", tool=tool).hits
-        assert sorted(hit.id for hit in hits) == found
+        assert sorted(hit.id for hit in hits) == ids
 
 
 @pytest.mark.parametrize(

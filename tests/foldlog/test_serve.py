@@ -96,7 +96,7 @@ def until_counted(client, count):
 def test_a_page_goes_on_with_what_is_appended(client, store):
     whole = client.json("history?id=usual")
     version = whole["version"]
-    shown = [event for event, left in enumerate(whole["events"]["left"]) if left == 0]
+    shown = [event for event, left_at in enumerate(whole["events"]["left"]) if left_at == 0]
     append(store, "usual", said("more"), CondensationAction(forgotten_event_ids=[shown[1]]))
     more = client.json("history", {"id": "usual", "since": version})
     assert more["version"] == version + 2
@@ -116,9 +116,9 @@ def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store)
 
     assert next(filter(all, titles())) == ["the secret word"] * 2
     redact(store, "c", 0, reason="asked to", by="me")
-    for found in titles():
-        assert "the secret word" not in found
-        if all(found):
+    for shown_titles in titles():
+        assert "the secret word" not in shown_titles
+        if all(shown_titles):
             break
 
 
@@ -128,8 +128,8 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
     """Of every format, and of real histories of programs that add to what a user asks, where they
     lie beside.
     """
-    asked = "<command-message>review</command-message>\n<command-name>/review</command-name>"
-    histories["asked"].append(said(asked))
+    command = "<command-message>review</command-message>\n<command-name>/review</command-name>"
+    histories["asked"].append(said(command))
     histories["silent"].append(Message(source="agent", content="hi"))
     between = [said("more")] * 40
     titled = Message(source="agent", content="hi", meta={"title": "Late"})
@@ -141,7 +141,7 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
     store = histories.store
     listed = [*store.iter_conversations()]
     figures = FiguresOfStore(store)
-    titles = {row.id: one.overview.title for row, one in figures.of(listed, whole=False)}
+    titles = {row.id: summary.overview.title for row, summary in figures.of(listed, whole=False)}
     documents = (document_of(*row, Prices()) for row in figures.of(listed))
     assert {document.conversation: document.title for document in documents} == titles
     with asking(application(store, token=None)) as client:
@@ -185,7 +185,7 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     history = client.json("history?id=usual")
     assert usual["tokens_saved"] == history["tokens_saved"] == saved
     assert history["cost"] == 0.0123
-    assert sum(one["condensations"] for one in fleet["reasons"]) == fleet["condensations"] == 3
+    assert sum(row["condensations"] for row in fleet["reasons"]) == fleet["condensations"] == 3
 
 
 def test_the_size_of_a_store_has_its_log(tmp_path):
@@ -205,14 +205,14 @@ def condensed(**metadata):
 
 def test_reasons_of_one_kind_are_one_row():
     full = [condensed(reason="events", events_before=size, events_max=80) for size in (81, 82)]
-    assert [because(one) for one in full] == [
+    assert [because(condensation) for condensation in full] == [
         "View of 81 events exceeded 80",
         "View of 82 events exceeded 80",
     ]
-    assert {because(one, brief=True) for one in full} == {"too many events"}
+    assert {because(condensation, brief=True) for condensation in full} == {"too many events"}
     requests = [CondensationRequest(reason=f"the prompt has {size} tokens") for size in (90, 91)]
-    asked = condensed(reason="request")
-    assert {because(asked, [request], brief=True) for request in requests} == {"asked for"}
+    requested = condensed(reason="request")
+    assert {because(requested, [request], brief=True) for request in requests} == {"asked for"}
 
 
 def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
@@ -234,23 +234,25 @@ def test_every_list_counts_the_condensations_that_were_made(store):
     declined = {"outcome": "declined", "reason": "nothing to spare", "cost": 0.5}
     with asking(application(store, token=None)) as client:
         for place in (1, 2):  # one right after another that is counted
-            gone = CondensationAction(forgotten_event_ids=(place,), metadata={"reason": "tokens"})
-            append(store, "some", gone)
-            ((_, one),) = FiguresOfStore(store).of([store.conversation("some")])
-            made = collect_stats(store, ["some"], views=Views(store)).condensations.values()
-            assert (one.condensations, one.tokens_saved) == (
-                place,
-                sum(each.tokens_saved for each in made),
+            condensation = CondensationAction(
+                forgotten_event_ids=(place,), metadata={"reason": "tokens"}
             )
-            assert one.tokens_saved > 0
+            append(store, "some", condensation)
+            ((_, summary),) = FiguresOfStore(store).of([store.conversation("some")])
+            figures = collect_stats(store, ["some"], views=Views(store)).condensations.values()
+            assert (summary.condensations, summary.tokens_saved) == (
+                place,
+                sum(each.tokens_saved for each in figures),
+            )
+            assert summary.tokens_saved > 0
         not_made = CondensationAction(forgotten_event_ids=(), metadata=declined)
         append(store, "some", not_made, Retraction(version=6))
         until_counted(client, 4)
-        found = rows(client)
+        by_name = rows(client)
         fleet, history = client.json("fleet"), client.json("history?id=some")
-    assert found["some"]["condensations"] == history["condensations"] == 2
-    assert fleet["condensations"] == sum(row["condensations"] for row in found.values())
-    reasons = {one["reason"]: one["condensations"] for one in fleet["reasons"]}
+    assert by_name["some"]["condensations"] == history["condensations"] == 2
+    assert fleet["condensations"] == sum(row["condensations"] for row in by_name.values())
+    reasons = {row["reason"]: row["condensations"] for row in fleet["reasons"]}
     assert reasons["too many tokens"] == 3
     assert not any(reason.startswith("declined") for reason in reasons)
     assert (fleet["cost"], history["cost"]) == (pytest.approx(0.5123), 0.5)
@@ -333,7 +335,7 @@ def test_every_response_has_the_policy_and_no_response_has_cors(guarded):
 
 
 def test_without_the_token_nothing_is_shown(guarded):
-    for given in (
+    for headers in (
         {},
         {"authorization": "Bearer wrong"},
         {"authorization": f"Basic {TOKEN}"},
@@ -349,8 +351,8 @@ def test_without_the_token_nothing_is_shown(guarded):
             "/api/history?id=usual",
             "/none",
         ):
-            answer = guarded.get(path, headers=given)
-            assert (answer.status, "usual" in answer.text) == (401, False), (path, given)
+            answer = guarded.get(path, headers=headers)
+            assert (answer.status, "usual" in answer.text) == (401, False), (path, headers)
 
 
 def test_the_token_moves_from_the_address_into_a_cookie(guarded):
@@ -362,8 +364,8 @@ def test_the_token_moves_from_the_address_into_a_cookie(guarded):
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "samesite=strict" in cookie.lower()
-    kept = {"cookie": f"other=1; {cookie.split(';')[0]}"}
-    assert guarded.get("/api/fleet", headers=kept).status == 200
+    headers = {"cookie": f"other=1; {cookie.split(';')[0]}"}
+    assert guarded.get("/api/fleet", headers=headers).status == 200
     assert guarded.get("/api/fleet", headers=BEARER).status == 200
 
 
@@ -382,8 +384,8 @@ def test_it_only_reads(guarded):
 
 
 def test_a_page_of_another_site_gets_nothing(guarded):
-    asked = {"sec-fetch-site": "cross-site", **BEARER}
-    assert guarded.get("/api/fleet", headers=asked).status == 403
+    headers = {"sec-fetch-site": "cross-site", **BEARER}
+    assert guarded.get("/api/fleet", headers=headers).status == 403
 
 
 def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tmp_path):
@@ -391,10 +393,10 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
         histories["c"].append(said("hello"))
         with serving(tmp_path / "h.db") as (process, address):
             base, token = address.split("/?token=")
-            asked = urllib.request.Request(
+            request = urllib.request.Request(
                 f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"}
             )
-            with urllib.request.urlopen(asked, timeout=60) as stream:
+            with urllib.request.urlopen(request, timeout=60) as stream:
                 sent = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
                 assert next(sent) == {"version": 1, "redactions": 0, "borders": 0}
                 histories["c"].append([said("more"), said("still more")])

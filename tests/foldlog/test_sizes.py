@@ -55,8 +55,8 @@ def served(store, model=None):
         while listed["counted"] < listed["total"]:  # by a thread
             listed = client.json("conversations")
         pages = {
-            one["conversation"]: of_page(client.json("history", {"id": one["conversation"]}))
-            for one in listed["conversations"]
+            row["conversation"]: of_page(client.json("history", {"id": row["conversation"]}))
+            for row in listed["conversations"]
         }
         return listed["conversations"], client.json("fleet"), pages
 
@@ -65,11 +65,13 @@ def of_page(history):
     """The tokens of a page's newest View, as its script adds them up."""
     columns, spans = history["events"], dict(history["spans"])
     tokens = dict(enumerate(columns["tokens"])) | {
-        one["id"]: one["tokens"] for one in history["summaries"]
+        summary["id"]: summary["tokens"] for summary in history["summaries"]
     }
-    spans |= {one["id"]: one["spans"] for one in history["summaries"]}
+    spans |= {summary["id"]: summary["spans"] for summary in history["summaries"]}
     sent = [
-        event for event, left in enumerate(columns["left"]) if left == 0 and columns["sent"][event]
+        event
+        for event, left_at in enumerate(columns["left"])
+        if left_at == 0 and columns["sent"][event]
     ]
     sent = [event for event in sent if event not in spans]
     sent += [
@@ -80,14 +82,14 @@ def of_page(history):
 
 def test_every_list_and_page_shows_the_same_tokens(url, foldlog):
     listed = {
-        one["conversation"]: one["tokens"]
-        for one in foldlog("list --long --json --db", url).document["conversations"]
+        row["conversation"]: row["tokens"]
+        for row in foldlog("list --long --json --db", url).document["conversations"]
     }
     with package.open(url) as opened:
         expected = {name: opened[name].lifetimes().sizes[-1] for name in listed}
         rows, fleet, pages = served(opened.store)
         assert {name: view_tokens(opened[name].view()) for name in listed} == expected
-    assert {one["conversation"]: one["tokens"] for one in rows} == expected
+    assert {row["conversation"]: row["tokens"] for row in rows} == expected
     assert pages == expected
     assert listed == expected
     assert fleet["view_tokens"] == sum(expected.values())
@@ -106,7 +108,7 @@ def test_a_server_with_a_model_counts_with_it_on_a_page_and_estimates_in_the_lis
         expected = {name: counted_in(views.current(name), counted) for name in pages}
         estimated = {name: view_tokens(views.current(name)) for name in pages}
     assert pages == expected
-    assert {one["conversation"]: one["tokens"] for one in rows} == estimated
+    assert {row["conversation"]: row["tokens"] for row in rows} == estimated
     assert expected["sample"] < estimated["sample"]
 
 

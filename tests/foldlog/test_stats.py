@@ -85,7 +85,7 @@ def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches
         stats = histories["ours"].stats()
         # counted, for the curve, and for the Views at the condensation
         assert max(map(decoded.count, range(600))) <= 6
-    assert (stats.findings, sum(one.calls for one in stats.models.values())) == ([], 600)
+    assert (stats.findings, sum(model.calls for model in stats.models.values())) == ([], 600)
     assert len(stats.view_tokens) == 603
     with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
         connection.execute("UPDATE events SET body = 'x' WHERE id = 590")

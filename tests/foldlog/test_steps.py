@@ -174,10 +174,10 @@ with foldlog.open("memory:") as histories:
     histories["c1"].step()
     assert not {"pydantic", "litellm", "foldlog.condensers.models.client"} & set(sys.modules), "imported"
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,11 @@ with foldlog.open("memory:") as histories:
 )
 def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condenser):
     histories, others = opened(condenser=condenser), opened()
-    history, seen = histories["c1"], []
+    history, shows_stop = histories["c1"], []
     history.append(said("go"))
     calls = [{"type": "function", "function": {"name": "run", "arguments": "{}"}} for _ in range(8)]
     for turn in range(4):
-        seen.append("stop" in str(history.prepare().to_messages()))
+        shows_stop.append("stop" in str(history.prepare().to_messages()))
         if turn == 1:
             late = others["c1"].append(said("stop"))
             others["c1"].append(Observation(tool="t", call_id="x", content="late"))
@@ -210,7 +210,7 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
         )
         for call in history.open_calls():
             history.append_tool_result(call, "done")
-    assert seen[:3] == [False, False, True]
+    assert shows_stop[:3] == [False, False, True]
     assert [event.id for event in history.events() if "shown_version" in event.meta] == [
         late[0].id + 2
     ]
@@ -253,10 +253,10 @@ REPLIES = {
 def append_in_two_threads(history, reply):
     append = history._store.append
 
-    def meet_another(*given, **how):
+    def meet_another(*arguments, **how):
         history._store.append = append
         try:
-            return append(*given, **how)
+            return append(*arguments, **how)
         except foldlog.VersionConflict:
             history.append(Message(source="agent", content="on"))
             raise
@@ -298,7 +298,7 @@ def test_a_report_of_a_failure_that_was_redacted_does_not_end_the_rules(opened):
     ]
 
 
-def unavailable(*given, **how):
+def unavailable(*arguments, **how):
     raise foldlog.StoreUnavailable("the disk is full", kind="full")
 
 

@@ -28,7 +28,7 @@ SECRET = "hunter2"
 OF_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 
-def said(count):
+def user_messages(count):
     return [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(count)]
 
 
@@ -40,15 +40,15 @@ def opened(path, *answers, meanwhile=lambda history: None):
     return histories
 
 
-def made(path):
+def make_condensation(path):
     with opened(path, "short") as histories:
-        histories["c1"].append(said(11))
+        histories["c1"].append(user_messages(11))
         histories["c1"].prepare()
 
 
 def model_failed(path):
     with opened(path, failed("timeout", SECRET)) as histories:
-        histories["c1"].append(said(11))
+        histories["c1"].append(user_messages(11))
         histories["c1"].prepare()
 
 
@@ -77,7 +77,7 @@ def dropped(path):
             history.append(Retraction(version=9))
 
     with opened(path, "short", meanwhile=meanwhile) as histories:
-        histories["c1"].append(said(11))
+        histories["c1"].append(user_messages(11))
         histories["c1"].prepare()
 
 
@@ -88,14 +88,14 @@ def waited(path, same=False):
         foldlog.open(path / "other.db" if same else path / "s.db") as others,
     ):
         others = histories if same else others
-        histories["c1"].append(said(1))
+        histories["c1"].append(user_messages(1))
 
         def slow(reading):
             begun.set()
             go_on.wait(10)
 
         def append(store):
-            store.append("c1", said(1), expected_version=foldlog.ANY_VERSION, guard=slow)
+            store.append("c1", user_messages(1), expected_version=foldlog.ANY_VERSION, guard=slow)
 
         first = threading.Thread(target=append, args=(histories.store,))
         first.start()
@@ -104,7 +104,7 @@ def waited(path, same=False):
 
         def append_too():
             on_its_way.set()
-            others["c1"].append(said(1))
+            others["c1"].append(user_messages(1))
 
         second = threading.Thread(target=append_too)
         second.start()
@@ -119,8 +119,8 @@ def waited_for_a_thread(path):
 
 
 def away(path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     with suppress(StoreUnavailable):
         foldlog.open(f"postgresql://agent:{SECRET}@127.0.0.1:{port}/history?patience_s=1")
 
@@ -139,7 +139,7 @@ class NeverReads:
 
 def behind(path):
     with foldlog.open(path / "s.db") as histories:
-        histories["c1"].append(said(1))
+        histories["c1"].append(user_messages(1))
         with Follower(histories.store, NeverReads()) as follower, suppress(ZeroDivisionError):
             follower.run(0.01, lambda events: 1 / 0)
 
@@ -174,13 +174,13 @@ def overtaken(path):
 
 def not_given_back(path):
     with suppress(StoreUnusable), foldlog.open(path / "s.db") as histories, histories["c1"].lease():
-        histories["c1"].append(said(1))
+        histories["c1"].append(user_messages(1))
         histories.close()
 
 
 def cannot_resume(path):
     with foldlog.open(path / "s.db", keys=foldlog.KeyRing(["11" * 32])) as histories:
-        histories["c1"].append(said(1))
+        histories["c1"].append(user_messages(1))
     with foldlog.open(path / "s.db") as histories:
         assert list(histories.to_resume()) == []
 
@@ -192,7 +192,7 @@ def moved(path):
 
 
 CAUSES = [
-    (made, "foldlog.condensation.made"),
+    (make_condensation, "foldlog.condensation.made"),
     (model_failed, "foldlog.condensation.failed"),
     (declined, "foldlog.condensation.declined"),
     (above_size, "foldlog.condensation.declined"),
@@ -217,11 +217,11 @@ def test_each_message_has_its_values_and_no_contents(cause, name, tmp_path, capl
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]
-    told = [record for record in caplog.records if record.name == name]
-    assert [(record.levelname, vars(record).keys() - OF_RECORD) for record in told] == [
+    records = [record for record in caplog.records if record.name == name]
+    assert [(record.levelname, vars(record).keys() - OF_RECORD) for record in records] == [
         (level, values)
-    ] * len(told)
-    assert told
+    ] * len(records)
+    assert records
     assert not any(SECRET in f"{record.getMessage()} {vars(record)}" for record in caplog.records)
 
 
@@ -254,7 +254,7 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
     with foldlog.open(
         tmp_path / "s.db", condenser=LLMSummarizingCondenser(Mistaken(), max_size=10, keep_first=1)
     ) as histories:
-        histories["c1"].append(said(11))
+        histories["c1"].append(user_messages(11))
         histories["c1"].prepare()
         *_, newest = histories["c1"].events()
         assert histories["c1"].stats().condensations["llm"].failed == 1
@@ -265,9 +265,9 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
 
 
 @pytest.mark.parametrize(
-    "cost, told", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")]
+    "cost, suffix", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")]
 )
-def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, told):
+def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, suffix):
     values = {
         "conversation": "c1",
         "condenser": "llm",
@@ -277,13 +277,13 @@ def test_a_cost_has_few_digits_and_an_unknown_cost_is_left_out(caplog, cost, tol
     }
     _telemetry.tell("foldlog.condensation.dropped", **values)
     [record] = caplog.records
-    assert record.getMessage().endswith(f"was given up: too late{told}")
+    assert record.getMessage().endswith(f"was given up: too late{suffix}")
     assert record.cost == cost
 
 
 def test_the_message_of_a_condensation_has_its_figures(tmp_path, caplog):
     caplog.set_level(logging.INFO, "foldlog")
-    made(tmp_path)
+    make_condensation(tmp_path)
     [record] = caplog.records
     assert record.getMessage().startswith(
         "conversation 'c1': condensation 11 by 'llm' (events): 11 events"

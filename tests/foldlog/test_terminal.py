@@ -206,9 +206,9 @@ def test_a_width_that_no_terminal_has_is_treated_as_unset(
     foldlog("import", five_messages)
     for line in ("--help", "store verify --views", "list", "log five", "why five 1"):
         monkeypatch.delenv("COLUMNS", raising=False)
-        wanted = foldlog(line).out
+        expected = foldlog(line).out
         monkeypatch.setenv("COLUMNS", width)
-        assert foldlog(line).out == wanted != "", line
+        assert foldlog(line).out == expected != "", line
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
 
 
 def test_the_wait_for_a_server_that_is_away_says_how_long_it_is(foldlog):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"postgresql://agent@127.0.0.1:{taken.getsockname()[1]}/history?patience_s=1"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"postgresql://agent@127.0.0.1:{server.getsockname()[1]}/history?patience_s=1"
     ran = foldlog("list --json --db", url)
     first, error = map(json.loads, ran.err.splitlines())
     assert (ran.status, first["level"], error["level"]) == (2, "note", "error")
@@ -329,29 +329,29 @@ def test_no_other_file_of_the_command_prints():
     """So no text comes to a terminal but as the type that is escaped: the rule is of types, not of
     memory.
     """
-    found = []
+    places = []
     for path in sorted(CLI.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             place = (path.relative_to(CLI).as_posix(), ast.unparse(node))
             match node:
                 case ast.Call(func=ast.Name(id="print")):
-                    found.append(place)
+                    places.append(place)
                 case ast.Attribute(
                     value=ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"),
                     attr=used,
                 ):
                     if used not in ("isatty", "flush", "fileno", "encoding"):
-                        found.append(place)
+                        places.append(place)
                 case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in (
                     "rich",
                     "click",
                 ):
-                    found.append(place)
+                    places.append(place)
                 case ast.Import(names=names) if any(
                     name.name.partition(".")[0] == "rich" for name in names
                 ):
-                    found.append(place)
-    assert [place for place in found if place[0] != "terminal.py"] == [
+                    places.append(place)
+    assert [place for place in places if place[0] != "terminal.py"] == [
         # a constant: nothing more is imported where Ctrl-C comes at once
         ("__init__.py", "sys.stderr.write"),
         # the bytes of a file: JSON, or escaped on a terminal
@@ -367,7 +367,7 @@ def test_no_other_file_of_the_command_prints():
 def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal(
     foldlog, monkeypatch
 ):
-    def fails(*given):
+    def fails(*arguments):
         raise RuntimeError(ONE_LINE)
 
     monkeypatch.setattr("foldlog._cli.commands.list.open_existing", fails)

@@ -56,9 +56,9 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         ("--since 2026-03-01", [0, 1, 2]),
     ):
         assert foldlog(f"log c {options} --json").rows("id", of="events") == ids
-        found = foldlog(f"search gauge {options} --json")
-        assert sorted(found.rows("event", of="hits")) == [each for each in ids if each != 1]
-        assert found.rows("timestamp", of="hits") == found.rows("recorded_at", of="hits")
+        ran = foldlog(f"search gauge {options} --json")
+        assert sorted(ran.rows("event", of="hits")) == [each for each in ids if each != 1]
+        assert ran.rows("timestamp", of="hits") == ran.rows("recorded_at", of="hits")
     assert [line[8:27] for line in foldlog("log c").out.splitlines()] == [
         at[:19].replace("T", " ") for at in times
     ]
@@ -96,8 +96,8 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
         raise SyntaxError("broken")
 
     monkeypatch.setattr(registry, "_refused", None)
-    found = [EntryPoint("other", "other:FORMAT", registry.GROUP)]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+    entry_points = [EntryPoint("other", "other:FORMAT", registry.GROUP)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entry_points)
     monkeypatch.setattr(EntryPoint, "load", broken)
     with foldlog_open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(

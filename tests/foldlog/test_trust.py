@@ -105,8 +105,8 @@ def test_a_command_that_finds_something_says_so_and_ends_with_1(
     that can.
     """
     (tmp_path / "torn.jsonl").write_text((tmp_path / five_messages).read_text() + '{"torn\n')
-    found = {command: "found: " in foldlog(command).err for command in (*FIND, *DO_NOT)}
-    assert [command for command in found if found[command]] == FIND
+    is_found = {command: "found: " in foldlog(command).err for command in (*FIND, *DO_NOT)}
+    assert [command for command in is_found if is_found[command]] == FIND
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured
     (record,) = encode([call], format="openai-chat")
     assert "half ? a_name.py" in record["tool_calls"][0]["function"]["arguments"]
     assert texts_in(text_document(call)["arguments"]) == ["half \ud800 a_name.py"]
-    for said in (
+    for arguments in (
         call.arguments,
         '{"a":' * 600 + '"a_name.py"' + "}" * 600,
         {"type": "file", "path": "a_name.py"},
     ):
-        assert event_terms(Action(tool="t", arguments=said)) == {"a_name.py"}
+        assert event_terms(Action(tool="t", arguments=arguments)) == {"a_name.py"}
 
 
 def test_a_text_of_json_is_its_value_and_another_text_stays():
@@ -54,9 +54,9 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
             Action(id=1, tool="t", arguments={"source": 1}),
         ]
         store.append("c", events, expected_version=0)
-        for text, found in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
+        for text, ids in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
             holds = holding(text)
-            assert [each.id for each in events_with(store, "c", holds)] == found, text
+            assert [each.id for each in events_with(store, "c", holds)] == ids, text
 
 
 def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():

@@ -117,9 +117,9 @@ def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch):
     record_counts = []
     figures_in = writing.figures_in
 
-    def counted(skeleton, format, records, about):
+    def counted(skeleton, format, records, facts):
         record_counts.append(records)
-        return figures_in(skeleton, format, records, about)
+        return figures_in(skeleton, format, records, facts)
 
     monkeypatch.setattr(writing, "figures_in", counted)
     path = tmp_path / "session.jsonl"

@@ -329,13 +329,13 @@ def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path):
 
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
-@pytest.mark.parametrize("asked", [True, False])
-def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd, asked, tmp_path):
+@pytest.mark.parametrize("is_by_text", [True, False])
+def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd, is_by_text, tmp_path):
     path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
     with new_store() as store:
         imported(store, path)
         store.version("s1")
-        if asked:
+        if is_by_text:
             redact(store)
         else:
             Histories(store)["s1"].redact([2], reason="asked for")
