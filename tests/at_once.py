@@ -13,6 +13,6 @@ def at_once(work: Callable[[T], object], cases: Iterable[T]) -> None:
     """Run ``work`` with each case, each in a thread of its own, to the end of all. Raise what the
     first one raises.
     """
-    given = list(cases)
-    with ThreadPoolExecutor(len(given)) as threads:
-        list(threads.map(work, given))
+    items = list(cases)
+    with ThreadPoolExecutor(len(items)) as threads:
+        list(threads.map(work, items))

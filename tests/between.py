@@ -60,9 +60,9 @@ def before_next_call(
     """Have ``act`` done once, right before the next call of this function."""
     really = getattr(owner, name)
 
-    def act_first(*given: Any, **options: Any) -> Any:
+    def act_first(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(owner, name, really)
         act()
-        return really(*given, **options)
+        return really(*arguments, **options)
 
     monkeypatch.setattr(owner, name, act_first)

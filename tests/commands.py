@@ -11,7 +11,7 @@ from foldlog._cli.application import build
 
 def command_named(name: str) -> Any:
     """The command of a name, such as ``list`` or ``store verify``."""
-    found: Any = typer.main.get_command(build(name))
+    command: Any = typer.main.get_command(build(name))
     for word in name.split():
-        found = found.commands[word]
-    return found
+        command = command.commands[word]
+    return command

@@ -254,20 +254,20 @@ def postgres_url(
     With ``another``, this test has closed the stores that it was given.
     """
     of_postgres = "tests/postgres/" in request.node.nodeid and request.path.stem in _OF_SCHEMAS
-    given: list[str] = []
+    schemas: list[str] = []
 
     def url(another: bool = False) -> str:
         if another:
-            postgres_stores.used += given
-            given.clear()
-        given.append(postgres_stores.new() if of_postgres else postgres_stores.take())
+            postgres_stores.used += schemas
+            schemas.clear()
+        schemas.append(postgres_stores.new() if of_postgres else postgres_stores.take())
         chosen = {
             name: os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}")
             for name in ("partitions", "stores")
         }
         options = {name: value for name, value in chosen.items() if value}
-        return postgres_front.url(schema=given[-1], patience_s="10", **options)
+        return postgres_front.url(schema=schemas[-1], patience_s="10", **options)
 
     yield url
     if not of_postgres:
-        postgres_stores.used += given
+        postgres_stores.used += schemas

@@ -83,7 +83,7 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
     yield Annotation(name=HOSTILE[0], data={HOSTILE[1]: HOSTILE[2]})
     yield CondensationRequest(reason=HOSTILE[0])
     last = 3 + 5 * len(HOSTILE)
-    told = dict.fromkeys(
+    metadata = dict.fromkeys(
         ("reason", "condenser", "model", "prompt_hash", "outcome", "cost"), HOSTILE[0]
     )
     yield CondensationAction(
@@ -91,7 +91,7 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
         forgotten_events_end_id=20,
         summary=" ".join(HOSTILE),
         summary_offset=1,
-        metadata=told,
+        metadata=metadata,
     )
     yield Message(source="agent", content="x" * long_line)
     yield Message(source="user", content="<b>" * (long_line // 3))
@@ -106,11 +106,13 @@ def usual_history(turns: int = 20) -> Iterator[Event]:
     at = _START
     number = 0
 
-    def one(event_id: int) -> dict[str, object]:
+    def envelope(event_id: int) -> dict[str, object]:
         return {"timestamp": at + timedelta(seconds=37 * event_id)}
 
     yield SystemMessage(content="You are a coding agent.", timestamp=at)
-    yield Message(source="user", content="Find out why the build fails, and repair it.", **one(1))
+    yield Message(
+        source="user", content="Find out why the build fails, and repair it.", **envelope(1)
+    )
     number = 2
     for turn in range(turns):
         call = f"call {turn}"
@@ -119,29 +121,29 @@ def usual_history(turns: int = 20) -> Iterator[Event]:
             arguments={"command": f"make test-{turn}"},
             call_id=call,
             thought="Next one.",
-            **one(number),
+            **envelope(number),
         )
         yield Observation(
             tool="terminal",
             content=f"test {turn} passes\n" * (turn % 7 + 1),
             call_id=call,
-            **one(number + 1),
+            **envelope(number + 1),
         )
         number += 2
     yield CondensationAction(
         forgotten_events_start_id=2,
         forgotten_events_end_id=13,
         metadata={"reason": "tokens"},
-        **one(number),
+        **envelope(number),
     )
-    yield CondensationRequest(reason="the prompt was too long", **one(number + 1))
+    yield CondensationRequest(reason="the prompt was too long", **envelope(number + 1))
     yield CondensationAction(
         forgotten_events_start_id=14,
         forgotten_events_end_id=25,
         summary="Six tests were run, and all passed.",
         summary_offset=2,
         metadata={"reason": "request", "model": "example", "cost": 0.0123, "prompt_hash": "5f3a"},
-        **one(number + 2),
+        **envelope(number + 2),
     )
     rule = {
         "condenser": "observation_masking",
@@ -149,8 +151,10 @@ def usual_history(turns: int = 20) -> Iterator[Event]:
         "masked": 1,
         "newest_masked": number - 3,
     }
-    yield Annotation(name="condenser_meta", data=[rule], **one(number + 3))
-    yield Message(source="user", content="No, leave that.", **one(number + 4))
-    yield Message(source="agent", content="I leave it.", **one(number + 5))
-    yield Retraction(version=number + 4, reason="the user took it back", **one(number + 6))
-    yield Action(tool="terminal", arguments={"command": "make"}, call_id="last", **one(number + 7))
+    yield Annotation(name="condenser_meta", data=[rule], **envelope(number + 3))
+    yield Message(source="user", content="No, leave that.", **envelope(number + 4))
+    yield Message(source="agent", content="I leave it.", **envelope(number + 5))
+    yield Retraction(version=number + 4, reason="the user took it back", **envelope(number + 6))
+    yield Action(
+        tool="terminal", arguments={"command": "make"}, call_id="last", **envelope(number + 7)
+    )

@@ -14,15 +14,15 @@ import pytest
 def mounted(folder: Path, *options: str) -> Iterator[Path]:
     """A tmpfs at a folder, where this user may mount one; else the test says why it skips."""
     folder.mkdir(exist_ok=True)
-    done = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder],
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
+    if mount.returncode != 0:
         pytest.skip(
-            f"a small file system cannot be mounted here ({done.stderr.strip()}); faults.c shows a"
+            f"a small file system cannot be mounted here ({mount.stderr.strip()}); faults.c shows a"
             " full disk too"
         )
     try:

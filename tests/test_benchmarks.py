@@ -15,25 +15,25 @@ from benchmarks.frame import SCALES, Question, Round, ask
 
 
 def test_a_missed_target_names_the_section_that_explains_it():
-    asked = questions("")
+    all_questions = questions("")
     sections = set(re.findall(r"^### (.*)$", speed_page.PAGE.read_text(), re.MULTILINE))
-    assert {question.explained for question in asked} - {""} <= sections
+    assert {question.explained for question in all_questions} - {""} <= sections
     assert all(
         answer["explained"] in sections
         for answer in speed_page.published()["answers"]
         if not answer["holds"]
     )
     measured = [[Round(2.0, 1.0)], [Round(1.0, 1.0)]]
-    explained = replace(asked[0], explained="A batch")
+    explained = replace(all_questions[0], explained="A batch")
     answers = [
         ask(replace(explained, measure=lambda *_, r=r: iter(r)), SCALES["smoke"], Path())
         for r in measured
     ]
     assert missed(answers) == [
-        f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/internals/SPEED.md, "A batch"'
+        f'missed: {all_questions[0].name}, 2.00, wanted 1.15: docs/internals/SPEED.md, "A batch"'
     ]
     assert missed([replace(answers[0], explained="")]) == [
-        f"missed: {asked[0].name}, 2.00, wanted 1.15"
+        f"missed: {all_questions[0].name}, 2.00, wanted 1.15"
     ]
 
 
@@ -42,8 +42,8 @@ def test_a_question_that_fails_loses_no_other_answer(tmp_path, monkeypatch):
         raise TimeoutError("it was not drawn\nin time")
 
     held = Question("holds", "ms", 2, "at most", lambda *_: iter([Round(1.0, 1.0)]))
-    asked = [replace(held, name="fails", measure=fails), held]
-    monkeypatch.setattr(benchmarks.__main__, "questions", lambda matching: asked)
+    both_questions = [replace(held, name="fails", measure=fails), held]
+    monkeypatch.setattr(benchmarks.__main__, "questions", lambda matching: both_questions)
     with pytest.raises(Exit):
         main("any", scale="smoke", results=tmp_path)
     run = json.loads((tmp_path / "smoke.json").read_text())
@@ -53,11 +53,11 @@ def test_a_question_that_fails_loses_no_other_answer(tmp_path, monkeypatch):
 
 def test_the_page_and_the_readme_show_the_published_figures():
     run = speed_page.published()
-    for path, made in (
+    for path, with_figures in (
         (speed_page.PAGE, speed_page.in_page),
         (speed_page.README, speed_page.in_readme),
     ):
         text = path.read_text(encoding="utf-8")
-        assert made(text, run) == text, (
+        assert with_figures(text, run) == text, (
             f"{path.name} is not what python -m benchmarks --publish writes"
         )

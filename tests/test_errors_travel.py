@@ -29,12 +29,12 @@ def exceptions() -> Iterator[type[Exception]]:
             importlib.import_module(name)
     waiting = [Exception]
     while waiting:
-        found = waiting.pop().__subclasses__()
-        waiting += found
-        yield from (kind for kind in found if kind.__module__.startswith("foldlog."))
+        subclasses = waiting.pop().__subclasses__()
+        waiting += subclasses
+        yield from (kind for kind in subclasses if kind.__module__.startswith("foldlog."))
 
 
-def made(kind: type[Exception]) -> Exception:
+def new_error(kind: type[Exception]) -> Exception:
     """An error of this class, with values of the types that its constructor takes."""
     if inspect.isbuiltin(kind.__init__) or not hasattr(kind.__init__, "__code__"):
         return kind("what happened")
@@ -52,7 +52,7 @@ CLASSES = sorted(set(exceptions()), key=lambda kind: f"{kind.__module__}.{kind._
 def test_an_exception_is_the_same_after_a_journey(way: Callable[[Exception], Exception]):
     assert len(CLASSES) > 30
     for kind in CLASSES:
-        error = made(kind)
+        error = new_error(kind)
         error.add_note("it was meant for c1")
         error.more = {"n": 1}  # type: ignore[attr-defined]
         again = way(error)

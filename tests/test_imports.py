@@ -20,11 +20,11 @@ HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography",
 
 def _modules_after(code):
     script = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    assert process.returncode == 0, process.stderr
+    return set(json.loads(process.stdout.splitlines()[-1]))
 
 
 def test_what_litellm_warns_of_about_itself_fails_no_test():

@@ -98,9 +98,9 @@ def test_calls_are_counted_between_the_marks():
 
 def test_the_page_the_readme_and_the_picture_show_the_published_figures():
     runs = report.published()
-    for path, made in ((report.PAGE, report.in_page), (report.README, report.in_readme)):
+    for path, with_figures in ((report.PAGE, report.in_page), (report.README, report.in_readme)):
         text = path.read_text(encoding="utf-8")
-        assert made(text, runs) == text, (
+        assert with_figures(text, runs) == text, (
             f"{path.name} is not what python -m benchmarks.peers --publish writes"
         )
     assert plot.PICTURE.read_text(encoding="utf-8") == plot.svg(runs)
@@ -116,11 +116,11 @@ def test_rounds_of_two_runs_are_put_together():
         }
         return summed_up({"versions": {"p": "1"}, "rounds": rounds})
 
-    made = together(
+    merged = together(
         {"a": figures(9, 1), "b": {"failed": "raised"}, "c": figures(1)},
         {"a": figures(5), "b": figures(1)},
     )
-    assert made["a"]["open_ms"] == 5
-    assert made["a"]["rounds"]["open_ms"] == [9, 1, 5]
-    assert made["b"] == {"failed": "raised"}
-    assert made["c"] == figures(1)
+    assert merged["a"]["open_ms"] == 5
+    assert merged["a"]["rounds"]["open_ms"] == [9, 1, 5]
+    assert merged["b"] == {"failed": "raised"}
+    assert merged["c"] == figures(1)

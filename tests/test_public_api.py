@@ -41,11 +41,11 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
 
 @pytest.mark.parametrize("package", [*PACKAGES, "foldlog.aio"])
 def test_a_star_import_gives_the_public_names_alone(package):
-    given = {}
-    exec(f"from {package} import *", given)
-    del given["__builtins__"]
-    assert set(given) == set(_promised(importlib.import_module(package)))
-    assert not any(name.startswith("_") for name in given)
+    namespace = {}
+    exec(f"from {package} import *", namespace)
+    del namespace["__builtins__"]
+    assert set(namespace) == set(_promised(importlib.import_module(package)))
+    assert not any(name.startswith("_") for name in namespace)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -91,7 +91,7 @@ def test_what_a_signature_of_the_face_or_its_raises_names_can_be_imported():
                 *_raised(inspect.getdoc(member) or ""),
             ]
             missing |= set(re.findall(r"\b[A-Z]\w+", " ".join(words))) - _public()
-    known = [
+    outside_names = [
         "AbstractContextManager",
         "Any",
         "Callable",
@@ -107,7 +107,7 @@ def test_what_a_signature_of_the_face_or_its_raises_names_can_be_imported():
         "TypeError",
         "ValueError",
     ]
-    assert missing - set(known) == {"Appended"}, "a union that no caller needs to name"
+    assert missing - set(outside_names) == {"Appended"}, "a union that no caller needs to name"
     assert len(foldlog.__all__) <= 50
 
 

@@ -74,7 +74,7 @@ def test_whatever_is_imported_is_declared():
 
 def test_a_name_with_an_underscore_is_used_in_its_own_file_only():
     """So no file of the store needs an ``__all__`` to say what it offers; packages have one."""
-    taken = []
+    offences = []
     for path in PYTHON:
         if path.relative_to(ROOT).parts[0] in PACKAGES:
             for node in _nodes(path):
@@ -83,22 +83,22 @@ def test_a_name_with_an_underscore_is_used_in_its_own_file_only():
                     and (node.module or "").split(".")[0] in PACKAGES
                 ):
                     modules = {
-                        one.stem for one in (ROOT / str(node.module).replace(".", "/")).glob("_*")
+                        file.stem for file in (ROOT / str(node.module).replace(".", "/")).glob("_*")
                     }
                     names = {
                         name.name for name in node.names if name.name.startswith("_")
                     } - modules
-                    taken += [f"{_named(path)} takes {name}" for name in names]
-    assert taken == []
+                    offences += [f"{_named(path)} takes {name}" for name in names]
+    assert offences == []
 
 
 def test_an_extra_that_a_message_tells_people_to_install_is_there():
-    told = {
+    recommended = {
         (extra, _named(path))
         for path in PYTHON
         for extra in re.findall(r"foldlog\[(\w+)\]", _text_of(path))
     }
-    assert [where for extra, where in told if extra not in EXTRAS] == []
+    assert [where for extra, where in recommended if extra not in EXTRAS] == []
 
 
 def _distribution(requirement):
@@ -122,12 +122,12 @@ def test_nothing_is_left_for_later_in_a_comment():
 
 def test_no_file_names_a_path_of_the_machine_it_was_written_on():
     machine = re.compile(r"/(?:w[o]rk|t[m]p|r[o]ot|h[o]me)/[a-z.]")
-    found = []
+    places = []
     for path in FILES:
         for number, line in enumerate(_text_of(path).splitlines(), 1):
             if machine.search(line):
-                found.append(f"{_named(path)}:{number}")
-    assert found == []
+                places.append(f"{_named(path)}:{number}")
+    assert places == []
 
 
 def test_every_sql_file_and_every_named_statement_is_used():
@@ -264,19 +264,19 @@ def _defined(path):
 
 
 def test_each_package_says_what_is_in_its_files():
-    unnamed, gone = {}, {}
+    unnamed, absent = {}, {}
     for path in PYTHON:
         if path.name != "__init__.py" or path.relative_to(ROOT).parts[0] not in PACKAGES:
             continue
-        told = ast.get_docstring(ast.parse(_text_of(path))) or ""
-        if told.endswith("One file a command."):
+        docstring = ast.get_docstring(ast.parse(_text_of(path))) or ""
+        if docstring.endswith("One file a command."):
             continue
-        names = {one.stem for one in path.parent.glob("*.py")} - {"__init__", "__main__"}
-        names |= {one.parent.name for one in path.parent.glob("*/__init__.py")}
-        unnamed[_named(path)] = sorted(names - set(re.findall(r"\w+", told)))
-        gone[_named(path)] = sorted(set(re.findall(r"(?<!/)\b(\w+)\.py\b", told)) - names)
+        names = {file.stem for file in path.parent.glob("*.py")} - {"__init__", "__main__"}
+        names |= {package.parent.name for package in path.parent.glob("*/__init__.py")}
+        unnamed[_named(path)] = sorted(names - set(re.findall(r"\w+", docstring)))
+        absent[_named(path)] = sorted(set(re.findall(r"(?<!/)\b(\w+)\.py\b", docstring)) - names)
     assert {name: missing for name, missing in unnamed.items() if missing} == {}
-    assert {name: files for name, files in gone.items() if files} == {}
+    assert {name: files for name, files in absent.items() if files} == {}
 
 
 REFUSED = re.compile(
@@ -292,7 +292,7 @@ time, how many.
 
 
 def test_documents_and_texts_of_the_product_use_plain_words():
-    found = []
+    offences = []
     for path in [*MARKDOWN, *PYTHON]:
         if path.suffix == ".md" and path.relative_to(ROOT).parts[0] != "tests":
             texts = [(1, re.sub(r"\s*\n", " \n", _text_of(path)))]
@@ -303,11 +303,11 @@ def test_documents_and_texts_of_the_product_use_plain_words():
         else:
             continue
         for line, text in texts:
-            found += [
+            offences += [
                 f"{_named(path)}:{line + text.count(chr(10), 0, match.start())}: {match[0]}"
                 for match in REFUSED.finditer(text)
             ]
-    assert found == []
+    assert offences == []
 
 
 def _texts_in(path):
@@ -355,9 +355,9 @@ def test_a_script_says_what_it_does_and_does_nothing_when_it_is_asked_for_help(t
     alone = tmp_path / "scripts" / script
     alone.parent.mkdir()
     shutil.copy(ROOT / "scripts" / script, alone)
-    done = subprocess.run([alone, "--help"], capture_output=True, text=True, check=False)
+    run = subprocess.run([alone, "--help"], capture_output=True, text=True, check=False)
     first = _text_of(alone).splitlines()[1].removeprefix("# ")
-    assert (done.returncode, done.stdout.startswith(f"{first}\n"), done.stderr) == (0, True, "")
+    assert (run.returncode, run.stdout.startswith(f"{first}\n"), run.stderr) == (0, True, "")
     assert list(tmp_path.iterdir()) == [alone.parent]
 
 

@@ -11,9 +11,9 @@ from tests.how_many import some
 from tests.which import covering, modules
 
 
-@pytest.mark.parametrize("asked, among, not_among", rows("settings.json", "tests of a file"))
-def test_the_tests_of_a_module_or_a_command(asked, among, not_among):
-    tests = covering(asked)
+@pytest.mark.parametrize("name, among, not_among", rows("settings.json", "tests of a file"))
+def test_the_tests_of_a_module_or_a_command(name, among, not_among):
+    tests = covering(name)
     assert [test for test in tests if test.startswith(among)]
     assert not [test for test in tests if not_among in test]
 
@@ -38,6 +38,6 @@ def test_a_private_module_has_tests(path):
     assert covering(path)
 
 
-@pytest.mark.parametrize("asked", ["nonsense", "README.md", "foldlog"])
-def test_what_is_neither_has_none(asked):
-    assert covering(asked) == []
+@pytest.mark.parametrize("name", ["nonsense", "README.md", "foldlog"])
+def test_what_is_neither_has_none(name):
+    assert covering(name) == []

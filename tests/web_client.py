@@ -54,7 +54,7 @@ class Client:
         body: bytes = b"",
     ) -> Answer:
         path, _, query = path.partition("?")
-        given = {**self.headers, **headers}
+        merged = {**self.headers, **headers}
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -65,27 +65,27 @@ class Client:
             "raw_path": path.encode(),
             "root_path": "",
             "query_string": "&".join(filter(None, [query, urlencode(params)])).encode(),
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in merged.items()],
             "server": ("127.0.0.1", 8765),
             "client": ("127.0.0.1", 1),
         }
         return asyncio.run(self._answered(scope, body))
 
     async def _answered(self, scope: dict[str, Any], body: bytes) -> Answer:
-        told: list[dict[str, Any]] = []
-        asked = iter([{"type": "http.request", "body": body, "more_body": False}])
+        messages: list[dict[str, Any]] = []
+        requests = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive() -> dict[str, Any]:
-            return next(asked, {"type": "http.disconnect"})
+            return next(requests, {"type": "http.disconnect"})
 
         async def send(message: Any) -> None:
-            told.append(message)
+            messages.append(message)
 
         await asyncio.wait_for(self._app(scope, receive, send), 60)
-        (start,) = (message for message in told if message["type"] == "http.response.start")
+        (start,) = (message for message in messages if message["type"] == "http.response.start")
         headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
         return Answer(
-            start["status"], headers, b"".join(message.get("body", b"") for message in told)
+            start["status"], headers, b"".join(message.get("body", b"") for message in messages)
         )
 
 

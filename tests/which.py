@@ -30,17 +30,17 @@ PACKAGES = ("eventstore", "projections", "condensers")
 """Folders at the root whose modules are imported as parts of foldlog."""
 
 
-def covering(asked: str) -> list[str]:
+def covering(name: str) -> list[str]:
     """Return the arguments of pytest for a command's name, or the path of a module or of a test;
     none for others.
     """
-    if asked in _commands():
-        return _running(asked)
-    path = Path(asked).resolve()
+    if name in _commands():
+        return _running(name)
+    path = Path(name).resolve()
     if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
         return []
     if path.relative_to(ROOT).parts[0] == "tests":
-        return [asked]
+        return [name]
     tests = {*_nearest(path, _files()), *_of_format(path)}
     return sorted(tests) or _nearest(path, _files_of_adapters())
 
@@ -50,18 +50,18 @@ def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
     tests: set[str] = set()
     asked_of, level = {path}, [path]
     while level and not tests:
-        for one in level:
+        for file in level:
             run = [
                 test
                 for name, of in _commands().items()
-                if of == _module(one)
+                if of == _module(file)
                 for test in _running(name)
             ]
-            tests |= {*_importing(_module(one), _defined(one), files), *run}
+            tests |= {*_importing(_module(file), _defined(file), files), *run}
         level = [
             other
             for other in modules()
-            if other not in asked_of and any(_takes(other, one) for one in level)
+            if other not in asked_of and any(_takes(other, file) for file in level)
         ]
         asked_of |= {*level}
     return sorted(tests)
@@ -74,10 +74,10 @@ def _commands() -> dict[str, str]:
 
 def _of_format(path: Path) -> list[str]:
     """Return the tests of the format to which a module belongs, if it belongs to one."""
-    found = re.match(r"foldlog\.(?:_formats|adapters\._records)\.(\w+)", _module(path))
-    if found is None:
+    match = re.match(r"foldlog\.(?:_formats|adapters\._records)\.(\w+)", _module(path))
+    if match is None:
         return []
-    file = f"{found[1].replace('_', '-')}.jsonl"
+    file = f"{match[1].replace('_', '-')}.jsonl"
     return [tests for folder, tests in _OF_FORMATS.items() if (ROOT / folder / file).is_file()]
 
 
@@ -175,22 +175,22 @@ def _parsed(text: str) -> ast.Module:
 
 def _importing(module: str, names: set[str], files: list[tuple[str, str]]) -> list[str]:
     parent, _, own = module.rpartition(".")
-    found = []
+    paths = []
     for path, text in files:
         is_run = own == "__main__" and f'"-m", "{parent}"' in text
         if is_run or module in text or Path(path).stem == f"test_{own}":
-            found.append(path)
+            paths.append(path)
             continue
         if not any(name in text for name in {own, *names}):
             continue
         for node in _imports(text):
-            taken = {alias.name for alias in node.names}
-            if (node.module == parent and own in taken) or (
-                module.startswith(f"{node.module}.") and names & taken
+            imported = {alias.name for alias in node.names}
+            if (node.module == parent and own in imported) or (
+                module.startswith(f"{node.module}.") and names & imported
             ):
-                found.append(path)
+                paths.append(path)
                 break
-    return found
+    return paths
 
 
 if __name__ == "__main__":
