@@ -172,7 +172,7 @@ def test_a_vacuum_waits_until_the_log_has_been_written_back(store, held):
     assert vacuumed == []
     go_on.set()
     thread.join()
-    assert [done.space_returned for done in vacuumed] == [True]
+    assert [result.space_returned for result in vacuumed] == [True]
 
 
 @needs_descriptors
@@ -230,10 +230,10 @@ for _ in range(5):
 print(store.version("c1"))
 store.close()
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, tmp_path / "h.db"],
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert (done.returncode, done.stdout) == (0, "50\n"), done.stderr
+    assert (process.returncode, process.stdout) == (0, "50\n"), process.stderr

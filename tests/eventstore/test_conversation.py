@@ -61,11 +61,11 @@ def test_a_range_reads_as_its_ids():
         range_form = CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=4)
         list_form = CondensationAction(forgotten_event_ids=[1, 0])
         store.append("c1", [range_form, list_form], expected_version=6)
-        for one, ids in zip(store.events("c1", 6), ([2, 3, 4], [1, 0]), strict=True):
-            assert one.forgotten_event_ids == ids
-            assert ids == one.forgotten_event_ids
-            assert one.forgotten_event_ids == tuple(ids)
-            assert json.loads(json.dumps(one.forgotten_event_ids)) == ids
+        for event, ids in zip(store.events("c1", 6), ([2, 3, 4], [1, 0]), strict=True):
+            assert event.forgotten_event_ids == ids
+            assert ids == event.forgotten_event_ids
+            assert event.forgotten_event_ids == tuple(ids)
+            assert json.loads(json.dumps(event.forgotten_event_ids)) == ids
         stored = encode(range_form).body
         assert b'"forgotten_event_ids"' not in stored or b'"forgotten_event_ids":null' in stored
 

@@ -67,9 +67,9 @@ def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named(source
     list(copy_store(source, target))
     redacted(source, "a", 0)
     say(target, "a", "of its own")
-    told = problems(source, target)
-    assert told["b"] is None
-    assert "'a' has 4 events, and the other history differs from event 3 on" in told["a"]
+    reported = problems(source, target)
+    assert reported["b"] is None
+    assert "'a' has 4 events, and the other history differs from event 3 on" in reported["a"]
     assert texts(target, "a")[0] == "secret"
     assert_sound(target)
     assert differing(source, target) == [("a", False)]
@@ -86,8 +86,8 @@ def test_revisions_are_copied_with_their_events(source):
         redacted(source, "a", 0)
         problems(source, target)
         for name, revisions in (("a", 2), ("fork", 1)):
-            found = audit(target, name)
-            assert (found.revisions, found.missing, found.findings) == (revisions, 0, ())
+            audited = audit(target, name)
+            assert (audited.revisions, audited.missing, audited.findings) == (revisions, 0, ())
 
 
 def test_a_redacted_event_that_the_target_shares_is_named(source, target):
@@ -112,9 +112,9 @@ def test_a_redacted_event_that_the_target_shares_is_named(source, target):
 def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
     with open_store("memory:", keys=KEYS) as source:
         say(source, "a", "one", idempotency_key="first")
-        found = source.database.recorder.query(lambda reader: source.database.find(reader, "a"))
+        stored = source.database.recorder.query(lambda reader: source.database.find(reader, "a"))
         list(rekey(source, decrypt=True))
-        assert [recalled.events for _, recalled in keys_of(source.database, found)] == [1]
+        assert [recalled.events for _, recalled in keys_of(source.database, stored)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path, target):
             say(store, name, *[f"{name} number {n} " + "x" * 300 for n in range(200)])
     without_page(path, lambda page: b"b number 100 " in page)
     with open_store(path) as source:
-        told = problems(source, target)
-        assert (told["a"], told["c"]) == (None, None)
-        assert re.match(r"conversation 'b', event (8|9|10)\d?: it cannot be read", told["b"])
+        reported = problems(source, target)
+        assert (reported["a"], reported["c"]) == (None, None)
+        assert re.match(r"conversation 'b', event (8|9|10)\d?: it cannot be read", reported["b"])
         assert [row.id for row in target.iter_conversations()] == ["a", "c"]
         assert_sound(target)
 
@@ -244,9 +244,9 @@ def test_another_conversation_with_the_same_end_is_named(source, target):
     for store in (source, target):
         store.fork("a", 1, "fork")
     assert differing(source, target) == [("fork", False)]
-    told = problems(source, target)
-    assert told.pop("fork"), "it says that they differ"
-    assert set(told.values()) == {None}
+    reported = problems(source, target)
+    assert reported.pop("fork"), "it says that they differ"
+    assert set(reported.values()) == {None}
 
 
 def family(source):

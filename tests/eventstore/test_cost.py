@@ -45,13 +45,13 @@ def stores(tmp_path_factory):
             lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Counting}),
         )
         with (
-            made(tmp_path_factory.mktemp("short"), SHORT) as short,
-            made(tmp_path_factory.mktemp("long"), LONG) as long,
+            long_store(tmp_path_factory.mktemp("short"), SHORT) as short,
+            long_store(tmp_path_factory.mktemp("long"), LONG) as long,
         ):
             yield [short, long]
 
 
-def made(tmp_path, length):
+def long_store(tmp_path, length):
     """A conversation of calls and answers with a condensation every 60 events, and others around
     it.
     """

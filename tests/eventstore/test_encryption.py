@@ -127,10 +127,10 @@ def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path):
     assert both.current == new.current
     secret = b"s" * 48
     assert both.unwrap("c1", KEYS.current, KEYS.wrap("c1", secret)).secret == secret
-    given = KeyRing.from_environment(
+    ring = KeyRing.from_environment(
         {"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"}
     )
-    assert repr(given) == repr(both)
+    assert repr(ring) == repr(both)
     assert KeyRing.from_environment({}) is None
 
 

@@ -48,26 +48,26 @@ def lost_positions(path, restore):
     """
     backup = path.with_name("backup.db")
     with open_store(f"sqlite:///{path}") as store:
-        kept = say(store, "c1", *[f"kept {n}" for n in range(5)])[-1].position
+        in_backup = say(store, "c1", *[f"kept {n}" for n in range(5)])[-1].position
         back_up(store, str(backup))
-        seen = say(store, "c1", *[f"lost {n}" for n in range(3)])[-1].position
+        last_seen = say(store, "c1", *[f"lost {n}" for n in range(3)])[-1].position
     if restore is not in_place:
         path.unlink()
     restore(backup, path)
-    return kept, seen
+    return in_backup, last_seen
 
 
 @pytest.mark.parametrize("restore", [os.rename, shutil.copy, in_place])
 def test_a_follower_of_a_store_that_was_restored_misses_nothing(path, restore):
-    kept, seen = lost_positions(path, restore)
+    in_backup, last_seen = lost_positions(path, restore)
     with open_store(f"sqlite:///{path}") as store:
         assert texts(store) == [f"kept {n}" for n in range(5)]
-        assert texts(store, seen) == []
+        assert texts(store, last_seen) == []
         positions = [append(store, f"new {n}", "other").position for n in range(5)]
-        assert positions[0] > seen + 1_000_000
+        assert positions[0] > last_seen + 1_000_000
         assert positions == list(range(positions[0], positions[0] + 5))
-        assert texts(store, seen) == [f"restored {kept}", *(f"new {n}" for n in range(5))]
-        assert texts(store, kept) == texts(store, seen)
+        assert texts(store, last_seen) == [f"restored {in_backup}", *(f"new {n}" for n in range(5))]
+        assert texts(store, in_backup) == texts(store, last_seen)
         assert_sound(store)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "next").position == positions[-1] + 1
@@ -118,10 +118,10 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path, tmp_path):
 
 
 def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path, monkeypatch):
-    _, seen = lost_positions(path, os.rename)
+    _, last_seen = lost_positions(path, os.rename)
     monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
-        assert append(store, "new").position > seen + 2**31
+        assert append(store, "new").position > last_seen + 2**31
 
 
 def test_a_store_that_was_only_moved_within_its_disk_goes_on(path, tmp_path):
@@ -133,7 +133,7 @@ def test_a_store_that_was_only_moved_within_its_disk_goes_on(path, tmp_path):
 
 
 def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path):
-    _, seen = lost_positions(path, os.rename)
+    _, last_seen = lost_positions(path, os.rename)
     with open_store(f"sqlite:///{path}") as store:
 
         def fails(_):
@@ -141,15 +141,15 @@ def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path):
 
         with pytest.raises(ZeroDivisionError):
             store.append("c1", said("never"), expected_version=5, guard=fails)
-        assert append(store, "new").position > seen
+        assert append(store, "new").position > last_seen
 
 
 def test_inodes_of_any_size_can_be_kept(path, monkeypatch):
     status, of_descriptor = os.stat, os.fstat
 
-    def large(found):
-        times = {name: getattr(found, name) for name in ("st_mtime_ns", "st_ctime_ns")}
-        return os.stat_result((found[0], 2**64 - 1, *found[2:]), times)
+    def large(status):
+        times = {name: getattr(status, name) for name in ("st_mtime_ns", "st_ctime_ns")}
+        return os.stat_result((status[0], 2**64 - 1, *status[2:]), times)
 
     opened = "foldlog.eventstore.recorders.sqlite.store_file.os"
     monkeypatch.setattr(f"{opened}.fstat", lambda descriptor: large(of_descriptor(descriptor)))

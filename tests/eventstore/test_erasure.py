@@ -54,11 +54,11 @@ def test_deleted_rows_and_keys_are_overwritten_before_any_vacuum(tmp_path, keys)
         events = [said(SECRET), long, CondensationRequest(reason=SECRET)]
         store.append("secret", events, expected_version=0, idempotency_key=SECRET)
         with store.database.recorder.read() as reader:
-            found = reader.conversation("secret")
-            stored = [row.body for row in as_rows(reader.rows(found.key, 0, 10, 10))]
+            conversation = reader.conversation("secret")
+            stored = [row.body for row in as_rows(reader.rows(conversation.key, 0, 10, 10))]
         assert bool(files_with(tmp_path, SECRET.encode())) is (keys is None)
         erased(store, "secret")
-    for secret in (SECRET.encode(), found.sealed_key or SECRET.encode(), *stored):
+    for secret in (SECRET.encode(), conversation.sealed_key or SECRET.encode(), *stored):
         assert files_with(tmp_path, secret) == []
 
 
@@ -120,10 +120,10 @@ def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_p
             ("secret", True),
         ]
         assert store.conversation("secret").bytes_pending
-        done = vacuum(store)
+        result = vacuum(store)
         assert not store.database.bytes_pending
         assert not store.conversation("secret").bytes_pending
-        assert done.bytes_after == path.stat().st_size, "nothing is left in the log"
+        assert result.bytes_after == path.stat().st_size, "nothing is left in the log"
         assert bytes_left(tmp_path, SECRETS) == []
 
 
@@ -131,11 +131,11 @@ def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_th
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(path, keys=KeyRing(["ab" * 32])) as store:
-        assert [done.bytes_pending for done in rekey(store)] == [None, True]
+        assert [result.bytes_pending for result in rekey(store)] == [None, True]
         # the second run changes no row
-        assert [done.bytes_pending for done in rekey(store)] == [None, True]
+        assert [result.bytes_pending for result in rekey(store)] == [None, True]
         vacuum(store)
-        assert [done.bytes_pending for done in rekey(store)] == [None, False]
+        assert [result.bytes_pending for result in rekey(store)] == [None, False]
         assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 

@@ -10,9 +10,9 @@ from foldlog.eventstore import errors
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 CLASSES = [
-    found
-    for _, found in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(found, errors.EventStoreError) and found.__module__ == errors.__name__
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, errors.EventStoreError) and kind.__module__ == errors.__name__
 ]
 
 

@@ -48,8 +48,8 @@ def test_a_golden_store_goes_on(packed, tmp_path):
     read the same.
     """
     with foldlog.open(unpacked(packed, tmp_path), keys=KEYS) as histories:
-        store, known = histories.store, promised(packed)["conversations"]
-        for name, expected in known.items():
+        store, conversations = histories.store, promised(packed)["conversations"]
+        for name, expected in conversations.items():
             if expected["events"]:
                 say(store, name, "on")
                 store.fork(name, expected["version"], f"fork of {name}")

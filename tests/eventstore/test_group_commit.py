@@ -318,8 +318,8 @@ def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_oth
             groups.write("never")
         raise OSError("mine")
 
-    one, failed, two = together(writes(1), fails, writes(2), any_thread=any_thread)
-    assert (one, type(failed), two) == (1, OSError, 2)
+    first, failed, two = together(writes(1), fails, writes(2), any_thread=any_thread)
+    assert (first, type(failed), two) == (1, OSError, 2)
     assert [written for group in groups.committed for written in group] == ["first", 1, 2]
     assert queue.run(writes(3)) == 3
 
@@ -336,8 +336,8 @@ def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(together, 
             raise LookupError("it is taken")
         return groups.write("taken")
 
-    failed, taken = together(lambda groups: fails(groups), refused_behind)
-    assert (type(failed), taken) == (LookupError, "taken")
+    failed, result = together(lambda groups: fails(groups), refused_behind)
+    assert (type(failed), result) == (LookupError, "taken")
     assert groups.committed == [["first"], ["taken"]]
 
 
@@ -363,18 +363,18 @@ def test_an_error_that_was_raised_is_not_kept_alive(queue):
     class Large:
         """Something in a frame of the work that failed."""
 
-    kept = []
+    references = []
 
     def fails(_):
         large = Large()
-        kept.append(weakref.ref(large))
+        references.append(weakref.ref(large))
         raise ValueError(large.__doc__)
 
     gc.disable()
     try:
         with pytest.raises(ValueError, match="frame"):
             queue.run(fails)
-        assert kept[0]() is None
+        assert references[0]() is None
     finally:
         gc.enable()
 

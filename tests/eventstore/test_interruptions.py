@@ -42,8 +42,10 @@ def places(
             else:
                 raised = None
         assert raised is (exception if interrupting.raised else None), f"place {place}"
-        said = any("came after the commit" in note for note in getattr(exception, "__notes__", ()))
-        written = said or not interrupting.raised
+        has_note = any(
+            "came after the commit" in note for note in getattr(exception, "__notes__", ())
+        )
+        written = has_note or not interrupting.raised
         assert (
             len(list(store.events(conversation)))
             == store.version(conversation)

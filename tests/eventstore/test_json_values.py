@@ -132,14 +132,14 @@ def finite(value):
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def told(value):
+def with_types(value):
     """The value with the types of all of its parts. Tuples are told as lists, as which they are
     read.
     """
     if isinstance(value, dict):
-        return {name: told(item) for name, item in value.items()}
+        return {name: with_types(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [told(item) for item in value]
+        return [with_types(item) for item in value]
     return type(value), repr(value)
 
 
@@ -163,10 +163,10 @@ def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_
         event = with_value(field, value)
         if held(value):
             store.ingest("imported", [event])
-            assert told(data_of(next(store.events("imported")), field)) == told(value)
+            assert with_types(data_of(next(store.events("imported")), field)) == with_types(value)
         if held(value) and (finite(value) or event.origin is not None):
             store.append("c1", [said("second"), event], expected_version=1)
-            assert told(data_of(next(store.events("c1", 2)), field)) == told(value)
+            assert with_types(data_of(next(store.events("c1", 2)), field)) == with_types(value)
             json.loads(encode(event).body, parse_constant=pytest.fail)  # as other tools read it
         else:
             problem = r"event 1 of this append: .* field [a-z.]+(\[0\])?(\.data)?"
@@ -188,12 +188,12 @@ DERIVED = [
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(store, field):
     events = [with_value(field, value) for value, _ in DERIVED]
-    expected = [told(plain) for _, plain in DERIVED]
+    expected = [with_types(plain) for _, plain in DERIVED]
     say(store, "c1", "first")
-    recorded = [one.event for one in store.append("c1", events, expected_version=1)]
+    recorded = [appended.event for appended in store.append("c1", events, expected_version=1)]
     store.ingest("imported", events)
     for stored in (recorded, store.events("c1", 1), store.events("imported")):
-        assert [told(data_of(event, field)) for event in stored] == expected
+        assert [with_types(data_of(event, field)) for event in stored] == expected
     with pytest.raises(InvalidEvent, match=r"field meta\.x is nan"):
         store.append("c2", said("x", meta={"x": Score("nan")}), expected_version=0)
 
@@ -205,7 +205,7 @@ def test_fields_and_documents_of_derived_classes_are_plain_too(store):
     assert [type(text) for text in (stored.tool, stored.call_id, stored.source)] == [str] * 3
     documents = Documents(store)
     documents.append("c1", (), {"state": {"x": Score(2.0), "n": Count(3)}})
-    assert told(documents.get("c1", "state")) == told({"x": 2.0, "n": 3})
+    assert with_types(documents.get("c1", "state")) == with_types({"x": 2.0, "n": 3})
 
 
 @pytest.mark.parametrize(

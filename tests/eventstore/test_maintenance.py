@@ -58,9 +58,9 @@ def places(store):
 
 
 def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store, tmp_path):
-    done = back_up(store, str(tmp_path / "copy.db"))
-    assert (done.conversations, done.events, done.findings) == (2, 41, ())
-    assert done.size_bytes == (tmp_path / "copy.db").stat().st_size
+    backup = back_up(store, str(tmp_path / "copy.db"))
+    assert (backup.conversations, backup.events, backup.findings) == (2, 41, ())
+    assert backup.size_bytes == (tmp_path / "copy.db").stat().st_size
     with open_store(f"sqlite:///{tmp_path}/copy.db") as copy:
         assert places(copy) == places(store)
         assert copy.database.uuid == store.database.uuid
@@ -85,7 +85,7 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store, tmp_p
     ):
         back_up(store, str(tmp_path / "nowhere" / "copy.db"))
 
-    def full(done, of):
+    def full(pages, of):
         raise OSError(28, "No space left on device")
 
     before = sorted(tmp_path.iterdir())
@@ -101,8 +101,8 @@ def test_a_backup_is_of_one_moment_while_others_write(store, tmp_path):
         say(store, "busy", *["x"] * 5)
 
     write()
-    done = back_up(store, str(tmp_path / "copy.db"), write)
-    assert done.findings == ()
+    backup = back_up(store, str(tmp_path / "copy.db"), write)
+    assert backup.findings == ()
     assert store.version("busy") > 5
     with open_store(tmp_path / "copy.db") as copy:
         assert copy.version("busy") >= 5
@@ -130,7 +130,7 @@ def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(stor
         assert say(again, "live", HI)[0].position > newest
     with open_store(f"sqlite:///{tmp_path}/store.db") as again:
         last = again.follow(newest)
-        assert [one.conversation for one in last] == ["to erase", "live"]
+        assert [record.conversation for record in last] == ["to erase", "live"]
 
 
 def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(store, tmp_path):

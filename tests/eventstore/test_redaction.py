@@ -56,11 +56,13 @@ def put(path, row):
 def redacted_by_hand(row, receipt=lambda receipt: receipt):
     event = stored_event_of("c", row)
     commitment = hash_chain.commitment_of(row.proof, row.body)
-    made = receipt(
+    redaction = receipt(
         Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body))
     )
     return with_fields(
-        row, body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment
+        row,
+        body=encode(without_content(event, redaction), ours=True).body,
+        proof=row.head + commitment,
     )
 
 
@@ -155,9 +157,9 @@ REDACTED_EVENTS = rows("places_of_texts.json", "what is left of a redacted event
 
 @pytest.mark.parametrize("kind", REDACTED_EVENTS)
 def test_a_redacted_event_has_its_place_and_its_usage(kind):
-    before, left = made_events(REDACTED_EVENTS[kind])
+    before, stripped = made_events(REDACTED_EVENTS[kind])
     receipt = Redacted(at=WHEN, by="me", reason="mine", hash="", bytes=0)
-    expected = encode(replace(left, redacted=receipt), ours=True)
+    expected = encode(replace(stripped, redacted=receipt), ours=True)
     assert encode(without_content(before, receipt), ours=True).body == expected.body
 
 
@@ -166,14 +168,14 @@ def test_a_redacted_event_has_its_place_and_its_usage(kind):
 
 
 def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path):
-    with open_store(f"sqlite:///{path}") as one, open_store(f"sqlite:///{path}") as other:
+    with open_store(f"sqlite:///{path}") as ours, open_store(f"sqlite:///{path}") as other:
         views = Views(other)
-        one.fork("c", 3, "f")
+        ours.fork("c", 3, "f")
         for name in ("c", "f"):
             assert views.current(name).events[2].content == "text 2"
-        say(one, "f", "on")
+        say(ours, "f", "on")
         views.current("f")
-        redact(one, "c", 2, reason="asked to", by="me")
+        redact(ours, "c", 2, reason="asked to", by="me")
         for view in (
             views.at("c", 6),
             views.current("c"),

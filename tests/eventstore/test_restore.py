@@ -100,12 +100,13 @@ def test_a_store_is_restored_and_its_file_is_kept(path, backup):
     link.symlink_to(path)
     path.chmod(0o640)
     backup.chmod(0o600)
-    done = restore_store(link, backup)
+    result = restore_store(link, backup)
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o640
-    assert (done.path, done.conversations, done.events, done.erased_since) == (str(path), 1, 1, ())
+    assert result.path == str(path)
+    assert (result.conversations, result.events, result.erased_since) == (1, 1, ())
     assert contents(path) == ["in the backup"]
-    assert contents(done.kept) == ["in the backup", "after the backup"]
+    assert contents(result.kept) == ["in the backup", "after the backup"]
     assert backup.read_bytes() == before
     with open_store(path) as store:
         append(store, "goes on")
@@ -114,21 +115,21 @@ def test_a_store_is_restored_and_its_file_is_kept(path, backup):
 
 def test_a_store_that_is_in_use_is_restored_and_whoever_uses_it_is_told(path, backup, agent):
     with open_store(path) as other, reading(other, "c1") as snapshot:
-        done = restore_store(path, backup)
+        restored = restore_store(path, backup)
         assert len(list(snapshot.events())) == 3
     assert "another file took the place of" in agent.do("never")
     assert agent.do("open") == "done"
     assert agent.do("after it was opened again") == "done"
     assert contents(path) == ["in the backup", "after it was opened again"]
-    assert contents(done.kept) == ["in the backup", "after the backup", "in the log"]
+    assert contents(restored.kept) == ["in the backup", "after the backup", "in the log"]
 
 
 def test_events_that_are_only_in_the_log_are_kept_too(path, backup, agent):
     """A reader keeps the log from being written back."""
     with open_store(path) as other, reading(other, "c1"):
         assert agent.do("still in the log") == "done"
-        done = restore_store(path, backup)
-    assert contents(done.kept)[2:] == ["in the log", "still in the log"]
+        restored = restore_store(path, backup)
+    assert contents(restored.kept)[2:] == ["in the log", "still in the log"]
     assert contents(path) == ["in the backup"]
 
 
@@ -141,9 +142,9 @@ def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup, tmp_
     for damage in damages:
         damage()
         there = path.exists() and path.read_bytes()
-        done = restore_store(path, backup)
+        restored = restore_store(path, backup)
         assert contents(path) == ["in the backup"]
-        assert (done.kept is not None and Path(done.kept).read_bytes()) == there
+        assert (restored.kept is not None and Path(restored.kept).read_bytes()) == there
 
 
 def test_a_file_of_another_program_is_not_replaced(path, backup, tmp_path):
@@ -173,8 +174,8 @@ def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path
 def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path, backup, is_there):
     for owned in (path.parent, path):
         os.chown(owned, 1000, 1000)
-    for gone in [Path(f"{path}-queue"), *([] if is_there else [path])]:
-        gone.unlink()
+    for removed in [Path(f"{path}-queue"), *([] if is_there else [path])]:
+        removed.unlink()
     restore_store(path, backup)
     assert {file.stat().st_uid for file in (path, Path(f"{path}-queue"))} == {1000}
 
@@ -205,10 +206,10 @@ def test_a_backup_with_an_unfinished_erasure_is_restored_and_the_erasure_finishe
 def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path, backup, agent):
     agent.kill()
     path.rename(path.with_name("moved.db"))
-    done = restore_store(path, backup)
+    restored = restore_store(path, backup)
     assert contents(path) == ["in the backup"]
-    path.with_name("moved.db").rename(done.kept.removesuffix("-wal"))
-    assert contents(done.kept.removesuffix("-wal")) == [
+    path.with_name("moved.db").rename(restored.kept.removesuffix("-wal"))
+    assert contents(restored.kept.removesuffix("-wal")) == [
         "in the backup",
         "after the backup",
         "in the log",
@@ -270,11 +271,11 @@ def _kill(*_):
 
 def killed_after(steps, monkeypatch):
     """From now on, a process that restores is killed after so many steps that change a folder."""
-    left = iter(range(steps))
+    remaining = iter(range(steps))
 
     def killing(call):
         def called(*arguments):
-            if next(left, None) is None:
+            if next(remaining, None) is None:
                 raise Killed
             return call(*arguments)
 
@@ -305,24 +306,24 @@ def look_after_a_kill(folder, step, monkeypatch):
             return []
     if step % 2:
         agent.end()
-    found = contents(path, mode="rw")
+    stored_texts = contents(path, mode="rw")
     answered = agent.do("after the kill") if step % 2 == 0 else ""
-    if found == ["in the backup"]:
+    if stored_texts == ["in the backup"]:
         assert "nothing was written" in answered or not answered
         (former,) = folder.glob("history.db.replaced-*Z")
         assert contents(former) == ["in the backup", "after the backup"]
         with open_store(f"sqlite:///{path}?mode=ro") as store:
             assert read_models(store) == ["backup b.db"]
     elif answered == "done":
-        found.append("after the kill")
-    assert contents(path) == found
+        stored_texts.append("after the kill")
+    assert contents(path) == stored_texts
     if step % 2 == 0:
         agent.end()
     restored = restore_store(path, backup)
     assert contents(path) == ["in the backup"]
-    assert contents(restored.kept) == found
+    assert contents(restored.kept) == stored_texts
     assert not [*folder.glob("*.new"), *folder.glob("*.part")]
-    return found
+    return stored_texts
 
 
 @pytest.mark.parametrize("step", [3, 4])
@@ -358,22 +359,22 @@ def test_a_disk_that_is_full_replaces_nothing(path, backup, monkeypatch):
 
 
 def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(path, backup):
-    left, written = (
+    abandoned, written = (
         path.with_name("history.db.aaaaaaaa.part"),
         path.with_name("history.db.bbbbbbbb.part"),
     )
-    left.touch()
+    abandoned.touch()
     written.touch()
     with held(written):
         restore_store(path, backup)
-    assert (left.exists(), written.exists()) == (False, True)
+    assert (abandoned.exists(), written.exists()) == (False, True)
 
 
 def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(path, backup, monkeypatch):
     connect = sqlite3.connect
 
-    def small(name, *given, **named):
-        connection = connect(name, *given, **named)
+    def small(name, *arguments, **named):
+        connection = connect(name, *arguments, **named)
         if name.endswith(".part"):
             connection.execute("PRAGMA max_page_count = 2")
         return connection

@@ -82,10 +82,12 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path, lost
             assert "it cannot be read: " in str(each)
         for reverse in (False, True):
             read = []
-            with pytest.raises(CorruptEvent, match=r"it cannot be read: .*copy --damaged") as found:
+            with pytest.raises(
+                CorruptEvent, match=r"it cannot be read: .*copy --damaged"
+            ) as raised:
                 read.extend(event.id for event in store.events(lost, reverse=reverse))
-            assert abs(found.value.event_id - 50) < 25
-            assert found.value.event_id == read[-1] + (-1 if reverse else 1)
+            assert abs(raised.value.event_id - 50) < 25
+            assert raised.value.event_id == read[-1] + (-1 if reverse else 1)
 
 
 @pytest.mark.parametrize("key", [1, 2**31 - 2, 2**31 - 1, 2**40, 2**62])
@@ -312,14 +314,14 @@ def test_a_recorder_that_is_forgotten_leaves_no_file_open(path):
 
 
 def test_the_data_version_never_comes_back_to_a_number_that_it_told(recorder):
-    told = {recorder.value("data_version")}
+    versions = {recorder.value("data_version")}
     for n in range(3):
         recorder._close_poller()  # as before a fork
         begin(recorder, f"c{n}")
         version = recorder.value("data_version")
-        assert version not in told
+        assert version not in versions
         assert recorder.value("data_version") == version
-        told.add(version)
+        versions.add(version)
 
 
 def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path):
@@ -386,11 +388,11 @@ def appends_to(store, conversation):
     """Return a job that appends an event, whatever its version; it returns the event's id."""
 
     def append(transaction):
-        found = find_existing(store.database, transaction, conversation)
-        writing = WriteTransaction(transaction, found, store.database)
+        existing = find_existing(store.database, transaction, conversation)
+        writing = WriteTransaction(transaction, existing, store.database)
         writing.append([encode(HI)], 5)
         writing.end()
-        return found.version
+        return existing.version
 
     return append
 
@@ -431,8 +433,8 @@ def test_what_is_not_committed_is_not_told(path):
         say(store, "c1", "hi", "hi")
         append, recorder = appends_to(store, "c1"), store.database.recorder
         assert together(recorder, [append, lambda _: recorder.last_conversation]) == [2, None]
-        left = store.database.cached_state("c1")
-        assert left.state.version == 3
+        cached = store.database.cached_state("c1")
+        assert cached.state.version == 3
 
 
 def test_memory_forgets_what_sqlite_rolled_back_itself():
@@ -477,12 +479,12 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
 def test_two_writers_in_turn_see_what_the_other_has_appended(path, monkeypatch, tells):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
-    with open_store(path) as one, open_store(path) as other:
+    with open_store(path) as ours, open_store(path) as other:
         for version in range(0, 12, 3):
-            one.append("c1", HI, expected_version=version)
-            one.append("c1", HI, expected_version=version + 1)
+            ours.append("c1", HI, expected_version=version)
+            ours.append("c1", HI, expected_version=version + 1)
             other.append("c1", HI, expected_version=version + 2)
-        assert ids(one.events("c1")) == list(range(12))
+        assert ids(ours.events("c1")) == list(range(12))
         assert [each.position for each in other.follow()] == list(range(1, 13))
 
 
@@ -508,10 +510,10 @@ except StoreUnavailable as error:
 
 
 @pytest.mark.parametrize(
-    "of_folder, of_file, said",
+    "of_folder, of_file, message",
     [(0o555, 0o444, "1\n"), (0o555, 0o644, "or copy the file to a folder"), (0o755, 0o444, "1\n")],
 )
-def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, said):
+def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, message):
     """Where somebody may write it, a reader needs files beside it to be told of that, and this user
     may make none.
     """
@@ -524,16 +526,16 @@ def test_a_store_that_nobody_may_write_is_read(tmp_path, of_folder, of_file, sai
     user = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
     reader = [sys.executable, "-c", READING, str(path)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [*user, *reader], capture_output=True, text=True, timeout=60, check=False
         )
     except FileNotFoundError:
         pytest.skip("this system has no setpriv")
     finally:
         path.parent.chmod(0o755)
-    if done.returncode and not done.stdout:
-        pytest.skip(f"this user may not give up rights: {done.stderr}")
-    assert said in done.stdout
+    if process.returncode and not process.stdout:
+        pytest.skip(f"this user may not give up rights: {process.stderr}")
+    assert message in process.stdout
 
 
 def test_an_index_or_a_table_beside_ours_is_no_harm(path):

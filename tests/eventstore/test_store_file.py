@@ -153,7 +153,7 @@ def close(store, change, caplog):
     which is told.
     """
     store.close()
-    told = [
+    notices = [
         record.getMessage() for record in caplog.records if record.name == "foldlog.store.moved"
     ]
     remedy = {
@@ -161,7 +161,9 @@ def close(store, change, caplog):
         rename: "put the store file back",
         replace: "first end all programs .* and move .*-wal away",
     }.get(change)
-    assert [bool(re.search(remedy or "", each)) for each in told] == [True] * (remedy is not None)
+    assert [bool(re.search(remedy or "", each)) for each in notices] == [True] * (
+        remedy is not None
+    )
 
 
 CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folder]
@@ -292,14 +294,14 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(store, path, another
         "store.append('d', [Message(source='user', content='x' * 9_000)] * 90, expected_version=0)"
     )
     another(f"{written}; {checkpoint}")
-    asked = [
+    calls = [
         lambda: append(store, "never"),
         lambda: list(store.events("d")),
         lambda: store.database.data_version(),
     ]
-    for ask in asked:
+    for call in calls:
         with pytest.raises(StoreUnusable, match=r"-wal was removed while it was open"):
-            ask()
+            call()
     store.close()
     with open_store(path) as again:
         assert again.version("d") == 90

@@ -177,26 +177,28 @@ def conversations(path):
         yield Conversation(key, name, created_at, mark, data_key, salt, rows)
 
 
-def attached(path, found):
+def attached(path, conversation):
     """Return the bytes that stand beside the events, by their hashes."""
     plain = {}
     for named, encoding, stored in ask(
-        path, "SELECT name, encoding, body FROM attachments WHERE conversation = ?", found.key
+        path,
+        "SELECT name, encoding, body FROM attachments WHERE conversation = ?",
+        conversation.key,
     ):
         if encoding & 8:
-            place = b"attachment\0" + struct.pack(">I", encoding) + named + found.name
-            stored = AESGCM(found.data_key).decrypt(stored[:12], stored[12:], place)
+            place = b"attachment\0" + struct.pack(">I", encoding) + named + conversation.name
+            stored = AESGCM(conversation.data_key).decrypt(stored[:12], stored[12:], place)
         value = decompress(stored, encoding & 3)
         digest = name = hashlib.sha256(value).digest()
-        if found.data_key is not None:
-            keyed = {"key": found.data_key, "digest_size": 32, "person": b"foldlog bytes"}
+        if conversation.data_key is not None:
+            keyed = {"key": conversation.data_key, "digest_size": 32, "person": b"foldlog bytes"}
             name = hashlib.blake2b(digest, **keyed).digest()
         assert named == name
         plain[digest.hex()] = value
     return plain
 
 
-def said(body, plain):
+def decode_body(body, plain):
     """Return what a body says, with the bytes that stand beside it."""
     read = json.loads(body)
     if body.startswith(b'{"$exact":'):
@@ -216,18 +218,18 @@ def said(body, plain):
 def assert_reads(path):
     """Every checksum and head is what the page says; returns what the bodies say."""
     events = {}
-    for found in conversations(path):
-        plain = attached(path, found)
-        head, shown, structural = seed(found.salt, found.name), 0, 0
-        for place, row in enumerate(found.rows):
-            body, behind = opened(row, found.name, found.data_key)
-            head = next_head(head, found.salt, row, body, behind)
+    for conversation in conversations(path):
+        plain = attached(path, conversation)
+        head, shown, structural = seed(conversation.salt, conversation.name), 0, 0
+        for place, row in enumerate(conversation.rows):
+            body, behind = opened(row, conversation.name, conversation.data_key)
+            head = next_head(head, conversation.salt, row, body, behind)
             assert (row.id, row.head) == (place, head)
-            assert_checksums(found.name, row)
+            assert_checksums(conversation.name, row)
             assert (row.shown_before, row.structural_before) == (shown, structural)
             shown, structural = shown + row.shown, structural + row.structural
             assert bool(row.encoding & 16) is body.startswith(b'{"$bytes":')
-            events.setdefault(found.name, []).append(said(body, plain))
+            events.setdefault(conversation.name, []).append(decode_body(body, plain))
     return events
 
 
@@ -297,29 +299,30 @@ def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path):
     # how many idempotency keys have no proof, and which events are plain
     marks = {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}
     read = 0
-    for found in conversations(path):
-        data_key, name, mark, last = found.data_key, found.name, found.mark, found.rows[-1]
+    for conversation in conversations(path):
+        data_key, name = conversation.data_key, conversation.name
+        mark, last = conversation.mark, conversation.rows[-1]
         keys, first, until = struct.unpack(">3Q", mark[1:25])
         shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
         ends = struct.pack(
-            ">5q", found.created_at, last.id + 1, last.recorded_at, shown, structural
+            ">5q", conversation.created_at, last.id + 1, last.recorded_at, shown, structural
         )
         place = b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name
         assert proved(data_key, mark[25:], place)
         assert mark[0] == 1
         assert (keys, first, until) == marks.get(name, (1, 0, 0))
-        assert [row.id for row in found.rows if row.encoding & 8 == 0] == list(range(until))
+        assert [row.id for row in conversation.rows if row.encoding & 8 == 0] == list(range(until))
         for text, start, count, proof in ask(
             path,
             "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?",
-            found.key,
+            conversation.key,
         ):
             place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
             assert proof is None if start < until else proved(data_key, proof, place)
         for projection, version, code, encoding, body in ask(
             path,
             "SELECT projection, version, code, encoding, body FROM records WHERE conversation = ?",
-            found.key,
+            conversation.key,
         ):
             columns = struct.pack(">3qI", version, code, encoding, len(projection))
             place = b"record\0" + columns + projection + name
@@ -369,10 +372,12 @@ def test_every_kind_and_field_is_on_the_page():
     schemas = {kind: str(len(UPCASTS.get(kind, ())) + 1) for kind in KINDS}
     assert {kind: schema for kind, schema, _ in rows} == schemas
     table = {kind: fields for kind, _, fields in rows}
-    fields_of = {kind: set(known.__struct_encode_fields__) for kind, known in KINDS.items()}
+    fields_of = {
+        kind: set(event_class.__struct_encode_fields__) for kind, event_class in KINDS.items()
+    }
     common = set.intersection(*fields_of.values())
-    for kind, known in fields_of.items():
-        fields = known - common
+    for kind, event_class in fields_of.items():
+        fields = event_class - common
         assert {field for field in fields if f"`{field}`" not in table[kind]} == set()
 
 
@@ -391,7 +396,7 @@ def test_a_store_is_read_without_the_package(tmp_path):
         " crc32\nassert crc32 is zlib.crc32\nwith open_store(sys.argv[1]) as store:"
         " print([event.content for event in store.events('c1')])"
     )
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, url], capture_output=True, text=True, check=True
     )
-    assert said.stdout.strip() == "['hello']"
+    assert process.stdout.strip() == "['hello']"

@@ -58,11 +58,13 @@ def path(tmp_path, made_once):
 
 def verdicts(path, **published):
     with open_store(f"sqlite:///{path}?mode=ro") as store:
-        found = list(verify(store, published={name: [head] for name, head in published.items()}))
-    return {verdict.conversation: verdict for verdict in found}
+        all_verdicts = list(
+            verify(store, published={name: [head] for name, head in published.items()})
+        )
+    return {verdict.conversation: verdict for verdict in all_verdicts}
 
 
-def found(path, **published):
+def findings_in(path, **published):
     """Findings by conversation, of those that have any; those of the database under an empty
     name.
     """
@@ -84,7 +86,7 @@ def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_s
 
 
 def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path):
-    assert found(path) == {}
+    assert findings_in(path) == {}
     assert [(v.conversation, v.version) for v in verdicts(path).values()] == [
         ("a", LENGTH),
         ("b", LENGTH),
@@ -97,7 +99,7 @@ def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(pat
 )
 def test_what_was_spoilt_is_named_and_nothing_else(path, case):
     execute(path, *case["changes"])
-    assert found(path) == case["findings"]
+    assert findings_in(path) == case["findings"]
 
 
 @pytest.mark.parametrize("flag", ["shown", "structural"])
@@ -157,7 +159,7 @@ def rewritten(path, conversation, event_id, body):
 def test_a_change_with_a_new_checksum_is_found_by_its_head(path, changed):
     for event_id in changed:
         rewritten(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
-    assert found(path) == {"a": [f"event {event_id}: {STRAY}" for event_id in changed]}
+    assert findings_in(path) == {"a": [f"event {event_id}: {STRAY}" for event_id in changed]}
 
 
 def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
@@ -174,7 +176,7 @@ def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path):
         "DELETE FROM events WHERE id = 1020",
         "UPDATE events SET id = id - 1001 WHERE id > 1000",
     )
-    findings = found(path)
+    findings = findings_in(path)
     assert f"events 20 to 60: {CHANGED}" in findings["a"]
     assert f"events 20 to 58: {CHANGED}" in findings["b"]
 
@@ -188,7 +190,7 @@ def published(path, name):
 def test_a_conversation_that_lost_events_shows_against_a_published_head(path, case):
     head = published(path, "a")
     execute(path, *case["changes"])
-    assert found(path, a=head) == case["findings"]
+    assert findings_in(path, a=head) == case["findings"]
 
 
 def test_a_history_that_was_written_anew_shows_against_a_published_head(path):
@@ -198,7 +200,7 @@ def test_a_history_that_was_written_anew_shows_against_a_published_head(path):
     )
     with open_store(f"sqlite:///{path}") as store:
         say(store, "a", *["all new"] * LENGTH)
-    (finding,) = found(path, a=head)["a"]
+    (finding,) = findings_in(path, a=head)["a"]
     assert "at version 12 its head differs from the published head" in finding
 
 
@@ -206,7 +208,7 @@ def test_a_head_published_early_is_met_on_the_way(path):
     head = published(path, "a")
     with open_store(f"sqlite:///{path}") as store:
         say(store, "a", "more")
-    assert found(path, a=head) == {}
+    assert findings_in(path, a=head) == {}
 
 
 def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
@@ -214,14 +216,14 @@ def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("a", (said(str(n)) for n in range(4_500)))
     execute(path, "DELETE FROM events WHERE id BETWEEN 900 AND 3100")
-    assert found(path)["a"] == ["events 900 to 3100: they are missing"]
+    assert findings_in(path)["a"] == ["events 900 to 3100: they are missing"]
     assert verdicts(path)["a"].events == 4_500 - 2_201
 
 
 def test_an_index_that_loses_the_end_is_named(path):
     sql = sql_of(path, BY_ID)
     execute(path, f"DROP INDEX {BY_ID}", f"{sql} WHERE id <> {LENGTH - 1}", *described(BY_ID, sql))
-    assert f"row {2 * LENGTH} missing from index events_by_id" in found(path)[""]
+    assert f"row {2 * LENGTH} missing from index events_by_id" in findings_in(path)[""]
 
 
 MISSING = {
@@ -237,16 +239,16 @@ def test_a_missing_index_or_table_is_named(path, part):
     """
     execute(path, f"DROP {part}")
     problem = f"the {part} is missing, so {MISSING[part.split()[0]]}"
-    assert any(finding.startswith(problem) for finding in found(path)[""])
+    assert any(finding.startswith(problem) for finding in findings_in(path)[""])
 
 
 def test_what_a_later_schema_makes_is_named_where_it_is_missing(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
     monkeypatch.setattr(sql_files, "migrations", lambda dialect: {1: "", 2: script})
     missing = "the trigger first_trigger is missing"
-    assert any(finding.startswith(missing) for finding in found(path)[""])
+    assert any(finding.startswith(missing) for finding in findings_in(path)[""])
     execute(path, script)
-    assert "" not in found(path)
+    assert "" not in findings_in(path)
 
 
 def test_an_index_with_an_entry_too_many_is_named(path):
@@ -260,7 +262,7 @@ def test_an_index_with_an_entry_too_many_is_named(path):
         f"DELETE FROM events WHERE conversation = 1 AND id = {LENGTH - 1}",
         *described(BY_ID, sql),
     )
-    assert "wrong # of entries in index events_by_id" in found(path)[""]
+    assert "wrong # of entries in index events_by_id" in findings_in(path)[""]
 
 
 @pytest.mark.parametrize("change", rows("damage.json", "changes of lists"))
@@ -268,9 +270,9 @@ def test_lists_that_contradict_their_conversations_are_found(path, change):
     with open_store(f"sqlite:///{path}") as store:
         Histories(store).create("c", {"team": "red"})
         assert len(Histories(store).list().conversations) == len(NAMES) + 1
-    assert found(path) == {}
+    assert findings_in(path) == {}
     execute(path, change)
-    (finding,) = found(path)[""]
+    (finding,) = findings_in(path)[""]
     assert "the lists of conversations by attribute and activity contradict" in finding
 
 
@@ -307,7 +309,7 @@ def change_type(path, table, column, value, where="true"):
 @pytest.mark.parametrize("column", ["meta", "kind", "body", "shown"])
 def test_a_column_of_another_type_is_found_and_named(path, column):
     change_type(path, "events", column, "'text'", "conversation = 1 AND id = 7")
-    assert any(finding.startswith("event 7: ") for finding in found(path)["a"])
+    assert any(finding.startswith("event 7: ") for finding in findings_in(path)["a"])
 
 
 def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_followed_all_the_same(
@@ -323,13 +325,13 @@ def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_follow
         "UPDATE events SET body = CAST(replace(body, 'e', 'o') AS TEXT) WHERE conversation < 0",
     )
     with open_store(f"sqlite:///{path}") as store:
-        told = [
-            (one.conversation, one.generation, str(each))
-            for one in verify(store)
-            for each in one.findings
+        findings = [
+            (verdict.conversation, verdict.generation, str(each))
+            for verdict in verify(store)
+            for each in verdict.findings
         ]
-        assert [each[:2] for each in told] == [("a", 0), ("fork", 0)]
-        assert "the entry of its ledger 'erased', number 0, is damaged" in told[0][2]
+        assert [each[:2] for each in findings] == [("a", 0), ("fork", 0)]
+        assert "the entry of its ledger 'erased', number 0, is damaged" in findings[0][2]
         (erased,) = (each for each in followed if isinstance(each.event, Erased))
         assert next(each for each in store.follow(erased.position - 1)) == erased
         with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):

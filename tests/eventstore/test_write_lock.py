@@ -84,14 +84,14 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path):
         for _ in range(3):
             with pytest.raises(StoreUnavailable) as raised:
                 say(store, "c", "hi")
-            for said in (
+            for text in (
                 f"process {holder.pid} on host {socket.gethostname()} holds the lock",
                 f"kill -CONT {holder.pid}",
                 "waited 0.2 s",
                 "nothing was written",
                 "set patience_s in the URL",
             ):
-                assert said in str(raised.value)
+                assert text in str(raised.value)
         waiting = [
             thread for thread in threading.enumerate() if thread.name == "foldlog-write-lock"
         ]
@@ -112,11 +112,11 @@ def test_a_lock_that_comes_after_its_waiter_gave_up_is_released(ours, other):
 
 
 def test_a_waiter_gets_the_lock_when_it_is_released_and_holds_it(ours, other):
-    taken = threading.Thread(target=ours.take, args=(within(PATIENCE_S),), daemon=True)
-    taken.start()
+    waiter = threading.Thread(target=ours.take, args=(within(PATIENCE_S),), daemon=True)
+    waiter.start()
     until(lambda: ours._pending)
     other.release()
-    taken.join(PATIENCE_S)
+    waiter.join(PATIENCE_S)
     with pytest.raises(StoreUnavailable):
         other.take(within(0.01))
     ours.release()
