@@ -143,12 +143,12 @@ def answered(condenser, view, naming, describe, agent=None):
         return Answer({"result": "view", **describe(result)}, keys_of(reports))
     plan = result.action
     intervals, summaries = plan.forgotten
-    gone = set(summaries)
+    forgotten_ids = set(summaries)
     for first, last in intervals:
-        gone |= set(range(first, last + 1))
+        forgotten_ids |= set(range(first, last + 1))
     described = {
         "result": "condensation",
-        "forgotten": [naming(event) for event in view if event.id in gone],
+        "forgotten": [naming(event) for event in view if event.id in forgotten_ids],
         "summary": plan.summary,
         "summary_offset": plan.summary_offset,
     }

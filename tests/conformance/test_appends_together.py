@@ -30,7 +30,7 @@ def appended(store, *appends):
 
 
 def ids(outcomes):
-    return [[one.id for one in outcome.unwrap()] for outcome in outcomes]
+    return [[event.id for event in outcome.unwrap()] for outcome in outcomes]
 
 
 @together
@@ -44,7 +44,7 @@ def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(
     )
     assert ids(outcomes) == [[0], [0, 1], [1], [2]]
     assert (texts(store, "a"), texts(store, "b")) == (["1", "2", "3"], ["1", "2"])
-    assert [one for outcome in outcomes for one in outcome.unwrap()] == list(store.follow())
+    assert [event for outcome in outcomes for event in outcome.unwrap()] == list(store.follow())
     assert append_all(store.database, []) == []
 
 
@@ -138,8 +138,8 @@ def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet
         store.append(first, said("1"), expected_version=ANY_VERSION, guard=meet, together=[change])
 
     with ThreadPoolExecutor() as threads:
-        for done in [threads.submit(append, *names) for names in ("ab", "ba")]:
-            done.result()
+        for outcome in [threads.submit(append, *names) for names in ("ab", "ba")]:
+            outcome.result()
     assert sorted(met) == ["a", "b"]
     assert meeting.broken  # each waited for the other to be done
     assert [store.version(name) for name in ("a", "b")] == [3, 3]

@@ -88,10 +88,12 @@ def named(store, *operations):
 
     def read(reader):
         rows = reader.conversations("", 100)
-        return [left for row in rows for left in reader.unfinished(row.key)]
+        return [operation for row in rows for operation in reader.unfinished(row.key)]
 
-    left = store.database.recorder.query(read)
-    return sorted(each.state.rpartition("/")[2] for each in left if each.operation in operations)
+    unfinished = store.database.recorder.query(read)
+    return sorted(
+        each.state.rpartition("/")[2] for each in unfinished if each.operation in operations
+    )
 
 
 def content(store, name="c1"):
@@ -138,7 +140,7 @@ def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
     history = histories.create("c1", attributes=attributes)
     for number in range(5):
         history.append(message(number))
-    [done] = histories.maintenance.archive(timedelta(), to)
+    [result] = histories.maintenance.archive(timedelta(), to)
     key = recorder.query(lambda reader: reader.conversation("c1")).key
     records = recorder.query(lambda reader: reader.records(key, None, 0, 100))
     assert {record.projection for record in records} <= {ATTRIBUTES, VIEWS}
@@ -149,7 +151,7 @@ def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
         [listed] = Histories(store).list(attributes, age_max_s=0).conversations
         assert (listed.id, listed.attributes) == ("c1", attributes)
     [(row, figures)] = FiguresOfStore(histories.store).of(histories.store.iter_conversations())
-    assert (row.archived, row.version) == (done.events, done.events + 1)
+    assert (row.archived, row.version) == (result.events, result.events + 1)
     assert figures.is_sound
     assert histories.store.version("c1") == row.version
 
@@ -426,14 +428,14 @@ def test_a_redaction_reaches_what_is_archived(store, to):
 
 
 def test_a_rekey_restores(recorder, to):
-    one, two = SecretStr("11" * 32), SecretStr("22" * 32)
-    store = makes_events(Store(recorder, WriteSettings(None, KeyRing([one]))))
+    first, second = SecretStr("11" * 32), SecretStr("22" * 32)
+    store = makes_events(Store(recorder, WriteSettings(None, KeyRing([first]))))
     with_events(store, "c1")
     before = content(store)
     archive(store, "c1", to)
-    new = makes_events(Store(recorder, WriteSettings("zlib", KeyRing([two, one]))))
+    new = makes_events(Store(recorder, WriteSettings("zlib", KeyRing([second, first]))))
     assert [each.damaged for each in rekey(new)] == [()]
-    only_new = makes_events(Store(recorder, WriteSettings(None, KeyRing([two]))))
+    only_new = makes_events(Store(recorder, WriteSettings(None, KeyRing([second]))))
     assert content(only_new) == before
     assert_sound(only_new)
 
@@ -484,8 +486,8 @@ def test_an_object_that_is_not_what_was_made_is_named(
         ):
             work(store)
     assert store.version("c1") == EVENTS
-    [found] = [checked(store, each).findings for each in verify(store, "c1")]
-    assert problem in str(found)
+    [findings] = [checked(store, each).findings for each in verify(store, "c1")]
+    assert problem in str(findings)
     path.write_bytes(whole)
     assert content(store) == expected
 
@@ -525,8 +527,8 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 print(read_object(address).decode())
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=60
     )
-    assert "this process was forked after its parent had used an object store" in done.stdout
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "data"), done.stderr
+    assert "this process was forked after its parent had used an object store" in process.stdout
+    assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "data"), process.stderr

@@ -44,8 +44,8 @@ def histories(recorder):
     return Histories(Store(recorder, clock=Clock()))
 
 
-def names(found):
-    return [one.id for one in found.conversations]
+def names(page):
+    return [row.id for row in page.conversations]
 
 
 def test_histories_are_found_by_their_attributes_at_once(histories):
@@ -56,8 +56,8 @@ def test_histories_are_found_by_their_attributes_at_once(histories):
         "documents.json", "attributes, and the histories that have them"
     ):
         assert "".join(names(histories.list(attributes, age_max_s=3600))) == expected, attributes
-    (found,) = histories.list({"app": "chat"}).conversations
-    assert (found.attributes, found.version) == (
+    (row,) = histories.list({"app": "chat"}).conversations
+    assert (row.attributes, row.version) == (
         {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1},
         1,
     )
@@ -148,7 +148,7 @@ def test_a_list_waits_for_no_other_writer(histories):
     with others_writing(histories) as patch:
         patch.setattr(Database, "find_key", noting)
         for attributes in ({}, U1, {"app": "x"}, {"app": "y"}):
-            matching = [one for one in "dcba" if attributes.items() <= named[one].items()]
+            matching = [name for name in "dcba" if attributes.items() <= named[name].items()]
             assert names(histories.list(attributes, age_max_s=0)) == matching
         first = histories.list(limit=3, age_max_s=0)
         rest = histories.list(limit=3, after=first.after, age_max_s=0)
@@ -158,10 +158,10 @@ def test_a_list_waits_for_no_other_writer(histories):
             assert len(read) == 1, "the conversation that is not listed is read once"
     histories["a"].append(said("newest"))
     with others_writing(histories):
-        found = histories.list(U1, age_max_s=0).conversations
-    versions = [(one.id, one.version, one.attributes) for one in found]
+        listed = histories.list(U1, age_max_s=0).conversations
+    versions = [(row.id, row.version, row.attributes) for row in listed]
     assert versions == [("a", 2, named["a"]), ("c", 1, named["c"])]
-    assert found == histories.list(U1, age_max_s=0).conversations
+    assert listed == histories.list(U1, age_max_s=0).conversations
     histories["b"].append(said("newer"))
     for there in ("badc", "adc"):
         with others_writing(histories):
@@ -187,7 +187,7 @@ def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(record
         match=f"too, but they are encrypted under key {KEYS.current}; the keys that are set are .*; add",
     ):
         third.list(U1)
-    by_id = {one.id: one.attributes for one in plain.list().conversations}
+    by_id = {row.id: row.attributes for row in plain.list().conversations}
     assert by_id == {"secret": None, "open": U1}
     assert_sound(encrypted.store)
 
@@ -242,8 +242,8 @@ def test_what_a_list_keeps_can_be_changed_and_deleted_and_is_made_again_from_the
 
     def listed(keys, **attributes):
         with open_store(path, keys=keys) as store:
-            found = Histories(store).list(attributes, age_max_s=0).conversations
-        return [(one.id, one.attributes, one.version) for one in found]
+            listed = Histories(store).list(attributes, age_max_s=0).conversations
+        return [(row.id, row.attributes, row.version) for row in listed]
 
     with open_store(path, keys=keys) as store, Histories(store) as histories:
         histories.create("a", {"user": "ann", "title": "Ta"}).append(said("x"))
@@ -278,6 +278,6 @@ def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
     stored_rows.execute(path, f"UPDATE events SET {change} WHERE position = {last}")
     with open_store(url) as store:
         listed = Histories(store).list().conversations
-    assert {one.id: (one.version, one.attributes) for one in listed} == {
+    assert {entry.id: (entry.version, entry.attributes) for entry in listed} == {
         name: (version, None) for name, version in versions.items()
     }

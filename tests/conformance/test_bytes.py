@@ -95,23 +95,23 @@ def store(settings, open_recorder):
 
 
 def values(events):
-    found = []
+    values_read = []
     for event in events:
         match event:
             case Action(arguments=value) | Annotation(data=value):
-                found.append(value)
+                values_read.append(value)
             case Message(origin=Origin(rest=value)):
-                found.append(value)
+                values_read.append(value)
             case Message(content=value) | Observation(content=value):
-                found.append(value)
-    return found
+                values_read.append(value)
+    return values_read
 
 
 READ = deepcopy(values(TURN))
 """What is read of them."""
 
 
-def kept(store):
+def count_stored(store):
     """How many values the database keeps beside events."""
     recorder = store.database.recorder
     count = "SELECT count(*) FROM {}attachments"
@@ -144,12 +144,12 @@ def test_bytes_follow_events_that_have_none(store):
 
 def test_bytes_come_back_as_bytes(store):
     recorded = store.append("c", TURN, expected_version=0)
-    assert values(one.event for one in recorded) == READ
+    assert values(entry.event for entry in recorded) == READ
     again = fresh(store)
-    assert list(again.events("c")) == [one.event for one in recorded]
+    assert list(again.events("c")) == [entry.event for entry in recorded]
     assert values(again.events("c")) == READ
     assert [type(value) for value in READ[1]["at"][:1]] == [bytes]
-    assert [one.event for one in again.follow()] == [one.event for one in recorded]
+    assert [entry.event for entry in again.follow()] == [entry.event for entry in recorded]
     assert list(Views(again).current("c").events) == [
         event for event in again.events("c") if event.shown
     ]
@@ -158,10 +158,10 @@ def test_bytes_come_back_as_bytes(store):
 
 
 def test_what_was_given_is_not_changed_and_not_shared(store):
-    given = {"at": [SMALL, (SMALL, 1)]}
-    (recorded,) = store.append("c", Action(tool="t", arguments=given), expected_version=0)
-    assert given == {"at": [SMALL, (SMALL, 1)]}
-    given["at"].append(b"more")
+    arguments = {"at": [SMALL, (SMALL, 1)]}
+    (recorded,) = store.append("c", Action(tool="t", arguments=arguments), expected_version=0)
+    assert arguments == {"at": [SMALL, (SMALL, 1)]}
+    arguments["at"].append(b"more")
     assert recorded.event.arguments == {"at": [SMALL, [SMALL, 1]]}
 
 
@@ -169,7 +169,7 @@ def test_an_import_of_many_keeps_them_once_and_is_compared(store, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 100)
     history = [said(picture(IMAGE if n % 10 == 9 else SMALL)) for n in range(210)]  # three chunks
     store.ingest("c", history)
-    assert kept(store) == 2
+    assert count_stored(store) == 2
     assert store.ingest("c", [*history, said(picture(b"more"))]) == (1, 211)
     with pytest.raises(HistoryDiverged):
         store.ingest("c", [said(picture(b"others")), *history])
@@ -189,12 +189,12 @@ def test_the_limit_of_an_event_counts_its_bytes(open_recorder):
 
 def test_a_marker_of_ours_that_a_user_writes_is_a_value_like_any_other(store):
     forged = {"$bytes": [{"at": ["data"], "sha256": "0" * 64, "size": 1}], "$exact": "e30="}
-    given = [
+    events = [
         Annotation(name="n", data=forged),
         Annotation(name="n", data=1, extra=forged),
         Annotation(name="n", data=SMALL, extra=forged),
     ]
-    store.append("c", given, expected_version=0)
+    store.append("c", events, expected_version=0)
     again = list(fresh(store).events("c"))
     assert values(again) == [forged, 1, SMALL]
     assert [event.extra for event in again] == [{}, forged, forged]
@@ -204,10 +204,10 @@ def test_a_redaction_takes_bytes_that_no_other_event_has(store):
     say(store, "c", picture(IMAGE), picture(IMAGE), picture(SMALL))
     put(store, state={"image": OTHER_IMAGE, "at": SMALL})
     put(store, state=DELETED)
-    assert kept(store) == 3
-    for event_id, left in ((0, 3), (1, 2), (3, 1)):
+    assert count_stored(store) == 3
+    for event_id, remaining in ((0, 3), (1, 2), (3, 1)):
         redacted(store, "c", event_id)
-        assert kept(store) == left
+        assert count_stored(store) == remaining
     assert values(fresh(store).events("c", 2, 3)) == [picture(SMALL)]
     assert "image" not in str(read(store, version=4))
     assert_sound(store)
@@ -220,7 +220,7 @@ def test_a_retry_of_what_was_redacted_is_recognized(store):
     assert event.redacted is not None
     assert event.redacted.bytes > len(IMAGE)
     assert len(say(store, "c", picture(IMAGE), idempotency_key="k")) == 1
-    assert kept(store) == 0
+    assert count_stored(store) == 0
     with pytest.raises(IdempotencyConflict):
         say(store, "c", picture(IMAGE[1:]), idempotency_key="k")
 
@@ -228,11 +228,11 @@ def test_a_retry_of_what_was_redacted_is_recognized(store):
 def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasure(store):
     store.append("c", TURN, expected_version=0)
     put(store, state=STATE)
-    before = kept(store)
+    before = count_stored(store)
     store.fork("c", 6, "f")
     Documents(store).append("f", said(picture(b"own")), {"state": {**STATE, "more": b"fork"}})
     put(store, state={**STATE, "more": b"parent"})
-    assert kept(store) == before + 3
+    assert count_stored(store) == before + 3
 
     def check():
         again = fresh(store)
@@ -247,7 +247,7 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own_until_and_after_an_erasu
     check()
     assert_sound(store)
     erased(store, "f")
-    assert kept(store) == 0
+    assert count_stored(store) == 0
 
 
 def target_of(settings, shift, among=TARGETS):
@@ -263,7 +263,7 @@ def test_copies_have_them(store, settings, open_recorder, shift):
     list(copy_store(store, other))
     assert values(fresh(other).events("c")) == [*READ, picture(IMAGE)]
     assert other.conversation("c").head == store.conversation("c").head
-    assert kept(other) == kept(store)
+    assert count_stored(other) == count_stored(store)
     assert list(compare_stores(store, other)) == []
     assert_sound(other)
 
@@ -273,7 +273,7 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
     target = target_of(settings, shift)
     store.append("c", TURN, expected_version=0)
     say(store, "c", *[picture(IMAGE)] * 40)
-    head, before = store.conversation("c").head, kept(store)
+    head, before = store.conversation("c").head, count_stored(store)
     decrypt = settings.keys is not None and target.keys is None
     both = target._replace(keys=settings.keys) if decrypt else target
     changed = Store(
@@ -284,16 +284,16 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
     assert values(again.events("c")) == READ + [picture(IMAGE)] * 40
     assert again.conversation("c").head == head
     assert_sound(again)
-    assert kept(store) == before
+    assert count_stored(store) == before
     assert [each.rows for each in rekey(changed, decrypt=decrypt)] == [0]
     say(again, "c", picture(IMAGE))
-    assert kept(store) == before
+    assert count_stored(store) == before
 
 
 def stored_bytes(store):
     with store.database.recorder.read() as reader:
-        found = store.database.find(reader, "c")
-        for row in reader.rows(found.key, 0, 100, 100):
+        conversation = store.database.find(reader, "c")
+        for row in reader.rows(conversation.key, 0, 100, 100):
             for each in attachments_of(row.body):
                 yield each.name + each.body
 
@@ -317,7 +317,7 @@ def test_nothing_of_a_refused_append_is_kept(store):
         store.append("c", said(picture(IMAGE)), expected_version=1, guard=refuse)
     with pytest.raises(InvalidEvent, match="attributes are a map of names to texts"):
         put(store, attributes={"title": IMAGE})
-    assert kept(store) == 1
+    assert count_stored(store) == 1
 
 
 CHANGED = "CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') || substr(body, 2) AS BLOB)"
@@ -348,8 +348,10 @@ def test_lost_or_changed_bytes_are_found_and_never_given_back(on_file, statement
     with pytest.raises(CorruptEvent, match="missing or were changed"):
         list(again.events("c"))
     assert values(again.events("c", 1)) == ["sound"]
-    found = [finding for each in verify(again) for finding in each.findings]
-    assert [(one.first, one.last) for one in found if one.first is not None] == [(0, 0)]
+    findings = [finding for each in verify(again) for finding in each.findings]
+    assert [(finding.first, finding.last) for finding in findings if finding.first is not None] == [
+        (0, 0)
+    ]
     with pytest.raises(CorruptEvent):
         list(again.follow())
 
@@ -374,7 +376,7 @@ def test_a_stranger_beside_an_event_is_not_its_own(on_file):
     changed = fresh(on_file)
     changed.database.settings = changed.database.settings._replace(compression="none")
     assert [each.rows for each in rekey(changed)] == [1]
-    assert kept(on_file) == 1
+    assert count_stored(on_file) == 1
     assert values(fresh(on_file).events("c")) == [picture(IMAGE)]
     assert_sound(on_file)
 
@@ -416,12 +418,12 @@ def test_the_same_bytes_are_kept_once_in_a_conversation(store):
     documents.append("c", [said(picture(IMAGE)), said(picture(IMAGE))], {"state": {"image": IMAGE}})
     for n in range(70):
         documents.append("c", (), {"state": {"image": IMAGE, "turn": n, "copy": [IMAGE]}})
-    assert kept(store) == 1
+    assert count_stored(store) == 1
     assert read(store) == {"image": IMAGE, "turn": 69, "copy": [IMAGE]}
     put(store, state=DELETED)
     assert read(store, version=5)["image"] == IMAGE
     say(store, "d", picture(IMAGE))
-    assert kept(store) == 2
+    assert count_stored(store) == 2
 
 
 def test_what_stays_the_same_adds_nothing_and_what_differs_is_new(store):

@@ -34,8 +34,8 @@ def store_on(recorder, *secrets):
 
 
 def key_of(recorder, conversation):
-    found = recorder.query(lambda reader: reader.conversation(conversation))
-    return found.key
+    stored = recorder.query(lambda reader: reader.conversation(conversation))
+    return stored.key
 
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
@@ -84,8 +84,8 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder):
     say(Store(recorder), "c1", *["x" * 500] * 3)
     met = meeting(recorder, 0, lambda: erased(store_on(recorder), "c1"))
     list(rekey(store_on(met, NEW)))
-    found = recorder.query(lambda reader: reader.conversation("c1"))
-    assert (found.salt, found.key_id, found.sealed_key) == (b"", None, None)
+    stored = recorder.query(lambda reader: reader.conversation("c1"))
+    assert (stored.salt, stored.key_id, stored.sealed_key) == (b"", None, None)
 
 
 def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder):

@@ -44,7 +44,7 @@ def put(documents, **values):
 def test_values_come_with_events_and_any_version_is_there(store, documents):
     first, second = {"turn": 1, "log": ["a"]}, {"turn": 2, "log": ["a", "c"]}
     recorded = documents.append("c1", [said("a"), said("b")], {"state": first, "title": "first"})
-    assert [type(one.event) for one in recorded] == [Message, Message, DocumentChanges]
+    assert [type(entry.event) for entry in recorded] == [Message, Message, DocumentChanges]
     documents.append("c1", said("c"), {"state": second})
     put(documents, title=DELETED, more=None)
     assert documents.all("c1") == {"state": second, "more": None}
@@ -126,9 +126,9 @@ def test_writers_that_change_documents_at_once_lose_nothing(store):
             mine.append("c1", said(name), {name: n, "shared": [name, n]})
 
     at_once(count, "abc")
-    found = Documents(store).all("c1")
-    assert found.pop("shared")[1] == 7
-    assert found == {"a": 7, "b": 7, "c": 7}
+    values = Documents(store).all("c1")
+    assert values.pop("shared")[1] == 7
+    assert values == {"a": 7, "b": 7, "c": 7}
     assert store.version("c1") >= 24
 
 

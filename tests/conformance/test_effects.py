@@ -53,7 +53,7 @@ class Bank:
         return self._book(to, key)
 
     def look_up(self, key, call):
-        return next((f"paid {to}" for to, known in self.paid if known == key), None)
+        return next((f"paid {to}" for to, other in self.paid if other == key), None)
 
     def _book(self, to, key, *, knows_keys=False):
         self.reached("before the payment")
@@ -95,7 +95,7 @@ def reply(*calls):
     return {"role": "assistant", "content": None, "tool_calls": tool_calls}
 
 
-def asked(history, to):
+def pay_reply(history, to):
     """The reply of a model that pays somebody."""
     return reply((f"call-{len(history)}", "pay", {"to": to}))
 
@@ -109,11 +109,11 @@ def work(history, bank, mode):
         while True:
             for call in history.open_calls():
                 history.run(call, tool, **how)
-            told = {str(effect.call.arguments) for effect in history.effects()}
-            missing = [to for to in PAYEES if str({"to": to}) not in told]
+            begun = {str(effect.call.arguments) for effect in history.effects()}
+            missing = [to for to in PAYEES if str({"to": to}) not in begun]
             if not missing:
                 return
-            history.append_reply(asked(history, missing[0]))
+            history.append_reply(pay_reply(history, missing[0]))
 
 
 def killed_at(recorder, bank, mode, point):
@@ -181,7 +181,7 @@ def history(recorder):
 
 def called(history, to="ann"):
     """The open call of a new reply."""
-    history.append_reply(asked(history, to))
+    history.append_reply(pay_reply(history, to))
     return history.open_calls()[-1]
 
 
@@ -243,14 +243,14 @@ def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(hist
         None,
         (call,),
     )
-    told = run(history, call, Bank().pay)
-    assert told.is_error
-    assert told.content.startswith(f"unknown: this call may have run, key {effect.key}")
+    outcome = run(history, call, Bank().pay)
+    assert outcome.is_error
+    assert outcome.content.startswith(f"unknown: this call may have run, key {effect.key}")
     late = history.settle(effect.key, "paid, says the bank", by="carol")
     assert states(history) == ["done"]
     assert history.effects()[0].outcome == "paid, says the bank"
     told_to_the_model = history.view().to_messages()
-    assert told_to_the_model[-2]["content"] == told.content
+    assert told_to_the_model[-2]["content"] == outcome.content
     assert told_to_the_model[-1]["content"] == late.event.content
     assert late.event.content.endswith("ended: paid, says the bank")
     with pytest.raises(InvalidArgument, match="no effect with key 'x'"):
@@ -276,8 +276,10 @@ def test_closing_open_calls_says_which_had_begun(history):
     with suppress(Died), history.lease():
         history.run(history.open_calls()[0], die)
     key = history.effects()[0].key
-    told = [each.event.content for each in history.close_open_calls("the machine was restarted")]
-    assert told == [
+    outcomes = [
+        each.event.content for each in history.close_open_calls("the machine was restarted")
+    ]
+    assert outcomes == [
         (
             f"unknown: this call may have run, key {key}: check before you repeat it (the machine"
             " was restarted)"
@@ -383,8 +385,8 @@ def test_two_threads_of_one_worker_begin_a_call_once(history):
             threads.submit(history.run, call, bank.pay_noting, check=bank.look_up).result()
         return bank.pay_noting(to, key)
 
-    told = run(history, call, pay_while_another_thread_comes, check=bank.look_up)
-    assert told.content == "paid ann"
+    outcome = run(history, call, pay_while_another_thread_comes, check=bank.look_up)
+    assert outcome.content == "paid ann"
     assert len(bank.paid) == 1
 
 
@@ -399,27 +401,27 @@ def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
 ):
     recorder, bank, others = open_recorder(), Bank(), Bank()
     others.paid = bank.paid
-    one, two = (Histories(Store(recorder))["pay"] for _ in range(2))
-    call = called(one)
+    first, second = (Histories(Store(recorder))["pay"] for _ in range(2))
+    call = called(first)
     tool, how = MODES[mode](bank)
     others_tool, _ = MODES[mode](others)
-    told = []
+    outcomes = []
 
     def taken_over(point):
         if point == still:
-            while one.current_lease() is not None:
+            while first.current_lease() is not None:
                 pass
-            with brief_lease(two):
-                told.append(two.run(two.open_calls()[0], others_tool, **how).event)
+            with brief_lease(second):
+                outcomes.append(second.run(second.open_calls()[0], others_tool, **how).event)
 
     bank.reached = taken_over
-    with pytest.raises(LeaseTaken), brief_lease(one):
-        one.run(call, tool, **how)
+    with pytest.raises(LeaseTaken), brief_lease(first):
+        first.run(call, tool, **how)
     assert len(bank.paid) == 1
-    assert told[0].is_error is (mode == "never")
-    (effect,) = one.effects()
+    assert outcomes[0].is_error is (mode == "never")
+    (effect,) = first.effects()
     assert (effect.state, effect.outcome) == ("done", "paid ann")
-    assert one.view()[-1].content.endswith("ended: paid ann")
+    assert first.view()[-1].content.endswith("ended: paid ann")
 
 
 # -- what a conversation goes through
@@ -497,8 +499,8 @@ def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatc
 def test_what_was_taken_back_of_a_call_counts_until_a_newer_outcome(history):
     history.append(said("pay"))
     call = killed_in_its_tool(history)
-    told = run(history, call, Bank().pay)
-    history.retract(told.id)
+    outcome = run(history, call, Bank().pay)
+    history.retract(outcome.id)
     history.settle(history.effects()[0].key, "paid")
     assert states(history) == ["done"]
 
@@ -513,8 +515,8 @@ def test_a_call_that_did_not_begin_runs_once_its_refusal_was_taken_back(history)
 
 def test_a_doubt_stays_one_where_its_observation_is_redacted(history):
     call = killed_in_its_tool(history)
-    told = run(history, call, Bank().pay)
-    history.redact(told.id, reason="a test")
+    outcome = run(history, call, Bank().pay)
+    history.redact(outcome.id, reason="a test")
     assert states(history) == ["unknown"]
 
 
@@ -538,21 +540,21 @@ def test_a_conversation_that_begins_again_has_other_keys(recorder):
 
 def test_no_condensation_forgets_an_effect_that_is_in_doubt(history):
     history.append(said("go"))
-    done = called(history)
-    run(history, done, Bank().pay)
-    told, open_call = killed_in_its_tool(history, "bob"), killed_in_its_tool(history, "carol")
-    run(history, told, Bank().pay)
+    settled = called(history)
+    run(history, settled, Bank().pay)
+    doubtful, open_call = killed_in_its_tool(history, "bob"), killed_in_its_tool(history, "carol")
+    run(history, doubtful, Bank().pay)
     before = ledger(history)
     talk(history)
     shown = {event.id for event in history.view()}
-    assert {told.id, open_call.id} <= shown
-    assert done.id not in shown
+    assert {doubtful.id, open_call.id} <= shown
+    assert settled.id not in shown
     assert history.view().condensations
     assert ledger(history) == before
     history.settle(before[1][0], "paid")
     history.settle(before[2][0], "paid")
     talk(history)
-    assert not {told.id, open_call.id} & {event.id for event in history.view()}
+    assert not {doubtful.id, open_call.id} & {event.id for event in history.view()}
     assert [each[1] for each in ledger(history)] == ["done"] * 3
 
 
@@ -570,10 +572,10 @@ def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser, record
     history = Histories(Store(recorder), condenser=condenser)["pay"]
     history.append(said("go"))
     run(history, called(history), Bank().pay)
-    told = run(history, killed_in_its_tool(history, "bob"), Bank().pay).content
+    outcome = run(history, killed_in_its_tool(history, "bob"), Bank().pay).content
     talk(history)
     shown = [message["content"] for message in history.sent().to_messages()]
-    assert told in shown
+    assert outcome in shown
 
 
 def test_a_retraction_names_the_effects_that_it_takes_back(history):
@@ -583,15 +585,15 @@ def test_a_retraction_names_the_effects_that_it_takes_back(history):
     killed_in_its_tool(history, "bob")
     called(history, "carol")
     keys = [effect.key for effect in history.effects()]
-    taken = history.retract(1)
-    told = history.view()[-1].content
+    retraction = history.retract(1)
+    notice = history.view()[-1].content
     assert (
-        told == f'Taken back, but it had run: pay {{"to": "ann"}} (key {keys[0]}): paid ann\n'
+        notice == f'Taken back, but it had run: pay {{"to": "ann"}} (key {keys[0]}): paid ann\n'
         f'Taken back, but it may have run: pay {{"to": "bob"}} (key {keys[1]}): null'
     )
     assert [each[1] for each in ledger(history)] == ["done", "unknown", "intended"]
-    history.retract(taken.id)
-    assert history.view()[-1].id < taken.id
+    history.retract(retraction.id)
+    assert history.view()[-1].id < retraction.id
     # the call of ann alone is open again, whose outcome is known
     history.retract(first.id + 1, "only its result")
     bank = Bank()

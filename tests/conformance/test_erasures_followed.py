@@ -13,7 +13,9 @@ from tests.said import said, say
 
 
 def entries(store, after=0):
-    return [(one.conversation, one.event.id, type(one.event)) for one in store.follow(after)]
+    return [
+        (entry.conversation, entry.event.id, type(entry.event)) for entry in store.follow(after)
+    ]
 
 
 def test_an_erasure_is_an_entry_between_the_events_before_and_after_it(store):
@@ -36,22 +38,22 @@ def test_pages_of_any_size_give_the_same_entries_in_order(store):
             erased(store, f"c{n - 1}")
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
     erased(store, "imported")
-    whole = [(one.position, one.conversation, one.event.id) for one in store.follow()]
+    whole = [(entry.position, entry.conversation, entry.event.id) for entry in store.follow()]
     assert len(whole) == 6 + 3 + 1
     assert whole == sorted(whole)
     for size in (1, 2, 3):
-        found, after = [], 0
+        entries_read, after = [], 0
         while page := list(store.follow(after, limit=size)):
-            found += [(one.position, one.conversation, one.event.id) for one in page]
+            entries_read += [(entry.position, entry.conversation, entry.event.id) for entry in page]
             after = page[-1].position
-        assert found == whole
+        assert entries_read == whole
 
 
 def test_a_repeated_erasure_is_one_entry(store):
     say(store, "a", "1")
     erase(store, "a", reason="asked to")
     erase(store, "a", reason="asked again")
-    assert [one.event.reason for one in store.follow() if isinstance(one.event, Erased)] == [
+    assert [entry.event.reason for entry in store.follow() if isinstance(entry.event, Erased)] == [
         "asked to"
     ]
 
@@ -59,9 +61,9 @@ def test_a_repeated_erasure_is_one_entry(store):
 def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store):
     store.ingest("imported", [said(str(n)) for n in range(1_500)])
     recorder = store.database.recorder
-    found = recorder.query(lambda reader: reader.conversation("imported"))
+    conversation = recorder.query(lambda reader: reader.conversation("imported"))
     erasure = Erasure(7, "asked to", 1_500, b"h" * 32)
-    recorder.transact(lambda transaction: enter_erasure(transaction, found, erasure))
+    recorder.transact(lambda transaction: enter_erasure(transaction, conversation, erasure))
     assert entries(store) == [("imported", 1_500, Erased)]
 
 

@@ -133,15 +133,17 @@ def test_other_writes_inside_a_write_are_refused_too(store):
 
 
 def test_a_guard_sees_its_conversation_as_it_is_now_and_may_read_others(store):
-    seen = []
+    snapshots = []
 
     def guard(snapshot):
-        seen.append((snapshot.version, ids(snapshot.events(1)), texts(store, "other")))
+        snapshots.append((snapshot.version, ids(snapshot.events(1)), texts(store, "other")))
 
     say(store, "other", "x")
     store.append("c", [HI, HI], expected_version=0, guard=guard)
     store.append("c", HI, expected_version=ANY_VERSION, guard=guard)
-    assert seen == [(2, [1], ["x"])], "a conversation that does not exist has nothing to be guarded"
+    assert snapshots == [(2, [1], ["x"])], (
+        "a conversation that does not exist has nothing to be guarded"
+    )
 
 
 # -- errors and contexts

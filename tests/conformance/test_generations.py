@@ -39,7 +39,7 @@ def begin_again(histories):
 
 def test_an_id_is_used_again_only_where_that_is_asked_for(histories):
     histories["c1"].append([said("first"), said("secret")])
-    last = max(one.position for one in histories.store.follow())
+    last = max(entry.position for entry in histories.store.follow())
     erased(histories.store, "c1")
     with pytest.raises(ConversationErased, match="replace_erased=True"):
         histories.create("c1")
@@ -49,7 +49,7 @@ def test_an_id_is_used_again_only_where_that_is_asked_for(histories):
     history.append(said("second"))
     assert texts(histories.store, "c1") == [None, "second"]
     assert [event.content for event in history.view()] == ["second"]
-    assert min(one.position for one in histories.store.follow()) > last
+    assert min(entry.position for entry in histories.store.follow()) > last
     row = histories.store.conversation("c1")
     assert (row.version, row.generation, row.erased_at) == (2, 1, None)
     with pytest.raises(VersionConflict):
@@ -88,9 +88,9 @@ def test_a_condensation_that_was_planned_for_the_erased_one_is_not_appended(hist
         histories.store.append("c1", said("planned"), expected_version=1, generation=generation)
     with pytest.raises(ConversationErased):
         Documents(histories.store).append("c1", (), {"state": 1}, generation=generation)
-    gone = Generation(10**12)
+    former = Generation(10**12)
     with pytest.raises(ConversationNotFound):
-        histories.store.append("other", said("a"), expected_version=0, generation=gone)
+        histories.store.append("other", said("a"), expected_version=0, generation=former)
 
 
 def test_verify_tells_generations_and_their_heads_apart(histories):
@@ -108,7 +108,7 @@ def test_verify_tells_generations_and_their_heads_apart(histories):
     reasons = [verdict.erasure and verdict.erasure.reason for verdict in verdicts]
     assert reasons == ["reason 1", "reason 2", None]
     swapped = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads[::-1])]}
-    findings = [bool(one.findings) for one in verify(histories.store, "c1", swapped)]
+    findings = [bool(verified.findings) for verified in verify(histories.store, "c1", swapped)]
     assert findings == [True, False, True]
     assert_sound(histories.store)
 

@@ -43,7 +43,7 @@ def workers(recorder):
 
 
 @pytest.fixture
-def one(workers):
+def worker(workers):
     return workers()
 
 
@@ -73,36 +73,36 @@ def standing_still(history, **more):
 
 
 def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
-    one, two = workers(), workers()
-    said = r"UTC \(the lease belongs to another History object of this process\); wait"
-    with one.lease(), pytest.raises(LeaseTaken, match=said):
-        two.lease(wait_s=0).__enter__()
+    first, second = workers(), workers()
+    wording = r"UTC \(the lease belongs to another History object of this process\); wait"
+    with first.lease(), pytest.raises(LeaseTaken, match=wording):
+        second.lease(wait_s=0).__enter__()
 
 
 @pytest.mark.parametrize("events", [0, 1])
 def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(workers, events):
-    one, two, user = workers(), workers(), workers()
-    one.append([said("hi")] * events) if events else None
-    with one.lease(worker="one") as lease:
-        seen = two.current_lease()
-        assert (lease.held, seen.held, seen.worker) == (True, True, "one")
+    first, second, user = workers(), workers(), workers()
+    first.append([said("hi")] * events) if events else None
+    with first.lease(worker="one") as lease:
+        current = second.current_lease()
+        assert (lease.held, current.held, current.worker) == (True, True, "one")
         with pytest.raises(
             LeaseTaken, match=r"conversation 'c': a worker drives it: 'one' has it until .* UTC"
-        ) as told:
-            two.lease(wait_s=0).__enter__()
-        assert (told.value.conversation, told.value.worker) == ("c", "one")
-        assert told.value.until == two.current_lease().until
-        assert two._generation.fence is None  # it may append what it is told from outside
-        one.append(said("from the worker"))
+        ) as raised:
+            second.lease(wait_s=0).__enter__()
+        assert (raised.value.conversation, raised.value.worker) == ("c", "one")
+        assert raised.value.until == second.current_lease().until
+        assert second._generation.fence is None  # it may append what it is told from outside
+        first.append(said("from the worker"))
         user.append(said("from a user"))
-        waiting = threading.Thread(target=lambda: two.lease(wait_s=60, worker="two").__enter__())
+        waiting = threading.Thread(target=lambda: second.lease(wait_s=60, worker="two").__enter__())
         waiting.start()
     waiting.join()
     assert not lease.held
-    assert one.current_lease().worker == "two"
+    assert first.current_lease().worker == "two"
     assert texts(user._store, "c")[events:] == ["from the worker", "from a user"]
-    two._lease_block.leave()
-    assert one.current_lease() is None
+    second._lease_block.leave()
+    assert first.current_lease() is None
 
 
 def test_a_lease_is_renewed_while_its_block_runs(workers):
@@ -200,24 +200,24 @@ def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_no_other_worker_closes_the_calls_of_a_living_one(one, other):
-    with one.lease(worker="one"):
-        one.append([said("hi"), CALL])
+def test_no_other_worker_closes_the_calls_of_a_living_one(worker, other):
+    with worker.lease(worker="one"):
+        worker.append([said("hi"), CALL])
         assert to_resume(other) == []
         with pytest.raises(
             LeaseTaken,
             match=r"'one' has it until .*; nothing was appended; let this worker finish its calls",
         ):
             other.close_open_calls()
-        assert len(one.open_calls()) == 1
-    assert [to_resume(each) for each in (one, other)] == [["c"], ["c"]]
+        assert len(worker.open_calls()) == 1
+    assert [to_resume(each) for each in (worker, other)] == [["c"], ["c"]]
     assert other.close_open_calls(older_than=timedelta(hours=1)) == ()
     with pytest.raises(TypeError, match="older_than"):
         other.close_open_calls(older_than=3600)
     [closed] = other.close_open_calls(older_than=timedelta(0))
     assert other._generation.key is not None  # it knows which conversation it met
     assert closed.event.cause == 1
-    assert to_resume(one) == []
+    assert to_resume(worker) == []
 
 
 def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
@@ -255,15 +255,15 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder, caplo
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(one, other, met):
+def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(worker, other, met):
     other.append(said("hi")) if met else None
-    with one.lease(worker="one") as lease:
+    with worker.lease(worker="one") as lease:
         other.append(said("and then"))
         other._histories.erase("c", reason="asked to")
-        assert (lease.held, one._lease_block.renew(), lease.held) == (True, False, False)
+        assert (lease.held, worker._lease_block.renew(), lease.held) == (True, False, False)
         if met:
             with pytest.raises(ConversationErased):
-                one.append(said("late"))
+                worker.append(said("late"))
         again = other._histories.create("c", replace_erased=True)
         assert again.current_lease() is None
         again.append(CALL)
@@ -271,17 +271,17 @@ def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(
         version = again.version()
         with again.lease(wait_s=0, worker="two"):
             assert to_resume(other) == []
-            assert not one._lease_block.renew()
+            assert not worker._lease_block.renew()
             assert again.current_lease().worker == "two"
             with pytest.raises(ConversationErased if met else LeaseTaken):
-                one.append(said("late"))
+                worker.append(said("late"))
     assert (again.version(), again.current_lease()) == (version, None)
 
 
-def test_a_lease_is_of_one_id_and_no_operation_ends_it(one, other, recorder):
-    one.append([said("hi"), said("secret")])
+def test_a_lease_is_of_one_id_and_no_operation_ends_it(worker, other, recorder):
+    worker.append([said("hi"), said("secret")])
     other.fork(1, "f")
-    with one.lease(worker="one"):
+    with worker.lease(worker="one"):
         other.fork(2, "g")
         other.redact(1, reason="asked to")
         with foldlog.open("memory:") as target:
@@ -289,20 +289,20 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(one, other, recorder):
             assert (target["c"].current_lease(), target["c"].version()) == (None, 3)
         assert_sound(other._store)
         assert len(list(rekey(Store(recorder, ENCRYPTS)))) == 3
-        one._store.database.settings = ENCRYPTS
-        with one._histories["f"].lease(wait_s=0):
+        worker._store.database.settings = ENCRYPTS
+        with worker._histories["f"].lease(wait_s=0):
             pass
-        one.append(said("goes on"))
-        assert one.current_lease().worker == "one"
+        worker.append(said("goes on"))
+        assert worker.current_lease().worker == "one"
 
 
-def test_a_damaged_lease_is_none(one, other, recorder):
+def test_a_damaged_lease_is_none(worker, other, recorder):
     damaged = Record(1, 1, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
-    with one.lease():
+    with worker.lease():
         put = methodcaller("put_records", 0, record_name("c", 0), [damaged], replace_all=True)
         recorder.transact(put)
         with pytest.raises(LeaseTaken):
-            one.append(said("late"))
+            worker.append(said("late"))
         with other.lease(wait_s=0):
             other.append(said("next"))
 

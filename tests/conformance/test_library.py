@@ -54,7 +54,7 @@ class _OnOurs:
 
     __test__ = False  # test_shipped runs them, once for each recorder
     url: ClassVar[str]
-    made = itertools.count()
+    numbers = itertools.count()
 
     def setUp(self):
         self.opened = []
@@ -64,7 +64,7 @@ class _OnOurs:
             factory.close()
 
     def factory(self):
-        url = self.url.format(number=next(self.made))
+        url = self.url.format(number=next(self.numbers))
         self.opened.append(Factory({"FOLDLOG_URL": url}))
         return self.opened[-1]
 

@@ -58,13 +58,13 @@ METHODS = ["__len__", *methods(History)]
 
 def call(history, name):
     """Return what a method returns once it has done all of its work."""
-    made = getattr(history, name)(*POSITIONAL.get(name, []), **BY_NAME.get(name, {}))
-    if isinstance(made, RecallTool):
-        return made.recall("second")
-    if isinstance(made, AbstractContextManager):
-        with made as entered:
+    result = getattr(history, name)(*POSITIONAL.get(name, []), **BY_NAME.get(name, {}))
+    if isinstance(result, RecallTool):
+        return result.recall("second")
+    if isinstance(result, AbstractContextManager):
+        with result as entered:
             return entered
-    return list(made) if isinstance(made, Iterator) else made
+    return list(result) if isinstance(result, Iterator) else result
 
 
 @pytest.fixture(params=["one object", "two objects"])
@@ -188,7 +188,7 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder, 
     histories = Histories(Store(recorder))
     histories["c1"].append(said("first"))
     store, maintenance = histories.store, histories.maintenance
-    asked = [
+    operations = [
         lambda: maintenance.copy_from(store, wrong),
         lambda: maintenance.differences_from(store, wrong),
         lambda: maintenance.verify(wrong),
@@ -198,9 +198,9 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder, 
         lambda: store.version(wrong),
         lambda: store.conversation(wrong),
     ]
-    for ask in asked:
+    for operation in operations:
         with pytest.raises(TypeError, match="the id of a conversation must be a text, not"):
-            ask()
+            operation()
     assert store.version("c1") == 1
 
 

@@ -40,8 +40,8 @@ def begin(recorder, conversation, rows=()):
 
 def placed(recorder, after=0, limit=100):
     with recorder.read() as reader:
-        found = reader.placed_rows(after, limit)
-    return [each._replace(row=as_rows([each.row])[0]) for each in found]
+        entries = reader.placed_rows(after, limit)
+    return [each._replace(row=as_rows([each.row])[0]) for each in entries]
 
 
 def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(open_recorder, monkeypatch):
@@ -92,8 +92,8 @@ def test_what_work_wrote_before_it_raised_is_taken_back(recorder):
     with pytest.raises(RuntimeError, match="no"):
         recorder.transact(work)
     with recorder.read() as reader:
-        found = reader.conversation("c1")
-        assert found.erasure is None
+        conversation = reader.conversation("c1")
+        assert conversation.erasure is None
         assert as_rows(reader.rows(key, 0, 10, 10)) == rows
         assert as_rows(reader.rows(key, 0, 10, 10, "structural")) == rows[1:]
         assert reader.conversation("c2") is None
@@ -110,12 +110,12 @@ def test_the_next_id_is_that_of_the_next_published_conversation(recorder):
         begin(recorder, name, [row(0)])
     stage(recorder, "b/0", [[row(0)]])
     in_order = sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
-    found, start = [], ""
+    next_ids, start = [], ""
     with recorder.read() as reader:
         while (name := reader.id_from(start)) is not None:
-            found.append(name)
+            next_ids.append(name)
             start = start_after(name)
-    assert found == in_order
+    assert next_ids == in_order
     with recorder.read() as reader:
         assert [each.id for each in reader.conversations("", 100)] == in_order
         assert reader.id_from("b") == "b"
@@ -212,10 +212,10 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
     while not recorder.transact(lambda transaction: transaction.delete(erased, 2)):
         pass
     with recorder.read() as reader:
-        for key, left in ((erased, 0), (other, 1)):
-            assert len(reader.rows(key, 0, 9, 9)) == left
-            assert len(reader.recalled(key, "", 9)) == left
-            assert len(reader.records(key, None, 0, 99)) == left
+        for key, remaining in ((erased, 0), (other, 1)):
+            assert len(reader.rows(key, 0, 9, 9)) == remaining
+            assert len(reader.recalled(key, "", 9)) == remaining
+            assert len(reader.records(key, None, 0, 99)) == remaining
 
 
 def test_the_data_version_tells_of_commits(recorder):
@@ -231,14 +231,14 @@ def test_a_follower_never_sees_a_smaller_position_later(recorder):
         for event_id in range(1, 101):
             recorder.transact(lambda transaction, n=event_id: transaction.insert(key, [row(n)]))
 
-    seen = []
+    positions = []
     page = []
     finished = False
     with ThreadPoolExecutor() as threads:
         writing = [threads.submit(write, key) for key in keys]
         while page or not finished:
             finished = all(task.done() for task in writing)
-            page = placed(recorder, seen[-1] if seen else 0, 7)
-            seen += [each.position for each in page]
-    assert len(seen) == 4 * 101
-    assert seen == sorted(set(seen))
+            page = placed(recorder, positions[-1] if positions else 0, 7)
+            positions += [each.position for each in page]
+    assert len(positions) == 4 * 101
+    assert positions == sorted(set(positions))

@@ -64,8 +64,8 @@ def store(settings, open_recorder):
 
 
 def redacted(store, event_id, conversation="c", *, with_summaries=False):
-    given = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
-    return redacting.redact_events(store, conversation, [event_id], **given)
+    options = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
+    return redacting.redact_events(store, conversation, [event_id], **options)
 
 
 def stored(store):
@@ -74,14 +74,14 @@ def stored(store):
     """
 
     def read(reader):
-        found = []
+        rows = []
         for row in reader.conversations("", 100):
             opened = ReadTransaction(reader, row, store.database)
-            found += opened.rows(row.begins, row.version, 10_000)
-            found += as_rows(reader.rows(row.key, 0, 10_000, 10_000))
-            found += reader.recalled(row.key, "", 10_000)
-            found += reader.records(row.key, None, 0, 100)
-        return found
+            rows += opened.rows(row.begins, row.version, 10_000)
+            rows += as_rows(reader.rows(row.key, 0, 10_000, 10_000))
+            rows += reader.recalled(row.key, "", 10_000)
+            rows += reader.records(row.key, None, 0, 100)
+        return rows
 
     return repr(store.database.recorder.query(read)).encode()
 
@@ -117,7 +117,7 @@ def test_a_retry_of_the_append_is_recognized_and_another_payload_is_not(store):
     redacted(store, 0)
     redacted(store, 2)
     again = store.append("c", TURN, expected_version=0, idempotency_key="SECRET key")
-    assert [one.event.id for one in again] == [0, 1, 2, 3]
+    assert [entry.event.id for entry in again] == [0, 1, 2, 3]
     assert store.version("c") == 6
     for other in (
         [replace(TURN[0], content="SECRET askee!"), *TURN[1:]],  # of another size
@@ -232,8 +232,8 @@ def test_what_others_append_after_the_choice_is_redacted_too(store, monkeypatch)
     late = iter([[("c", quote), ("c/+beside", copy)], [("f", quote)]])
     choose = redacting.with_related
 
-    def choose_then_append(*given, **how):
-        chosen = choose(*given, **how)
+    def choose_then_append(*arguments, **how):
+        chosen = choose(*arguments, **how)
         for name, event in next(late, []):
             store.append(name, event, expected_version=ANY_VERSION)
         return chosen
@@ -267,12 +267,12 @@ def test_forks_show_it_and_their_summaries_are_named(store):
     store.fork("c", 1, "h")
     store.append("f", condensation("SECRET sum", 1, 2), expected_version=3)
     say(store, "g", "on g")
-    seen = {name: len(views.current(name)) for name in "cfgh"}
+    lengths = {name: len(views.current(name)) for name in "cfgh"}
     receipt = redacted(store, 1, with_summaries=True)
     assert receipt.forks == ("f", "g")
     assert receipt.quotes == (Quote("f", 3, redacted=True),)
     assert redacted(store, 1).quotes == receipt.quotes, "it is redacted already"
-    assert {name: len(views.current(name)) for name in "cfgh"} == seen
+    assert {name: len(views.current(name)) for name in "cfgh"} == lengths
     assert views.current("g").events[1].redacted is not None
     assert views.current("f").events[1].content == "[redacted]"
     with pytest.raises(InvalidArgument, match="'c', from which 'g' was forked; redact the event"):

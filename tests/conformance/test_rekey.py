@@ -116,22 +116,22 @@ def state(store):
 
 def stored(recorder):
     with recorder.read() as reader:
-        found = [reader.conversation(name) for name in NAMES]
+        conversations = [reader.conversation(name) for name in NAMES]
         return {
             each.id: (each, as_rows(reader.rows(each.key, 0, LENGTH, LENGTH)))
-            for each in found
+            for each in conversations
             if each is not None
         }
 
 
-def assert_is_in(recorder, form, wanted):
+def assert_is_in(recorder, form, expected):
     """The rows are in this form, and whoever has its key alone reads in them what was written."""
     store = store_on(recorder, None, form.key)
     assert_sound(store)
-    assert state(store) == wanted
+    assert state(store) == expected
     key_id = form.key and ring(form.key).current
-    for name, (found, rows) in stored(recorder).items():
-        assert (found.key_id, found.sealed_key is None) == (key_id, form.key is None)
+    for name, (conversation, rows) in stored(recorder).items():
+        assert (conversation.key_id, conversation.sealed_key is None) == (key_id, form.key is None)
         plain = store.query(name, lambda read: read.rows(0, LENGTH, LENGTH))
         for row, opened in zip(rows, plain, strict=True):
             encoding, _ = compressed(form.compression, opened.body)
@@ -158,20 +158,20 @@ def test_every_form_becomes_every_other_one(open_recorder, source, request, whol
     for target in targets:
         recorder = open_recorder()
         fill(store_on(recorder, source.compression, source.key))
-        wanted = state(store_on(recorder, None, source.key))
-        assert_is_in(recorder, source, wanted)
+        expected = state(store_on(recorder, None, source.key))
+        assert_is_in(recorder, source, expected)
         decrypt = source.key is not None and target.key is None
         if decrypt:
             refuse_without_key(recorder, target)
         store = store_on(recorder, target.compression, *dict.fromkeys([target.key, source.key]))
         for again in (False, True):
             before = stored(recorder)
-            done = list(rekey(store, decrypt=decrypt))
-            assert [each.conversation for each in done] == NAMES
-            assert [(each.damaged, each.problem) for each in done] == [((), None)] * 2
-            assert_is_in(recorder, target, wanted)
+            rekeyed = list(rekey(store, decrypt=decrypt))
+            assert [each.conversation for each in rekeyed] == NAMES
+            assert [(each.damaged, each.problem) for each in rekeyed] == [((), None)] * 2
+            assert_is_in(recorder, target, expected)
             if again:
-                assert [(each.key, each.rows) for each in done] == [(False, 0)] * 2
+                assert [(each.key, each.rows) for each in rekeyed] == [(False, 0)] * 2
                 assert stored(recorder) == before
 
 
@@ -181,11 +181,11 @@ def test_every_form_becomes_every_other_one(open_recorder, source, request, whol
 def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder, source):
     recorder, key = open_recorder(), "other" if source.key == "one" else "one"
     fill(store_on(recorder, source.compression, source.key))
-    wanted = state(store_on(recorder, None, source.key))
+    expected = state(store_on(recorder, None, source.key))
     list(rekey(store_on(recorder, None, *dict.fromkeys([key, source.key]))))
-    assert_is_in(recorder, Form(source.compression, key), wanted)
+    assert_is_in(recorder, Form(source.compression, key), expected)
     list(rekey(store_on(recorder, None, key), decrypt=True))
-    assert_is_in(recorder, Form(source.compression, None), wanted)
+    assert_is_in(recorder, Form(source.compression, None), expected)
     before = stored(recorder)
     assert [each.rows for each in rekey(store_on(recorder, None))] == [0, 0]
     assert stored(recorder) == before
@@ -195,15 +195,15 @@ def test_a_long_conversation_is_changed_in_small_transactions(recorder, monkeypa
     store = store_on(recorder, None)
     store.register(Views(store))
     store.ingest("c1", (event(n) for n in range(700)))
-    wanted = list(store.events("c1"))
+    expected = list(store.events("c1"))
     for _ in range(2):
-        (done,) = rekey(store_on(recorder, "zlib", "one"), "c1")
+        (rekeyed,) = rekey(store_on(recorder, "zlib", "one"), "c1")
         keyed = store_on(recorder, None, "one")
-        assert list(keyed.events("c1")) == wanted
+        assert list(keyed.events("c1")) == expected
         assert_sound(keyed)
-    (done,) = rekey(keyed, "c1", decrypt=True)
-    assert done.rows == 700
-    assert list(store.events("c1")) == wanted
+    (rekeyed,) = rekey(keyed, "c1", decrypt=True)
+    assert rekeyed.rows == 700
+    assert list(store.events("c1")) == expected
     assert_sound(store)
 
 
@@ -221,10 +221,10 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
             appended = number + 1
 
         appending = Between(recorder, append)
-        (done,) = rekey(store_on(appending, "none", "one"), "c1", decrypt=decrypt)
-        assert (done.key, done.rows) == (decrypt, LENGTH + (appended if decrypt else 0))
-        assert (done.damaged, done.problem) == ((), None)
-        assert done.bytes_pending is (recorder.value("bytes_pending") != "")
+        (rekeyed,) = rekey(store_on(appending, "none", "one"), "c1", decrypt=decrypt)
+        assert (rekeyed.key, rekeyed.rows) == (decrypt, LENGTH + (appended if decrypt else 0))
+        assert (rekeyed.damaged, rekeyed.problem) == ((), None)
+        assert rekeyed.bytes_pending is (recorder.value("bytes_pending") != "")
         after = store_on(recorder, None, None if decrypt else "one")
         assert after.version("c1") == LENGTH + appended
         assert len(list(after.events("c1"))) == LENGTH + appended
@@ -237,10 +237,10 @@ def test_what_is_redacted_while_it_runs_stays_redacted(recorder, source, target)
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
     met = meeting(recorder, 1, lambda: redacted(other, "c1", 1))
-    (done,) = rekey(
+    (rekeyed,) = rekey(
         store_on(met, "none", *keys), "c1", decrypt=target is None and source is not None
     )
-    assert (done.damaged, done.problem) == ((), None)
+    assert (rekeyed.damaged, rekeyed.problem) == ((), None)
     after = store_on(recorder, None, target)
     assert next(after.events("c1", 1, 2)).redacted is not None
     assert_sound(after, "c1")
@@ -252,11 +252,11 @@ def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(rec
     other = store_on(recorder, None, "one")
     append = partial(say, other, "c1", "late", idempotency_key="late")
     met = meeting(recorder, nth - 1, append)
-    (done,) = rekey(store_on(met, None, "one"), "c1", decrypt=True)
-    assert (done.key, done.problem) == (True, None)
+    (rekeyed,) = rekey(store_on(met, None, "one"), "c1", decrypt=True)
+    assert (rekeyed.key, rekeyed.problem) == (True, None)
     after = store_on(recorder, None, "other", "one")
-    (done,) = rekey(after, "c1")
-    assert done.problem is None
+    (rekeyed,) = rekey(after, "c1")
+    assert rekeyed.problem is None
     say(after, "c1", "late", idempotency_key="late")
     assert after.version("c1") == LENGTH + 1
     assert_sound(after, "c1")
@@ -266,8 +266,8 @@ def test_one_that_meets_another_one_begins_again(recorder):
     fill(store_on(recorder, "zlib"))
     other = store_on(recorder, None, "other", "one")
     met = meeting(recorder, 1, lambda: list(rekey(other, "c1")))
-    (done,) = rekey(store_on(met, None, "one", "other"), "c1")
-    assert (done.damaged, done.problem) == ((), None)
+    (rekeyed,) = rekey(store_on(met, None, "one", "other"), "c1")
+    assert (rekeyed.damaged, rekeyed.problem) == ((), None)
     assert_sound(store_on(recorder, None, "one"), "c1")
 
 
@@ -287,12 +287,12 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(recorder, monkeypatch
 
 def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(recorder):
     fill(store_on(recorder, None))
-    found, rows = stored(recorder)["c1"]
+    conversation, rows = stored(recorder)["c1"]
     (forged,) = with_checksums(checksum_seed("c1"), [rows[7]._replace(body=rows[0].body)])
-    recorder.transact(lambda transaction: transaction.replace_rows(found.key, [forged]))
+    recorder.transact(lambda transaction: transaction.replace_rows(conversation.key, [forged]))
     store = store_on(recorder, None, "one")
-    done = {each.conversation: each for each in rekey(store)}
-    assert done["c1"][:4] == ("c1", True, LENGTH - 1, (7,))
+    rekeyed = {each.conversation: each for each in rekey(store)}
+    assert rekeyed["c1"][:4] == ("c1", True, LENGTH - 1, (7,))
     assert stored(recorder)["c1"][1][7].encoding == PLAIN
     assert {each.conversation: each for each in rekey(store)}["c1"] == Rekeyed("c1", False, 0, (7,))
 
@@ -316,11 +316,11 @@ def test_nothing_is_changed_where_one_of_the_keys_is_missing(recorder):
 
 def test_a_conversation_whose_mark_does_not_fit_is_left_and_named(recorder):
     fill(store_on(recorder, None, "one"))
-    found, _ = stored(recorder)["c1"]
-    recorder.transact(lambda transaction: transaction.set_mark(found.key, None))
+    conversation, _ = stored(recorder)["c1"]
+    recorder.transact(lambda transaction: transaction.set_mark(conversation.key, None))
     store = store_on(recorder, "zlib", "other", "one")
-    one, other = rekey(store)
-    assert (one.key, one.rows, other.key, other.rows > 0) == (False, 0, True, True)
-    assert "the conversation has no mark" in str(one.problem)
+    first, second = rekey(store)
+    assert (first.key, first.rows, second.key, second.rows > 0) == (False, 0, True, True)
+    assert "the conversation has no mark" in str(first.problem)
     with pytest.raises(CorruptEvent, match="the conversation has no mark"):
         list(store.events("c1"))

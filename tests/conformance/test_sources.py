@@ -80,22 +80,22 @@ def firsts_of(store, source):
 
 def source_of(store, name):
     with sources_of(store) as sources:
-        found = sources.of(name)
-    return found
+        source = sources.of(name)
+    return source
 
 
-def check_made(store, source, made):
+def check_made(store, source, spans):
     """The events of each record are stored, and of each event the record is found in a few rows."""
-    end = max(first + count for first, count in made.values())
+    end = max(first + count for first, count in spans.values())
     with sources_of(store) as sources:
-        assert sources.made(source) == made
+        assert sources.made(source) == spans
         for event_id in range(end + 9):
             near = sources.made_near(source, event_id)
             assert near.start <= event_id < near.stop
-            assert near.made.items() <= made.items()
-            inside = {n for n, (first, _) in made.items() if near.start <= first < near.stop}
+            assert near.made.items() <= spans.items()
+            inside = {n for n, (first, _) in spans.items() if near.start <= first < near.stop}
             assert inside <= set(near.made)
-            before = [n for n, (first, count) in made.items() if first + count <= event_id]
+            before = [n for n, (first, count) in spans.items() if first + count <= event_id]
             assert sources.records_before(source, event_id) == max(before, default=-1) + 1
 
 
@@ -109,8 +109,8 @@ def test_a_source_is_read_as_it_was_written(store, name):
         assert sources.all() == [source]
         assert sources.record(source, 8) == RECORDS[8]
         assert sources.hashes(source) == b"".join(map(hash_of, RECORDS))
-        gone = {hash_of(RECORDS[1]), hash_of(RECORDS[7])}
-        assert sources.redacted_hashes(source.root) == gone
+        redacted = {hash_of(RECORDS[1]), hash_of(RECORDS[7])}
+        assert sources.redacted_hashes(source.root) == redacted
     assert records_of(store, source) == RECORDS
     assert records_of(store, source, 4) == RECORDS[3:]
 
@@ -155,10 +155,10 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store):
     assert family == [parent.conversation, fork.conversation]
 
     def check():
-        found = source_of(store, "c2")
-        assert records_of(store, found) == [*RECORDS[:4], b"[4]", b"[5]", b"[6]"]
+        source = source_of(store, "c2")
+        assert records_of(store, source) == [*RECORDS[:4], b"[4]", b"[5]", b"[6]"]
         with sources_of(store) as sources:
-            assert sources.made(found) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
+            assert sources.made(source) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
 
     check()
     written(store, SourcesToWrite.leave_parent, source_of(store, "c2"))
@@ -170,13 +170,13 @@ def test_the_record_of_an_event_is_found_in_a_few_rows(store):
     parent, other = begun(store, "c1"), begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
     written(store, SourcesToWrite.put, fork)
-    made = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
-    for number, events in made.items():
+    spans = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
+    for number, events in spans.items():
         written(store, SourcesToWrite.put_made, parent, {number: events})
-    own = {number: (first + 100, count) for number, (first, count) in made.items() if number >= 6}
+    own = {number: (first + 100, count) for number, (first, count) in spans.items() if number >= 6}
     written(store, SourcesToWrite.put_made, fork, own)
-    check_made(store, parent, made)
-    check_made(store, fork, made | own)
+    check_made(store, parent, spans)
+    check_made(store, fork, spans | own)
 
 
 def test_an_appended_block_says_what_its_records_became_until_its_source_is_changed(
@@ -184,22 +184,22 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
 ):
     source = begun(store, "c1", made=9)
     start, head = MADE + 9, b"h" * 32
-    made = {number: (2 * number, 2) for number in range(start)}
-    written(store, SourcesToWrite.put_made, source, {**made})
+    spans = {number: (2 * number, 2) for number in range(start)}
+    written(store, SourcesToWrite.put_made, source, {**spans})
     written(store, SourcesToWrite.set_progress, source, start, start, head)
     for first in range(start, start + 6, 2):
         block = of_records(first, [b"[%d]" % first, b"{}"])
         some = {first: (2 * first + 5, 1), first + 1: (2 * first + 6, 2)}
         head = chained(head, block.hashes)
-        made |= some
+        spans |= some
         written(store, SourcesToWrite.append_block, source.conversation, block, some, head)
 
     def check():
-        found = source_of(store, "c1")
-        assert (found.records, found.made, found.head) == (start + 6, start + 6, head)
-        check_made(store, found, made)
-        assert records_of(store, found, start + 4)[-2:] == [b"[%d]" % (start + 4), b"{}"]
-        return found
+        source = source_of(store, "c1")
+        assert (source.records, source.made, source.head) == (start + 6, start + 6, head)
+        check_made(store, source, spans)
+        assert records_of(store, source, start + 4)[-2:] == [b"[%d]" % (start + 4), b"{}"]
+        return source
 
     before = check()
     assert written(store, SourcesToWrite.settle, source.conversation) == before
@@ -276,16 +276,16 @@ def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(store, 
 
 
 def test_places_are_found_by_name_and_by_conversation_the_newest_last(store):
-    one, two = begun(store, "c1"), begun(store, "c2")
+    of_c1, of_c2 = begun(store, "c1"), begun(store, "c2")
     name = b"p" * 16
-    first = Place(one.conversation, 5, 9, 100, b"state", b"digest")
-    second = first._replace(conversation=two.conversation, seen=6)
+    first = Place(of_c1.conversation, 5, 9, 100, b"state", b"digest")
+    second = first._replace(conversation=of_c2.conversation, seen=6)
     for place in (first._replace(seen=7), first, second):
         written(store, SourcesToWrite.put_place, name, place)
     with sources_of(store) as sources:
         assert sources.places(name) == [first, second]
         assert sources.places(b"q" * 16) == []
-        assert sources.places_of(two.conversation) == [(name, second)]
+        assert sources.places_of(of_c2.conversation) == [(name, second)]
 
 
 def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store):
@@ -322,14 +322,14 @@ def test_records_without_events_are_met_by_each_transaction(store):
             work()
     assert store.conversation("c1", pending=True).pending == 9
 
-    def made(writing):
+    def make_events(writing):
         sources = SourcesToWrite.beside(writing)
         sources.set_progress(source, 9, 9, source.head)
         sources.put_made(source, {number: (number, 1) for number in range(9)})
         writing.set_pending(0)
 
     events = [said(record.decode()) for record in RECORDS]
-    assert store.extend("c1", events, expected_version=0, also=made) == 9
+    assert store.extend("c1", events, expected_version=0, also=make_events) == 9
     assert store.version("c1") == 9
     assert_sound(store)
 

@@ -123,7 +123,7 @@ def test_imported_events_keep_what_their_source_said(store):
         CondensationAction(forgotten_event_ids=[], origin=origin),
     ]
     recorded = store.append("c1", imported, expected_version=0)
-    assert [one.event for one in recorded] == list(store.events("c1"))
+    assert [entry.event for entry in recorded] == list(store.events("c1"))
     assert [event.origin for event in store.events("c1")] == [origin] * 4
     with pytest.raises(InvalidEvent, match="names cause 9"):
         store.append("c1", said("b", origin=origin, cause=9), expected_version=4)

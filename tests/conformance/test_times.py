@@ -42,18 +42,20 @@ def bodies(store):
 
 
 def test_every_read_gives_the_time_of_the_recording(timed):
-    given = [said("one"), Action(tool="ls")]
-    recorded = timed.append("c1", given, expected_version=0)
+    events = [said("one"), Action(tool="ls")]
+    recorded = timed.append("c1", events, expected_version=0)
     recorded += timed.append("c1", CondensationRequest(), expected_version=2)
     times = [BEGIN, BEGIN, BEGIN + timedelta(seconds=1)]
-    assert [one.event.timestamp for one in recorded] == times
+    assert [entry.event.timestamp for entry in recorded] == times
     assert [event.timestamp for event in timed.events("c1")] == times
     assert [logged.event.timestamp for logged in timed.log("c1")] == times
     assert list(timed.follow()) == list(recorded)
     with reading(timed, "c1") as snapshot:
         assert [event.timestamp for event in snapshot.shown_events([(0, 2)])] == times[:2]
         assert [event.timestamp for event in snapshot.structural_events()] == times[2:]
-    assert [event.timestamp for event in given] == [None, None], "the given events are the caller's"
+    assert [event.timestamp for event in events] == [None, None], (
+        "the given events are the caller's"
+    )
 
 
 def test_nothing_more_is_stored(timed):

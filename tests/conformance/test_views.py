@@ -91,7 +91,7 @@ def v1_compared(case):
     fixed = case["fixed"]
     yield (
         "left behind",
-        [events[left].origin.id for left in sorted(view.left_behind)],
+        [events[event_id].origin.id for event_id in sorted(view.left_behind)],
         fixed["left_behind"],
     )
     yield "well formed", v1_view(well_formed(view), naming)["ids"], fixed["fixed"]
