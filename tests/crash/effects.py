@@ -106,10 +106,10 @@ def work(url, bank, mode, seed):
 def _turn(history, tool, how):
     for call in history.open_calls():
         history.run(call, tool, **how)
-    made = len(history.effects())
-    if made < PAYMENTS:
-        function = {"name": "pay", "arguments": json.dumps({"to": f"{history.id}-{made}"})}
-        call = {"id": f"call-{made}", "type": "function", "function": function}
+    begun = len(history.effects())
+    if begun < PAYMENTS:
+        function = {"name": "pay", "arguments": json.dumps({"to": f"{history.id}-{begun}"})}
+        call = {"id": f"call-{begun}", "type": "function", "function": function}
         history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
         history.run(history.open_calls()[0], tool, **how)
 
@@ -120,7 +120,7 @@ def pay_with_kills(mode, kills, seed):
     """
     drawn, folder = random.Random(seed), Path(tempfile.mkdtemp())
     url, bank = f"sqlite:///{folder}/store.db", Bank(folder / "bank")
-    workers, done, started = set(), 0, 0
+    workers, killed, started = set(), 0, 0
     while True:
         while len(workers) < WORKERS:
             started += 1
@@ -128,17 +128,17 @@ def pay_with_kills(mode, kills, seed):
         time.sleep(drawn.uniform(0.01, 0.06))
         ended = {pid for pid in workers if os.waitpid(pid, os.WNOHANG)[0]}
         workers -= ended
-        if ended or done >= kills:
+        if ended or killed >= kills:
             break
         victim = drawn.choice(sorted(workers))
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         workers.discard(victim)
-        done += 1
+        killed += 1
     for pid in workers:
         os.waitpid(pid, 0)
     work(url, bank, mode, seed)
-    outcome = _outcome(url, bank, done)
+    outcome = _outcome(url, bank, killed)
     shutil.rmtree(folder)
     return outcome
 
@@ -155,18 +155,18 @@ def _start(url, bank, mode, seed):
 
 def _outcome(url, bank, kills):
     paid = Counter(line["to"] for line in bank.lines())
-    asked = {
+    expected = {
         f"c{number}-{payment}" for number in range(CONVERSATIONS) for payment in range(PAYMENTS)
     }
     with foldlog.open(url) as histories:
         doubts = {
-            one.call.arguments["to"]
+            effect.call.arguments["to"]
             for name in histories
-            for one in histories[name].effects("unknown")
+            for effect in histories[name].effects("unknown")
         }  # type: ignore[index,call-overload]
     twice = sum(count > 1 for count in paid.values())
     return Outcome(
-        kills, twice, len(asked - paid.keys() - doubts), len(doubts), len(doubts & paid.keys())
+        kills, twice, len(expected - paid.keys() - doubts), len(doubts), len(doubts & paid.keys())
     )
 
 
@@ -174,12 +174,12 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.crash.effects")
     parser.add_argument("--kills", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     failed = 0
     for mode in MODES:
         total, runs = Outcome(0, 0, 0, 0, 0), 0
-        while total.kills < given.kills / len(MODES):
-            outcome = pay_with_kills(mode, 25, given.seed + runs)
+        while total.kills < options.kills / len(MODES):
+            outcome = pay_with_kills(mode, 25, options.seed + runs)
             total, runs = Outcome(*map(sum, zip(total, outcome, strict=True))), runs + 1
         print(f"{mode}: {runs} runs of {CONVERSATIONS * PAYMENTS} payments, {total}", flush=True)
         failed += total.twice + total.lost

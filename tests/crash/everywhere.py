@@ -85,7 +85,7 @@ def as_the_disk_has_it(base, crashed):
     """The power was cut: of what was not synced, nothing may be there, or what was written to the
     database alone.
     """
-    for name, kept in (("nothing unsynced", ()), ("unsynced pages", ("store.db",))):
+    for name, files in (("nothing unsynced", ()), ("unsynced pages", ("store.db",))):
         image = crashed.with_name(name)
         shutil.rmtree(image, ignore_errors=True)
         shutil.copytree(base, image)
@@ -93,7 +93,7 @@ def as_the_disk_has_it(base, crashed):
             shutil.copy(ledger, image)
         for file in ("store.db", "store.db-wal"):
             for source in (crashed / f"{file}.synced", crashed / file):
-                if source.exists() and (source.suffix == ".synced" or file in kept):
+                if source.exists() and (source.suffix == ".synced" or file in files):
                     shutil.copy(source, image / file)
         yield image
 
@@ -168,10 +168,10 @@ def crash_everywhere(scenario, way, folder, every=1):
             findings.append(f"point {n}: the child ended with {ended}")
             break
         crashes += 1
-        for left in way.left(base, crashed):
+        for image in way.left(base, crashed):
             findings += [
-                f"point {n}, {left.name}: {finding}"
-                for finding in _consequences(scenario, left, end)
+                f"point {n}, {image.name}: {finding}"
+                for finding in _consequences(scenario, image, end)
             ]
     return crashes, findings
 
@@ -203,16 +203,16 @@ def _copied(base, target):
     return Path(shutil.copytree(base, target))
 
 
-def _consequences(scenario, left, end):
-    path = left / "store.db"
+def _consequences(scenario, image, end):
+    path = image / "store.db"
     try:
         findings = []
         if path.exists():
-            findings += inspect(path, Ledger.read(left), erasing=bool(scenario.erases))
-        if not _succeeds(scenario, path, Ledger(left / "second.ledger")):
+            findings += inspect(path, Ledger.read(image), erasing=bool(scenario.erases))
+        if not _succeeds(scenario, path, Ledger(image / "second.ledger")):
             return [*findings, "the next process cannot do it again"]
-        findings += inspect(path, Ledger.read(left))
-        for synced in left.glob("*.synced"):
+        findings += inspect(path, Ledger.read(image))
+        for synced in image.glob("*.synced"):
             synced.unlink()  # not of the store: what the disk was made to lose
         if contents(path) != end:
             findings.append("done again, it ends elsewhere")
@@ -222,7 +222,7 @@ def _consequences(scenario, left, end):
             ).fetchone()
         if scenario.erases:
             findings += [
-                f"bytes are left: {place}" for place in bytes_left(left, [scenario.erases])
+                f"bytes are left: {place}" for place in bytes_left(image, [scenario.erases])
             ]
         if staged:
             findings.append(f"{staged} conversations are left in staging")
@@ -235,10 +235,10 @@ def run(way, names, every=1):
     """Crash these scenarios everywhere, or at every so many points; prints a line for each, returns
     what was wrong.
     """
-    found = []
+    all_findings = []
     for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
             crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder), every)
         print(f"{name}: {crashes} crashes ({way}), {len(findings)} findings", flush=True)
-        found += [f"{name}, {finding}" for finding in findings]
-    return found
+        all_findings += [f"{name}, {finding}" for finding in findings]
+    return all_findings

@@ -36,11 +36,11 @@ def _library():
     library = source.parent / "__pycache__" / f"faults-{digest}.so"
     if not library.exists():
         library.parent.mkdir(exist_ok=True)
-        made = library.with_suffix(f".{os.getpid()}")
+        compiled = library.with_suffix(f".{os.getpid()}")
         subprocess.run(
-            [_COMPILER, "-shared", "-fPIC", "-O1", "-o", made, source, "-ldl"], check=True
+            [_COMPILER, "-shared", "-fPIC", "-O1", "-o", compiled, source, "-ldl"], check=True
         )
-        made.replace(library)
+        compiled.replace(library)
     return library
 
 

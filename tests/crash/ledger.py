@@ -132,11 +132,11 @@ def inspect(path, acknowledged, *, erasing=False):
             findings += _inspect_conversation(store, conversation, batches)
         findings += _inspect_order(store, versions)
     for ack in acknowledged:
-        found = batches.get(f"{ack.conversation}/{ack.batch}")
-        if found != (ack.conversation, ack.first_id, ack.size):
+        place = batches.get(f"{ack.conversation}/{ack.batch}")
+        if place != (ack.conversation, ack.first_id, ack.size):
             findings.append(
                 f"lost: {ack} was acknowledged, and is"
-                f" {'elsewhere: ' + str(found) if found else 'gone'}"
+                f" {'elsewhere: ' + str(place) if place else 'gone'}"
             )
     return findings
 
@@ -158,7 +158,8 @@ def _inspect_conversation(store, conversation, batches):
         batches[f"{conversation}/{name}"] = (conversation, first.id, len(batch))
     audited = audit(store, conversation)
     yield from (
-        f"revision {found.version} of {conversation}: {found.problem}" for found in audited.findings
+        f"revision {finding.version} of {conversation}: {finding.problem}"
+        for finding in audited.findings
     )
     if audited.missing:
         yield (

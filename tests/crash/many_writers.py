@@ -128,7 +128,7 @@ def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s
 
 def _judged(path, answers, follower, imported, others, seconds, longest_wait_s, sync_seconds):
     findings = [error for each in answers for error in each.errors]
-    won = [one for each in answers for one in each.won]
+    won = [event for each in answers for event in each.won]
     waits = sorted(wait for each in answers for wait in each.waits)
     with open_store(f"sqlite:///{path}") as store:
         there = [
@@ -136,7 +136,7 @@ def _judged(path, answers, follower, imported, others, seconds, longest_wait_s, 
             for r in store.follow()
             if r.conversation != "to erase"
         ]
-    if there != [seen for seen in follower.seen if seen[1] != "to erase"]:
+    if there != [event for event in follower.seen if event[1] != "to erase"]:
         findings.append(
             f"the follower saw {len(follower.seen)} events, in an order of its own; there are"
             f" {len(there)}"
@@ -145,8 +145,8 @@ def _judged(path, answers, follower, imported, others, seconds, longest_wait_s, 
         findings.append("positions do not rise strictly")
     at = {(conversation, event_id): position for position, conversation, event_id in there}
     findings += [f"lost: {c} {i} at {p}" for c, i, p in won if at.get((c, i)) != p][:10]
-    twice = [one for one, count in Counter((c, i) for c, i, _ in won).items() if count > 1]
-    findings += [f"two winners: {one}" for one in twice[:10]]
+    twice = [event for event, count in Counter((c, i) for c, i, _ in won).items() if count > 1]
+    findings += [f"two winners: {event}" for event in twice[:10]]
     if len(won) != len(there) - imported:
         findings.append(f"{len(won)} appends returned, {len(there) - imported} are there")
     if waits[-1] > longest_wait_s:
@@ -164,11 +164,11 @@ def _judged(path, answers, follower, imported, others, seconds, longest_wait_s, 
 def _sync_seconds(folder):
     """How long the disk takes to sync a page, in the middle of several."""
     probe = os.open(folder / "probe", os.O_CREAT | os.O_WRONLY)
-    taken = []
+    durations = []
     for _ in range(21):
         os.write(probe, b"x" * 4096)
         begun = time.monotonic()
         os.fdatasync(probe)
-        taken.append(time.monotonic() - begun)
+        durations.append(time.monotonic() - begun)
     os.close(probe)
-    return statistics.median(taken)
+    return statistics.median(durations)

@@ -66,7 +66,11 @@ def _named(histories):
 
     def read(reader):
         keys = [reader.conversation(row.id).key for row in rows]
-        return [left.state.rpartition("/")[2] for key in keys for left in reader.unfinished(key)]
+        return [
+            operation.state.rpartition("/")[2]
+            for key in keys
+            for operation in reader.unfinished(key)
+        ]
 
     names = histories.store.database.recorder.query(read)
     assert len(names) >= sum(row.archived > 0 for row in rows)

@@ -22,9 +22,9 @@ needs_faults = pytest.mark.skipif(faults.WHY_NOT is not None, reason=faults.WHY_
 def crash(*arguments):
     """What the command printed; it fails where something was wrong."""
     command = [sys.executable, "-m", "tests.crash", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def assert_sound(way, scenarios, every, whole):
@@ -33,9 +33,9 @@ def assert_sound(way, scenarios, every, whole):
     lines = crash("everywhere", way, *scenarios, "--every", chosen).splitlines()
     assert len(lines) == len(scenarios), lines
     for scenario, line in zip(scenarios, lines, strict=True):
-        found = re.fullmatch(rf"{scenario}: (\d+) crashes \({way}\), 0 findings", line)
-        assert found is not None, line
-        assert int(found[1]) > 2
+        match = re.fullmatch(rf"{scenario}: (\d+) crashes \({way}\), 0 findings", line)
+        assert match is not None, line
+        assert int(match[1]) > 2
 
 
 @pytest.mark.parametrize("scenarios", [list(SCENARIOS)[nth::3] for nth in range(3)], ids="-".join)

@@ -103,15 +103,15 @@ def on_a_failing_disk(script, folder):
         " expected_version=n)\ndef attempt(n):\n    try: append(n)\n    except EventStoreError as"
         " error: print(name_of(error), error)\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", prelude + script, folder],
         env=faults.environment(),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @needs_faults
@@ -219,14 +219,14 @@ def as_nobody(script, folder):
         "    except EventStoreError as error: print(name_of(error), error)\n"
         f"url = 'sqlite:///{folder}/store.db'\nmessage = Message(source='user', content='hi')\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", prelude + drop + attempt + script],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
 
 
 @pytest.mark.parametrize(
-    "store_mode, options, said",
+    "store_mode, options, message",
     [
         (
             None,
@@ -283,12 +283,12 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder):
     ],
     ids=["folder", "file", "folder of a file"],
 )
-def test_what_may_not_be_read_or_written_is_said(open_folder, store_mode, options, said):
+def test_what_may_not_be_read_or_written_is_said(open_folder, store_mode, options, message):
     if store_mode is not None:
         open_at(open_folder / "store.db").close()
         (open_folder / "store.db").chmod(store_mode)
     printed = as_nobody(f"attempt(lambda: open_store(url + '{options}'))\n", open_folder)
-    assert re.match(f"StoreUnavailable .*{said}", printed), printed
+    assert re.match(f"StoreUnavailable .*{message}", printed), printed
 
 
 def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path):

@@ -51,7 +51,7 @@ def heard(running):
     return running.stdout.readline().strip()
 
 
-def told(running, what="go on"):
+def send_line(running, what="go on"):
     assert running.stdin is not None
     running.stdin.write(f"{what}\n")
     running.stdin.flush()
@@ -59,9 +59,9 @@ def told(running, what="go on"):
 
 def ended(running):
     """The rest of what it says, when it has ended as it should."""
-    said, _ = running.communicate(timeout=60)
-    assert running.returncode == 0, said
-    return said
+    output, _ = running.communicate(timeout=60)
+    assert running.returncode == 0, output
+    return output
 
 
 # -- forks
@@ -100,11 +100,11 @@ os.waitpid(child, 0)
 """
     with process(script, tmp_path) as family:
         assert {heard(family), heard(family)} == {"child", "closed"}
-        told(family)
+        send_line(family)
         assert heard(family) == "child has appended"
         with open_at(tmp_path / "store.db") as store:
             assert store.version("c1") == 18
-        told(family)
+        send_line(family)
         ended(family)
     acknowledged = Ledger.read(tmp_path)
     assert len(acknowledged) == 8
@@ -210,7 +210,7 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path):
         " os._exit(0)\n"
     )
     with process(HOLDS_THE_QUEUE.format(before=fork), tmp_path) as holder:
-        child = int(next(said for said in (heard(holder), heard(holder)) if said != "in the queue"))
+        child = int(next(line for line in (heard(holder), heard(holder)) if line != "in the queue"))
         try:
             holder.kill()
             holder.wait()
@@ -247,7 +247,7 @@ for line in sys.stdin:
     outcomes = []
     with process(script, tmp_path) as importer:
         for n in range(20):
-            told(importer, f"history-{n}")
+            send_line(importer, f"history-{n}")
             assert heard(importer) == "begun"
             time.sleep(0.004 * n)
             importer.send_signal(signal.SIGINT)
@@ -326,7 +326,7 @@ def test_many_processes_can_open_a_new_file_at_once(tmp_path):
     with ExitStack() as stack:
         everybody = [stack.enter_context(process(script, tmp_path)) for _ in range(4)]
         for running in everybody:
-            told(running)
+            send_line(running)
         assert [ended(running) for running in everybody] == [""] * 4
     acknowledged = Ledger.read(tmp_path)
     assert sorted(a.first_id for a in acknowledged) == list(range(4))

@@ -83,9 +83,9 @@ def main():
         if sys.stderr.isatty() and number % 1_000 == 0:
             sys.stderr.write(f"\r{number - arguments.start:,} inputs, {failures} failures")
     for name, counts in outcomes.items():
-        told = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
+        summary = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
         sys.stdout.write(
-            f"{name}: {sum(counts.values()):,} inputs: {told}; slowest {slowest[name] * 1e3:.0f}"
+            f"{name}: {sum(counts.values()):,} inputs: {summary}; slowest {slowest[name] * 1e3:.0f}"
             " ms\n"
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

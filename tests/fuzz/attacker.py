@@ -35,7 +35,7 @@ from foldlog.eventstore import (
     StoreRestored,
 )
 from tests.fuzz import attacks, damage
-from tests.fuzz.damage import NAMES, Failure, told
+from tests.fuzz.damage import NAMES, Failure, outcome_of
 from tests.sound import problems
 
 KEYS = KeyRing([SecretStr("5e" * 32)])
@@ -93,33 +93,39 @@ class Trial(damage.Trial):
                 connection.execute("PRAGMA journal_mode = DELETE")
 
     def answers(self, store):
-        said = super().answers(store)
+        answers = super().answers(store)
         for name in NAMES:
-            said[f"a turn of {name} again"] = told(lambda name=name: _turn(store, name, 5, 5).event)
-            said[f"a new turn of {name}"] = told(
+            answers[f"a turn of {name} again"] = outcome_of(
+                lambda name=name: _turn(store, name, 5, 5).event
+            )
+            answers[f"a new turn of {name}"] = outcome_of(
                 lambda name=name: _turn(store, name, LENGTH, "new").id
             )
         # Each trial is in a copy of the file, and its first writer says so.
-        followed = told(
+        followed = outcome_of(
             lambda: [
-                _followed(one) for one in store.follow() if not isinstance(one.event, StoreRestored)
+                _followed(entry)
+                for entry in store.follow()
+                if not isinstance(entry.event, StoreRestored)
             ]
         )
-        said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
-        return said
+        answers["follow"] = (
+            followed if isinstance(followed, type) else frozenset(map(repr, followed))
+        )
+        return answers
 
-    def asked(self):
+    def ask_store(self):
         with self._opened("?mode=ro") as store:
-            found = problems(store)
+            findings = problems(store)
         with self._opened() as store:
-            return self.answers(store), found
+            return self.answers(store), findings
 
-    def is_wrong(self, question, said):
+    def is_wrong(self, question, answer):
         """Whether an answer is neither an error nor the truth. Of what is followed some may be
         missing.
         """
-        is_wrong = super().is_wrong(question, said)
-        return is_wrong and (question != "follow" or not said <= self.right["follow"])
+        is_wrong = super().is_wrong(question, answer)
+        return is_wrong and (question != "follow" or not answer <= self.right["follow"])
 
     def attacks(self):
         with closing(sqlite3.connect(self._sound)) as connection:

@@ -121,8 +121,8 @@ def of_statements(connection, length):
     for name, script in _SCRIPTS:
         named = list(dict.fromkeys(re.findall(r"{(\w+)", name)))
         for values in product(*(choices[each] for each in named)):
-            given = dict(zip(named, values, strict=True))
-            yield name.format(**given), _run_all(script.format(**given, code=CODE, length=length))
+            chosen = dict(zip(named, values, strict=True))
+            yield name.format(**chosen), _run_all(script.format(**chosen, code=CODE, length=length))
 
 
 def of_proofs(connection):

@@ -79,14 +79,14 @@ def _event(n):
     return Message(source="user", content=f"message {n} " + "x" * (n * 37 % 400))
 
 
-def told(ask):
+def outcome_of(ask):
     try:
         return ask()
     except EventStoreError as error:
         return type(error)
 
 
-def seen(view):
+def contents_of(view):
     return view.version, tuple(view.events), view.unhandled_condensation_request
 
 
@@ -104,7 +104,7 @@ class Trial:
         with self._opened() as store:
             assert_sound(store)
             self.right = self.answers(store)
-        assert not any(isinstance(said, type) for said in self.right.values())
+        assert not any(isinstance(answer, type) for answer in self.right.values())
         self.outcomes = Counter()
 
     def make(self):
@@ -113,26 +113,28 @@ class Trial:
     def answers(self, store):
         """What a store says about its conversations; an error of ours by its name."""
         views = Views(store)
-        said = {}
+        answers = {}
         for name in NAMES:
-            said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
-            said[f"earlier view of {name}"] = told(
-                lambda name=name: seen(views.at(name, version=self.earlier))
+            answers[f"view of {name}"] = outcome_of(
+                lambda name=name: contents_of(views.current(name))
             )
-            said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
-        return said
+            answers[f"earlier view of {name}"] = outcome_of(
+                lambda name=name: contents_of(views.at(name, version=self.earlier))
+            )
+            answers[f"log of {name}"] = outcome_of(lambda name=name: tuple(store.log(name)))
+        return answers
 
-    def asked(self):
+    def ask_store(self):
         """Return what the spoilt store says, and where that is not the truth what its verification
         finds.
         """
         with self._opened("?mode=ro") as store:
-            said = self.answers(store)
-            return said, problems(store) if said != self.right else []
+            answers = self.answers(store)
+            return answers, problems(store) if answers != self.right else []
 
-    def is_wrong(self, question, said):
+    def is_wrong(self, question, answer):
         """Whether an answer is neither an error nor the truth."""
-        return said != self.right[question] and not isinstance(said, type)
+        return answer != self.right[question] and not isinstance(answer, type)
 
     def _opened(self, options=""):
         return open_store(f"sqlite:///{self._path}{options}", keys=self.keys)
@@ -147,22 +149,26 @@ class Trial:
         unnoticed.
         """
         try:
-            answered, found = self.asked()
+            answered, findings = self.ask_store()
         except EventStoreError:
             self.outcomes["refused"] += 1
             return
         except Exception as error:  # noqa: BLE001 - any other error is what is looked for
             yield "an error of another kind", repr(error)
             return
-        wrong = [question for question, said in answered.items() if self.is_wrong(question, said)]
+        wrong = [
+            question for question, answer in answered.items() if self.is_wrong(question, answer)
+        ]
         if wrong and not may_hide:
             yield (
                 "wrong",
                 ", ".join(f"{question}: {answered[question]!r}"[:300] for question in wrong),
             )
-        changed = [question for question, said in answered.items() if said != self.right[question]]
+        changed = [
+            question for question, answer in answered.items() if answer != self.right[question]
+        ]
         self.outcomes["error" if changed else "right"] += 1
-        if changed and not found:
+        if changed and not findings:
             yield "unnoticed by verify", ", ".join(changed)
 
     def spoil(self, content, *, an_index=False):
@@ -182,9 +188,11 @@ class Trial:
         began, failures = time.monotonic(), list(trials)
         for failure in failures:
             sys.stdout.write(f"{failure}\n")
-        done = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+        counts = ", ".join(
+            f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items())
+        )
         sys.stdout.write(
-            f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n"
+            f"{counts}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n"
         )
         return 1 if failures else 0
 

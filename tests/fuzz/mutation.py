@@ -47,9 +47,9 @@ def mutated_json(at, value):
 
 def any_text(at):
     """Text that names nothing well."""
-    found = [value for value in _VALUES if isinstance(value, str)]
+    texts = [value for value in _VALUES if isinstance(value, str)]
     return at.choice(
-        (*found, "c1", "a b", "-x", "--json", "a/b\\c", "%00", "~", "$(id)", "日本", "é")
+        (*texts, "c1", "a b", "-x", "--json", "a/b\\c", "%00", "~", "$(id)", "日本", "é")
     )
 
 

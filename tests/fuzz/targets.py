@@ -114,7 +114,7 @@ def records(at):
     hostile = mutated_json(at, _RECORDS[name])
     if not isinstance(hostile, list):
         hostile = [hostile]
-    found = []
+    findings = []
     with_history = name == "openhands-v0" and at.randrange(2) == 0
     try:
         events = list(
@@ -122,15 +122,15 @@ def records(at):
                 hostile,
                 at.choice((name, name, *FORMATS)),
                 as_history=with_history,
-                findings=found.append,
+                findings=findings.append,
             )
         )
     except InvalidEvent:
         return "refused"
     for event in events:
         _stored(event)
-    if not events or found:
-        return "findings" if found else "nothing"
+    if not events or findings:
+        return "findings" if findings else "nothing"
     origin = events[0].origin
     if origin is not None and origin.format in writable_formats():
         for record in encode(events, origin.format):
@@ -165,11 +165,11 @@ def _imported(path, format):
     count, before = 0, path.read_bytes()
     with makes_events(open_store("memory:")) as store:
         importing = Import(store, [path], format)
-        for one in importing:
-            if isinstance(one, Failed):
-                assert "\n" not in str(one.error), one
+        for result in importing:
+            if isinstance(result, Failed):
+                assert "\n" not in str(result.error), result
                 continue
-            for event in store.events(one.conversation):
+            for event in store.events(result.conversation):
                 count += 1
                 _stored(event)
         assert not any("\n" in str(finding) for finding in importing.findings)
@@ -256,12 +256,16 @@ def documents(at):
                 assert "document" in str(error)  # noqa: PT017 - another run than pytest's
                 outcome, value = "refused", _STATE
                 continue
-            for one in recorded:
-                changed = one.event
+            for entry in recorded:
+                changed = entry.event
                 assert isinstance(changed, DocumentChanges)
-                kept = {other: told for other, told in expected[-1].items() if other != name}
+                unchanged = {
+                    other: content for other, content in expected[-1].items() if other != name
+                }
                 expected.append(
-                    kept if "deleted" in changed.changed[name] else {**kept, name: _sorted(value)}
+                    unchanged
+                    if "deleted" in changed.changed[name]
+                    else {**unchanged, name: _sorted(value)}
                 )
         if len(expected) == 1:
             return outcome
@@ -385,11 +389,11 @@ def command(at):
         ]
         arguments = [*at.choice(commands).split(), *at.choices(words, k=at.randrange(6))]
         status, out, err = _run(main, arguments, place)
-    told = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
-    assert status in (0, 1, 2), told
-    assert "did not foresee" not in err, told
-    assert "Traceback" not in err, told
-    assert not _STEERS.search(out + err), told
+    summary = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
+    assert status in (0, 1, 2), summary
+    assert "did not foresee" not in err, summary
+    assert "Traceback" not in err, summary
+    assert not _STEERS.search(out + err), summary
     if "--json" in arguments and status == 0:
         json.loads(out)
     return f"exit {status}"

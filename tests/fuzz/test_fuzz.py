@@ -38,9 +38,9 @@ def test_what_tells_records_apart_may_be_of_any_type(format):
     }
     kinds = [[], {}, 5, None, [{"a": []}], "x" * 1_000]
     for kind in kinds:
-        found = []
+        findings = []
         record = {keys.get(format, "role"): kind, "id": kind}
-        assert list(decode([record], format, findings=found.append)) or found, kind
+        assert list(decode([record], format, findings=findings.append)) or findings, kind
 
 
 def test_a_type_of_a_condenser_that_is_nested_deep_is_refused():

@@ -36,9 +36,9 @@ class Pooler:
         version = subprocess.run(
             [program, "--version"], capture_output=True, text=True, check=True
         ).stdout
-        found = re.search(r"(\d+)\.(\d+)", version)
-        assert found is not None, version
-        self._mode = "prepared" if (int(found[1]), int(found[2])) >= (1, 21) else "transaction"
+        numbers = re.search(r"(\d+)\.(\d+)", version)
+        assert numbers is not None, version
+        self._mode = "prepared" if (int(numbers[1]), int(numbers[2])) >= (1, 21) else "transaction"
         if self._mode == "prepared":
             settings["max_prepared_statements"] = 1_000
         lines = [f"{name} = {value}" for name, value in settings.items()]

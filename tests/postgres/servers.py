@@ -189,7 +189,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str | Path) -> str:
         command = [_programs() / program, *arguments]
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -198,12 +198,12 @@ class Server:
             check=False,
             **UNPRIVILEGED,
         )
-        if done.returncode != 0:
+        if process.returncode != 0:
             log = self.folder / "log"
             raise ServerUnavailable(
-                f"{program} failed: {done.stderr}{log.read_text() if log.exists() else ''}"
+                f"{program} failed: {process.stderr}{log.read_text() if log.exists() else ''}"
             )
-        return done.stdout
+        return process.stdout
 
 
 class Address:

@@ -42,8 +42,8 @@ def test_a_follower_misses_nothing_after_the_schema_of_a_store_moved(citus):
         place = str([*store.follow()][-1].position)
         move(citus, schema)
         say(store, "c1", "after", expected_version=1)
-        assert [one.id for one in store.follow(place)] == [1]
+        assert [entry.id for entry in store.follow(place)] == [1]
     with open_store(url) as again:
         say(again, "c1", "later")
-        assert [one.id for one in again.follow(place)] == [1, 2]
+        assert [entry.id for entry in again.follow(place)] == [1, 2]
         assert [event.id for event in again.events("c1")] == [0, 1, 2]

@@ -59,16 +59,16 @@ def theirs(url, ours):
 
 @contextlib.contextmanager
 def round_trips(monkeypatch):
-    asked = []
+    trips = []
     ask = Wire.ask
 
     def counted(wire):
-        asked.append(None)
+        trips.append(None)
         return ask(wire)
 
     with monkeypatch.context() as patched:
         patched.setattr(Wire, "ask", counted)
-        yield asked
+        yield trips
 
 
 # -- what it costs
@@ -76,9 +76,9 @@ def round_trips(monkeypatch):
 
 
 def cost(monkeypatch, append):
-    with round_trips(monkeypatch) as asked:
+    with round_trips(monkeypatch) as trips:
         append()
-    return len(asked)
+    return len(trips)
 
 
 @pytest.mark.parametrize("keys", [None, KEY], ids=["plain", "encrypted"])
@@ -149,9 +149,9 @@ def test_a_conversation_that_is_being_erased_is_not_written_to(ours, theirs):
     recorder = theirs._recorder
 
     def begin_to_erase(transaction):
-        found = transaction.conversation("c1")
-        assert found is not None
-        transaction.erase(found.key, Erasure(5, "asked to", 1, b"head"))
+        conversation = transaction.conversation("c1")
+        assert conversation is not None
+        transaction.erase(conversation.key, Erasure(5, "asked to", 1, b"head"))
 
     recorder.transact(begin_to_erase)
     with pytest.raises(ConversationErased):
@@ -237,9 +237,15 @@ def test_what_others_redacted_without_a_receipt_is_known(ours, theirs):
                 records=None,
             )
         )
-    seen = []
-    say(ours, "c1", "1", expected_version=1, guard=lambda reading: seen.append(reading.redactions))
-    assert seen[-1] == 1
+    redactions = []
+    say(
+        ours,
+        "c1",
+        "1",
+        expected_version=1,
+        guard=lambda reading: redactions.append(reading.redactions),
+    )
+    assert redactions[-1] == 1
 
 
 def test_what_a_failover_lost_is_not_built_upon(ours, postgres_server, url, schema):
@@ -266,15 +272,15 @@ def test_revisions_are_kept_for_what_is_there_not_for_what_was_guessed(ours, the
 
 def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours, theirs):
     say(theirs, "c1", "1", expected_version=1)
-    asked = []
+    versions = []
 
     def only_at_two(snapshot):
-        asked.append(snapshot.version)
+        versions.append(snapshot.version)
         if snapshot.version != 2:
             raise ValueError(snapshot.version)
 
     say(ours, "c1", "2", guard=only_at_two)
-    assert (asked[-1], texts(ours, "c1")) == (2, ["0", "1", "2"])
+    assert (versions[-1], texts(ours, "c1")) == (2, ["0", "1", "2"])
 
 
 def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(
@@ -341,9 +347,9 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url):
             return key
 
         def recalled(transaction):
-            found = transaction.conversation("c1")
-            assert found is not None
-            found_keys = transaction.recalled(found.key, "k", 1, exactly=True)
+            conversation = transaction.conversation("c1")
+            assert conversation is not None
+            found_keys = transaction.recalled(conversation.key, "k", 1, exactly=True)
             return found_keys[0][1]._replace(position=None) if found_keys else None
 
         recorder.transact(begin)

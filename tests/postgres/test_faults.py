@@ -41,18 +41,18 @@ def store(url):
 
 
 def test_who_waits_for_a_server_that_is_away_is_told_once(caplog):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     with pytest.raises(
         StoreUnavailable,
         match=r"tried for 1 s, the store was not opened; to wait less, set patience_s in the URL",
     ):
         open_store(f"postgresql://agent@127.0.0.1:{port}/history?patience_s=1")
-    [told] = [
+    [notice] = [
         record.getMessage() for record in caplog.records if record.name == "foldlog.store.away"
     ]
-    assert "Connection refused" in told
-    assert told.endswith("; trying again for up to 1 s (patience_s in the URL)")
+    assert "Connection refused" in notice
+    assert notice.endswith("; trying again for up to 1 s (patience_s in the URL)")
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -208,10 +208,10 @@ def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(url, proxy
 @contextlib.contextmanager
 def waiting_for_nobody(server):
     """Commits wait for a standby that there is not, and are told again and again not to wait."""
-    done = threading.Event()
+    ended = threading.Event()
 
     def cancel():
-        while not done.wait(0.1):
+        while not ended.wait(0.1):
             server.sql(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
             )
@@ -226,7 +226,7 @@ def waiting_for_nobody(server):
     finally:
         server.sql("ALTER SYSTEM RESET synchronous_standby_names")
         server.reload()
-        done.set()
+        ended.set()
         cancelling.join()
 
 
@@ -254,10 +254,10 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
     with open_store(url) as other:
         say(other, "c1", "0", "1", expected_version=0)
     with open_store(url + "&options=-c%20idle_in_transaction_session_timeout%3D200ms") as store:
-        asked = []
+        versions = []
 
         def slow(snapshot):
-            asked.append(snapshot.version)
+            versions.append(snapshot.version)
             sessions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
             while postgres_server.sql(sessions) != "0":
                 time.sleep(0.05)
@@ -267,7 +267,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
                 StoreUnavailable, match=r"a guard .* the server ends a .*nothing was written"
             ):
                 say(store, "c1", "2", expected_version=2, guard=guard)
-        assert asked == [2, 2]
+        assert versions == [2, 2]
         assert store.version("c1") == 2
 
 

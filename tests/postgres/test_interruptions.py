@@ -61,5 +61,5 @@ def test_an_append_that_is_interrupted_says_whether_it_is_written(postgres_url, 
         step = 1 if whole else 3
         around = range(places - AROUND_THE_COMMIT, places + MORE, step)
         some = [*range(1, places - AROUND_THE_COMMIT, STEP * step), *around]
-        said = Counter(interrupted(store, place, make())[1] for place in some)
-    assert min(said[each] for each in ("written", "not written", "not known")) > 5 // step
+        outcomes = Counter(interrupted(store, place, make())[1] for place in some)
+    assert min(outcomes[each] for each in ("written", "not written", "not known")) > 5 // step

@@ -86,7 +86,7 @@ def test_a_rotation_that_is_reported_is_done(url, via, proxy, cut):
         say(store, "c1", "precious", expected_version=0)
     with open_store(via, keys=KeyRing([NEW, OLD])) as store:
         proxy.order(cut, mark=b"set_key")
-        assert [(done.conversation, done.key) for done in rekey(store)] == [("c1", True)]
+        assert [(rekeyed.conversation, rekeyed.key) for rekeyed in rekey(store)] == [("c1", True)]
         assert proxy.cuts == 1
     with open_store(url, keys=KeyRing(NEW)) as store:
         assert texts(store, "c1") == ["precious"]
@@ -104,7 +104,7 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(url, via, 
         proxy.order(cut)
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second"))
         with recorder.read() as reader:
-            assert _found(reader.conversation(key)).sealed_key == b"second"
+            assert _existing(reader.conversation(key)).sealed_key == b"second"
 
 
 def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url, via, proxy):
@@ -232,14 +232,14 @@ def blocked(server):
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 
 
-def _found(found):
-    assert found is not None
-    return found
+def _existing(conversation):
+    assert conversation is not None
+    return conversation
 
 
 def _key_of(store, conversation):
     with store._recorder.read() as reader:
-        return int(_found(reader.conversation(conversation)).key)
+        return int(_existing(reader.conversation(conversation)).key)
 
 
 @pytest.fixture

@@ -38,19 +38,19 @@ def row(event_id):
 
 
 def numbered(number):
-    given = Positions()
-    given.number = number
-    return given
+    counter = Positions()
+    counter.number = number
+    return counter
 
 
 def position_of(store, conversation, event_id):
     """The position of an event, as an idempotency key tells it."""
 
     def work(transaction):
-        found = transaction.conversation(conversation)
-        assert found is not None
-        transaction.remember(found.key, f"position {event_id}", RecalledKey(event_id, 1))
-        return transaction.recalled(found.key, f"position {event_id}", 1, exactly=True)[0][
+        stored = transaction.conversation(conversation)
+        assert stored is not None
+        transaction.remember(stored.key, f"position {event_id}", RecalledKey(event_id, 1))
+        return transaction.recalled(stored.key, f"position {event_id}", 1, exactly=True)[0][
             1
         ].position
 
@@ -58,9 +58,9 @@ def position_of(store, conversation, event_id):
 
 
 def test_keys_are_numbered_apart_from_positions():
-    given = numbered(7)
-    given.take(10)
-    first, second = given.key(), given.key()
+    counter = numbered(7)
+    counter.take(10)
+    first, second = counter.key(), counter.key()
     assert (7 << 20 <= first < 8 << 20, second) == (True, first + 1)
 
 
@@ -101,11 +101,11 @@ class Follower:
         return self.seen
 
 
-def same(seen, written):
+def same(entries, written):
     """Everything, once, in the order of positions."""
-    assert [r.position for r in seen] == sorted({r.position for r in seen})
+    assert [r.position for r in entries] == sorted({r.position for r in entries})
     assert sorted((r.position, r.conversation, r.id) for r in written) == [
-        (r.position, r.conversation, r.id) for r in seen
+        (r.position, r.conversation, r.id) for r in entries
     ]
 
 
@@ -192,9 +192,9 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
             assert (status.held_back, status.horizon_age > 80) == (len(written), True)
             assert status.held_by is not None
             assert status.held_by.application == "foldlog"
-        seen = follower.finish()
-        same([r for r in seen if r.conversation != "import"], before + late + written)
-        assert len(seen) == len(before) + len(late) + len(written) + 1_100
+        entries = follower.finish()
+        same([r for r in entries if r.conversation != "import"], before + late + written)
+        assert len(entries) == len(before) + len(late) + len(written) + 1_100
         assert recorder_of(store).status().held_back == 0
 
 
@@ -207,27 +207,27 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
     monkeypatch.setattr(positions, "POSITIONS_MAX", 2_000)
     with open_store(url) as store:
         follower = Follower(store)
-        done = threading.Event()
+        ended = threading.Event()
         written = []
 
         def write():
-            while not done.is_set():
+            while not ended.is_set():
                 written.extend(say(store, "live", "x"))
 
-        with in_thread(write, done.set):
+        with in_thread(write, ended.set):
             store.ingest("import", [said(str(n)) for n in range(7_000)])
             time.sleep(0.1)
-        seen = follower.finish()
-        imported = [r for r in seen if r.conversation == "import"]
+        entries = follower.finish()
+        imported = [r for r in entries if r.conversation == "import"]
         assert [r.event.content for r in imported] == [str(n) for n in range(7_000)]
         assert len({r.position >> 20 for r in imported}) == 4
-        same([r for r in seen if r.conversation == "live"], written)
-        assert [r.position for r in seen] == sorted({r.position for r in seen})
-        for wanted in imported[::1_500]:
-            assert position_of(store, "import", wanted.id) == wanted.position
+        same([r for r in entries if r.conversation == "live"], written)
+        assert [r.position for r in entries] == sorted({r.position for r in entries})
+        for entry in imported[::1_500]:
+            assert position_of(store, "import", entry.id) == entry.position
         for start in (imported[0], imported[1_999], imported[2_000], imported[-1]):
-            place = seen.index(start)
-            assert list(store.follow(start.position, limit=5)) == seen[place + 1 : place + 6]
+            place = entries.index(start)
+            assert list(store.follow(start.position, limit=5)) == entries[place + 1 : place + 6]
 
 
 # -- other servers
@@ -244,7 +244,7 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
     with open_store(url) as store:
         written = write_with(store, writers=2, appends=5)
         store.ingest("import", [said(str(n)) for n in range(1_200)])
-        seen = list(store.follow())
+        followed = list(store.follow())
     dump = Path(postgres_server.folder / "dump.sql")
     postgres_server.run("pg_dump", "-d", "postgres", "-n", schema, "-f", dump)
     other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", dump)
@@ -252,11 +252,11 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
     with pytest.raises(StoreUnavailable, match="restored on another server"):
         open_store(restored + "&mode=ro")
     with open_store(restored) as store:
-        assert list(store.follow()) == seen
+        assert list(store.follow()) == followed
         new = write_with(store, writers=4, appends=5)
-        assert min(r.position for r in new) > max(r.position for r in seen)
-        assert list(store.follow(seen[-1].position)) == sorted(new, key=lambda r: r.position)
-        assert len(seen) == len(written) + 1_200
+        assert min(r.position for r in new) > max(r.position for r in followed)
+        assert list(store.follow(followed[-1].position)) == sorted(new, key=lambda r: r.position)
+        assert len(followed) == len(written) + 1_200
     with open_store(restored) as store:
         assert say(store, "c0", "x")[0].position > new[-1].position
 

@@ -65,14 +65,14 @@ def test_relaxed_durability_does_not_wait_and_full_durability_does(
     """Seen by the server itself: what is synchronous_commit while the transaction runs?"""
     for durability, expected in (("full", "on"), ("relaxed", "off")):
         with open_store(f"{url}&durability={durability}") as store:
-            told = []
+            results = []
 
-            def work(transaction, told=told):
+            def work(transaction, results=results):
                 [result] = _ask(transaction, "SELECT current_setting('synchronous_commit')::bytea")
-                told.append(result)
+                results.append(result)
 
             store._recorder.transact(work)
-            assert told == [expected]
+            assert results == [expected]
 
 
 def _ask(transaction, query):
@@ -186,8 +186,8 @@ def test_only_mode_rwc_makes_a_store(url, mode):
 
 
 def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url):
-    one, two = postgres_url(), postgres_url()
-    with open_store(one) as first, open_store(two) as second:
+    url, other_url = postgres_url(), postgres_url()
+    with open_store(url) as first, open_store(other_url) as second:
         say(first, "c1", "one")
         say(second, "c1", "two")
         assert [e.content for e in first.events("c1")] == ["one"]
@@ -256,13 +256,13 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
 
 
 @pytest.fixture
-def asked(capsys):
+def run_command(capsys):
     """Run a command. Return its status, its document, and what it says beside it."""
 
     def run(*command, db):
         status = _run([*command, "--db", db, "--json"])
-        told = capsys.readouterr()
-        return status, json.loads(told.out), told.err
+        printed = capsys.readouterr()
+        return status, json.loads(printed.out), printed.err
 
     return run
 
@@ -280,7 +280,7 @@ def asked(capsys):
 def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacuums_all_tables(
     url,
     role,
-    asked,
+    run_command,
     removal,
     monkeypatch,
 ):
@@ -291,28 +291,30 @@ def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacu
     if removal[1] == "rekey":
         monkeypatch.setenv("FOLDLOG_KEY", "ab" * 32)
     assert (
-        asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog store vacuum")
+        run_command(*removal, db=of_role)[2].count(
+            "run as the owner of the tables: foldlog store vacuum"
+        )
         == 1
     )
     for asking in (of_role, url):
         if removal[1] == "erase":
             assert [
-                row["bytes_pending"] for row in asked("list", db=asking)[1]["conversations"]
+                row["bytes_pending"] for row in run_command("list", db=asking)[1]["conversations"]
             ] == [True]
         with open_store(asking) as store:
             assert store.database.bytes_pending
-    status, told, problem = asked("store", "vacuum", db=of_role)
-    assert (status, told["bytes_pending"], told["bytes_before"]) == (1, True, None)
+    status, document, problem = run_command("store", "vacuum", db=of_role)
+    assert (status, document["bytes_pending"], document["bytes_before"]) == (1, True, None)
     assert "run as the owner of the tables: foldlog store vacuum" in problem
-    assert asked("store", "vacuum", db=url) == (
+    assert run_command("store", "vacuum", db=url) == (
         0,
-        told | {"bytes_pending": False, "space_returned": True},
+        document | {"bytes_pending": False, "space_returned": True},
         "",
     )
     with open_store(of_role) as store:
         assert not store.database.bytes_pending
     if removal[1] == "erase":
-        assert not asked("list", db=of_role)[1]["conversations"][0]["bytes_pending"]
+        assert not run_command("list", db=of_role)[1]["conversations"][0]["bytes_pending"]
 
 
 def test_what_is_deleted_during_a_vacuum_stays_pending(url):
@@ -321,8 +323,8 @@ def test_what_is_deleted_during_a_vacuum_stays_pending(url):
             histories[name].append([said("0"), said("1")])
         histories.erase("c1", reason="asked for", complete=False)
 
-        def erase_another(done, of):
-            if done == of and "c2" in histories:
+        def erase_another(rows, of):
+            if rows == of and "c2" in histories:
                 histories.erase("c2", reason="asked for", complete=False)
 
         assert histories.maintenance.vacuum(erase_another).bytes_pending
@@ -373,9 +375,9 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(schema, 
     ) as refused:
         open_store(restored)
     assert "tried for" not in str(refused.value)
-    told = re.search(r"foldlog list --db '([^']+)'", str(refused.value))
-    assert told is not None
-    assert CliRunner().invoke(build(), ["list", "--db", told[1]]).exit_code == 0
+    advice = re.search(r"foldlog list --db '([^']+)'", str(refused.value))
+    assert advice is not None
+    assert CliRunner().invoke(build(), ["list", "--db", advice[1]]).exit_code == 0
     with open_store(restored) as store:
         say(store, "c1", "1", expected_version=1)
 
@@ -540,14 +542,14 @@ def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_ba
     moment.
     """
     with (
-        open_store(tmp_path / "one.db") as one,
+        open_store(tmp_path / "one.db") as file,
         open_store(f"{url}&partitions=4") as four,
         open_store("memory:") as back,
     ):
-        fill(one)
-        for source, target in ((one, four), (four, back)):
+        fill(file)
+        for source, target in ((file, four), (four, back)):
             assert all(not moved.problem for moved in copy_store(source, target))
-            assert list(compare_stores(one, target)) == list(compare_stores(target, one)) == []
+            assert list(compare_stores(file, target)) == list(compare_stores(target, file)) == []
             assert_sound(target)
         again = say(four, "c0", *map(str, range(4)), idempotency_key="turn-0")
         assert [recorded.id for recorded in again] == [0, 1, 2, 3]
@@ -556,11 +558,12 @@ def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_ba
         assert positions == sorted(positions)
         assert len(positions) > 100
         assert four.database.last_position == positions[-1]
-        done = []
-        assert four._recorder.compact(10, lambda *progress: done.append(progress))
-        assert done == [(38, 38)]  # in one statement: five tables of four partitions, and eighteen
+        reports = []
+        assert four._recorder.compact(10, lambda *progress: reports.append(progress))
+        # in one statement: five tables of four partitions, and eighteen
+        assert reports == [(38, 38)]
         for name in ("c1", "c2", "fork", *(f"c{n}" for n in range(4, 20))):
-            shown = [Views(store).at(name, 3).events for store in (one, four)]
+            shown = [Views(store).at(name, 3).events for store in (file, four)]
             assert shown[0] == shown[1]
             Views(four).current(name)  # keeps its revisions
         for table in ("events", "records", "idempotency_keys"):
@@ -570,16 +573,16 @@ def test_a_partitioned_store_holds_what_a_file_holds_and_copy_leads_there_and_ba
             assert counts.count("0") < 3
 
 
-@pytest.mark.parametrize("made, given", [("1", "4"), ("4", "8"), ("4", "1")])
-def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url, made, given):
-    open_store(f"{url}&partitions={made}").close()
-    for options in ("", f"&partitions={made}"):
+@pytest.mark.parametrize("partitions, requested", [("1", "4"), ("4", "8"), ("4", "1")])
+def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url, partitions, requested):
+    open_store(f"{url}&partitions={partitions}").close()
+    for options in ("", f"&partitions={partitions}"):
         open_store(url + options).close()
     with pytest.raises(
         StoreUnusable,
-        match=rf"made with partitions={made}, not {given}.*'foldlog store copy --help'",
+        match=rf"made with partitions={partitions}, not {requested}.*'foldlog store copy --help'",
     ):
-        open_store(f"{url}&partitions={given}")
+        open_store(f"{url}&partitions={requested}")
 
 
 @pytest.fixture
@@ -590,8 +593,8 @@ def roles(url, schema, postgres_server):
     open_store(url).close()
     postgres_server.sql(script_of_page("foldlog_reader", schema))
     yield lambda role: url.replace("postgres@", f"{role}@")
-    made = ["reports", "agent", "officer", "foldlog_reader", "foldlog_writer", "foldlog_admin"]
-    postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in made))
+    names = ["reports", "agent", "officer", "foldlog_reader", "foldlog_writer", "foldlog_admin"]
+    postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in names))
 
 
 def test_each_role_does_its_work_and_no_more(roles):

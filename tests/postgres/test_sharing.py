@@ -65,8 +65,8 @@ def test_appends_that_wait_are_committed_together(store, monkeypatch):
     outcomes = together(store, [partial(append, said(str(n))) for n in range(20)])
     recorded = [outcome.unwrap() for outcome in outcomes]
     assert len(transactions) == 2, "of the first that led, and of those that waited"
-    assert [one.id for (one,) in recorded] == [*range(1, 21)]
-    assert [one for (one,) in recorded] == [*store.follow()][1:]
+    assert [entry.id for (entry,) in recorded] == [*range(1, 21)]
+    assert [entry for (entry,) in recorded] == [*store.follow()][1:]
 
 
 def test_one_that_is_refused_fails_alone(store):
@@ -87,9 +87,9 @@ class Failing:
     conversation = "c1"
 
     def __call__(self, transaction):
-        found = transaction.conversation("c1")
-        assert found is not None
-        transaction.remember(found.key, "of the failed one", RecalledKey(0, 1))
+        conversation = transaction.conversation("c1")
+        assert conversation is not None
+        transaction.remember(conversation.key, "of the failed one", RecalledKey(0, 1))
         raise LookupError("too late")
 
 

@@ -77,8 +77,8 @@ def beside(statement, place):
 
 
 def test_each_statement_asks_for_one_conversation_or_is_named_here():
-    found = {name for name, statement in STATEMENTS.items() if any(unbound(statement))}
-    assert found == {*UNBOUND}
+    names = {name for name, statement in STATEMENTS.items() if any(unbound(statement))}
+    assert names == {*UNBOUND}
 
 
 # -- what Citus asks of them
@@ -181,8 +181,8 @@ def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url, monk
 
     monkeypatch.setattr(psycopg.Connection, "execute", noting)
     open_store(url).close()
-    made = [query for query in sent if "CREATE TABLE" in query]
-    assert len(made) > 10
+    created = [query for query in sent if "CREATE TABLE" in query]
+    assert len(created) > 10
     for query in sent:
         assert (
             re.sub(r"\$(\w*)\$.*\$\1\$", "", query, flags=re.DOTALL).strip().rstrip(";").count(";")
@@ -201,8 +201,8 @@ def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
     monkeypatch.setattr(
         Wire, "queue", lambda self, name, *rest: (sent.append(name), queue(self, name, *rest))[1]
     )
-    with foldlog.open(url, keys=keys) as one, foldlog.open(url, keys=keys) as other:
-        history = one.create("c1", {"user": "ann"})
+    with foldlog.open(url, keys=keys) as ours, foldlog.open(url, keys=keys) as other:
+        history = ours.create("c1", {"user": "ann"})
         sent.clear()  # the connections were greeted
         history.append([said(str(n)) for n in range(9)])
         history.append(said("known"), idempotency_key="turn-1")
@@ -220,10 +220,10 @@ def test_what_an_agent_does_asks_for_one_conversation(url, monkeypatch, keys):
         assert len(other["c1"].view().events) == 10
         fork = other["c1"].fork(5)
         fork.append(said("elsewhere"))
-        assert one[fork.id].view().events
-    asked = {name for name in sent if any(unbound(STATEMENTS[name]))}
+        assert ours[fork.id].view().events
+    names = {name for name in sent if any(unbound(STATEMENTS[name]))}
     of_lists = {"put_listed", "key_ids"}  # attributes; whether a plain fork may begin
-    assert asked - of_lists == {"conversation"}
+    assert names - of_lists == {"conversation"}
     assert {"insert_event", "put_record", "flagged_rows", "attach"} < set(sent)
 
 
@@ -308,14 +308,14 @@ def test_the_key_in_a_statement_names_one_of_several_stores(name):
         columns = re.split(r",\s+", statement.partition("(")[2].partition(")")[0])
         place = columns.index("conversation")
     elif statement.startswith(("SELECT", "WITH RECURSIVE past")) or name in OF_ONE_OF_SEVERAL:
-        found = re.search(
+        match = re.search(
             r"(?:\b(?:conversation|key|parent) = |^    SELECT )\$(\d)::bigint",
             statement,
             re.MULTILINE,
         )
-        if found is None:
+        if match is None:
             return
-        place = int(found[1]) - 1
+        place = int(match[1]) - 1
     else:
         return
     assert stores._KEYS_AT.get(name, 0) == place

@@ -104,17 +104,17 @@ def test_prometheus_is_told_of_them(store):
     try:
         while (fleet := conversations.fleet("")).counted < 1:
             time.sleep(0.01)
-        told = metrics(store, fleet)
+        page = metrics(store, fleet)
     finally:
         conversations.close()
-    assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', told, re.MULTILINE)
-    assert re.search(r'^foldlog_follower_lag_seconds\{follower="reader .+"\} ', told, re.MULTILINE)
-    assert told.encode()
-    assert "foldlog_events_held_back 0\n" in told
-    assert "foldlog_bytes_pending 0\n" in told
-    assert "foldlog_events 3\n" in told
-    assert "_cost_usd gauge\n" in told
-    assert not re.search(r"^foldlog_\w+_cost_usd ", told, re.MULTILINE), (
+    assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', page, re.MULTILINE)
+    assert re.search(r'^foldlog_follower_lag_seconds\{follower="reader .+"\} ', page, re.MULTILINE)
+    assert page.encode()
+    assert "foldlog_events_held_back 0\n" in page
+    assert "foldlog_bytes_pending 0\n" in page
+    assert "foldlog_events 3\n" in page
+    assert "_cost_usd gauge\n" in page
+    assert not re.search(r"^foldlog_\w+_cost_usd ", page, re.MULTILINE), (
         "no cost is known, which is not 0"
     )
 

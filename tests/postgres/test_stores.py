@@ -80,11 +80,11 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many, postgres_se
             rows = postgres_server.sql(
                 f"SELECT key, convert_from(id, 'UTF8') FROM many_{number:02d}.conversations"
             )
-            found = [row.split("|") for row in rows.splitlines()]
+            pairs = [row.split("|") for row in rows.splitlines()]
             assert all(
-                int(key) % COUNT == number == stores_of(store).home(name) for key, name in found
+                int(key) % COUNT == number == stores_of(store).home(name) for key, name in pairs
             )
-            assert found
+            assert pairs
         with pytest.raises(VersionConflict):
             say(store, names[0], "no", expected_version=0)
     with open_store(many) as again:
@@ -107,15 +107,15 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
                 (name, say(store, name, "x", expected_version=n)[0].id) for n in range(20)
             )
 
-        seen = []
-        done = threading.Event()
+        followed = []
+        ended = threading.Event()
 
         def follow():
             place = start
             while True:
-                is_last = done.is_set()
+                is_last = ended.is_set()
                 page = list(store.follow(place, limit=7))
-                seen.extend(page)
+                followed.extend(page)
                 place = str(page[-1].position) if page else place
                 if is_last and not page:
                     return
@@ -123,16 +123,18 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many):
         following = threading.Thread(target=follow)
         following.start()
         at_once(write, range(8))
-        done.set()
+        ended.set()
         following.join()
-        assert sorted((one.conversation, one.id) for one in seen) == sorted(written)
+        assert sorted((entry.conversation, entry.id) for entry in followed) == sorted(written)
         for writer in range(8):
-            assert [one.id for one in seen if one.conversation == f"followed {writer}"] == list(
-                range(20)
-            )
-        whole = [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
+            assert [
+                entry.id for entry in followed if entry.conversation == f"followed {writer}"
+            ] == list(range(20))
+        whole = [
+            (entry.conversation, entry.id, str(entry.position)) for entry in store.follow(start)
+        ]
         assert whole == [
-            (one.conversation, one.id, str(one.position)) for one in store.follow(start)
+            (entry.conversation, entry.id, str(entry.position)) for entry in store.follow(start)
         ]
         for place in (5, "5", "0.0.0", after(store).upper() + "x", "-1.0.0.0", f"{'f' * 16}.0.0.0"):
             with pytest.raises(InvalidArgument, match="position"):
@@ -146,18 +148,18 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many):
         *_, last = store.follow()
         assert list(store.follow(last.position)) == []
         number = stores_of(store).home("near")
-        [ahead] = [one for one in store.follow() if one.conversation == "near"][-1:]
+        [ahead] = [entry for entry in store.follow() if entry.conversation == "near"][-1:]
         assert isinstance(last.position, Position)
         behind = Position.of(
             int(last.position), last.position.moved(number, ahead.position - 1).parts
         )
-        assert [one.conversation for one in store.follow(behind)] == ["near"]
+        assert [entry.conversation for entry in store.follow(behind)] == ["near"]
 
 
 def test_a_conversation_is_looked_for_by_how_its_id_begins(many):
     with open_store(many) as store:
         say(store, "begun \U0010ffff/+x", "x")
-        found = {
+        answers = {
             start: store.database.recorder.query(
                 lambda reader, start=start: reader.has_beginning(start)
             )
@@ -169,7 +171,7 @@ def test_a_conversation_is_looked_for_by_how_its_id_begins(many):
                 "beguo",
             )
         }
-        assert [*found.values()] == [True, True, False, False, False]
+        assert [*answers.values()] == [True, True, False, False, False]
         long = "begun " + "y" * 300
         say(store, long + "1", "x")
         assert store.database.recorder.query(lambda reader: reader.has_beginning(long))
@@ -177,25 +179,27 @@ def test_a_conversation_is_looked_for_by_how_its_id_begins(many):
 
 
 def test_a_fork_lives_with_its_parent_whatever_its_id_names(many):
-    with open_store(many) as one, open_store(many) as other:
-        say(one, "parent", "0", "1")
-        name = elsewhere(one, "parent")
+    with open_store(many) as ours, open_store(many) as other:
+        say(ours, "parent", "0", "1")
+        name = elsewhere(ours, "parent")
         assert other.version(name) == 0
-        one.fork("parent", 1, name)
-        for version, store in enumerate((one, other), 1):
+        ours.fork("parent", 1, name)
+        for version, store in enumerate((ours, other), 1):
             assert [event.id for event in store.events(name)] == [*range(version)]
             say(store, name, "own")
         assert other.version(name) == 3
         assert [row.id for row in other.conversations(after="parent", limit=1)] == [name]
         with pytest.raises(VersionConflict):
             other.fork("parent", 1, name)
-        taken = elsewhere(one, "taken")
-        say(one, taken, "0")
-        say(one, "taken", "0")
+        occupied = elsewhere(ours, "taken")
+        say(ours, occupied, "0")
+        say(ours, "taken", "0")
         with pytest.raises(VersionConflict):
-            one.fork("taken", 1, taken)
+            ours.fork("taken", 1, occupied)
         assert not any(
-            each.findings for each in verify(other) if each.conversation in (name, "parent", taken)
+            each.findings
+            for each in verify(other)
+            if each.conversation in (name, "parent", occupied)
         )
 
 
@@ -207,7 +211,7 @@ def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_bot
     def begin(name, is_fork):
         try:
             if is_fork:
-                one.fork("forked", 1, name)
+                ours.fork("forked", 1, name)
             else:
                 say(other, name, "x", expected_version=0)
         except VersionConflict:
@@ -215,10 +219,10 @@ def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_bot
         else:
             won.append(True)
 
-    with open_store(many) as one, open_store(many) as other:
-        say(one, "forked", "0")
-        home = stores_of(one).home("forked")
-        names = [name for n in range(40) if stores_of(one).home(name := f"rival {n}") != home]
+    with open_store(many) as ours, open_store(many) as other:
+        say(ours, "forked", "0")
+        home = stores_of(ours).home("forked")
+        names = [name for n in range(40) if stores_of(ours).home(name := f"rival {n}") != home]
         for name in islice(names, 10):
             won.clear()
             at_once(lambda is_fork, name=name: begin(name, is_fork), (False, True))
@@ -388,7 +392,7 @@ def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_se
     there = alone.replace(f":{postgres_server.port}/", f":{other_server.port}/")
     with open_store(alone) as source, open_store(there) as target:
         list(copy_store(source, target))
-        assert min(one.position for one in target.follow()) > source.database.last_position
+        assert min(entry.position for entry in target.follow()) > source.database.last_position
         assert list(compare_stores(source, target)) == []
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         connection.execute(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
@@ -397,7 +401,7 @@ def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_se
             assert [store.version(name) for name in names] == [1] * 16
             for name in names:
                 say(store, name, "1", expected_version=1)
-            assert len([one for one in store.follow() if one.conversation in names]) == 32
+            assert len([entry for entry in store.follow() if entry.conversation in names]) == 32
             strangers = [name for name in names if home(name) != number]
             store.fork(names[0], 1, strangers[0] + " fork")
             assert store.version(strangers[0] + " fork") == 1
@@ -423,15 +427,15 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     home = stores_of(opened[0]).home
     gates = [threading.Lock() for _ in range(8)]
     acknowledged = []
-    seen = []
+    followed = []
     is_over = threading.Event()
 
     def write(writer):
         for turn in itertools.count():
             name, text = f"agent {writer} {turn % 3}", f"{writer} {turn}"
             with gates[home(name)]:
-                [one] = say(opened[-1], name, text, idempotency_key=text)
-            acknowledged.append((name, one.id, text))
+                [entry] = say(opened[-1], name, text, idempotency_key=text)
+            acknowledged.append((name, entry.id, text))
             if is_over.is_set():
                 return
 
@@ -448,7 +452,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
                 if store is opened[-1]:
                     time.sleep(0.05)
                 continue
-            seen.extend((one.conversation, one.id, one.event.content) for one in page)
+            followed.extend((entry.conversation, entry.id, entry.event.content) for entry in page)
             place = str(page[-1].position) if page else place
             if is_last and not page:
                 return
@@ -490,12 +494,12 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
         (name, event.id, event.content) for name in names for event in opened[-1].events(name)
     }
     assert len(acknowledged) == len(set(acknowledged)) == len(stored)
-    assert set(acknowledged) == stored == set(seen)
-    first_seen = [*dict.fromkeys(seen)]
+    assert set(acknowledged) == stored == set(followed)
+    first_seen = [*dict.fromkeys(followed)]
     for name in names:
         ids = [event_id for conversation, event_id, _ in first_seen if conversation == name]
         assert ids == [*range(len(ids))]
-    assert {home(name) for name, *_ in Counter(seen) - Counter(first_seen)} <= {number}
+    assert {home(name) for name, *_ in Counter(followed) - Counter(first_seen)} <= {number}
     for store in opened:
         store.close()
     standby.remove()
