@@ -30,18 +30,18 @@ def main() -> None:
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--of", type=int, default=20)
     parser.add_argument("--length", type=int, default=11_000)
-    given = parser.parse_args()
-    in_turn = chain.from_iterable(zip_longest(*map(_histories, given.folders)))
-    for number, (name, events) in enumerate(islice(filter(None, in_turn), given.of), start=1):
+    options = parser.parse_args()
+    in_turn = chain.from_iterable(zip_longest(*map(_histories, options.folders)))
+    for number, (name, events) in enumerate(islice(filter(None, in_turn), options.of), start=1):
         digest = Digest.of(events[:-TAIL] if len(events) > 4 * TAIL else events)
         sys.stdout.write(
             f"{'=' * 20} {number}: {name}, {len(events)}"
-            f" events\n\n{text_of(digest, given.length)}\n\n"
+            f" events\n\n{text_of(digest, options.length)}\n\n"
         )
 
 
 def _histories(folder: str) -> list[tuple[str, list[Event]]]:
-    found = []
+    pairs = []
     for history in imported(Path(folder)):
         events = [
             event
@@ -49,8 +49,8 @@ def _histories(folder: str) -> list[tuple[str, list[Event]]]:
             if event.shown and not isinstance(event, SystemMessage)
         ]
         if len(events) in LENGTHS:
-            found.append((history.id, events))
-    return sorted(found, key=lambda each: sha256(each[0].encode()).digest())
+            pairs.append((history.id, events))
+    return sorted(pairs, key=lambda each: sha256(each[0].encode()).digest())
 
 
 if __name__ == "__main__":

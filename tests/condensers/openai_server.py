@@ -242,7 +242,8 @@ class OpenAIServer:
 
     def _completion(self, request: Request, answer: Text | ToolCall) -> bytes:
         reply = answer.message()
-        asked, said = request.tokens, len(json.dumps(reply)) // CHARACTERS_PER_TOKEN
+        prompt_tokens = request.tokens
+        completion_tokens = len(json.dumps(reply)) // CHARACTERS_PER_TOKEN
         return json.dumps(
             {
                 "id": f"chatcmpl-{len(self.requests)}",
@@ -251,9 +252,9 @@ class OpenAIServer:
                 "model": request.body.get("model", "").split("/")[-1],
                 "choices": [{"index": 0, "message": reply, "finish_reason": answer.finish_reason}],
                 "usage": {
-                    "prompt_tokens": asked,
-                    "completion_tokens": said,
-                    "total_tokens": asked + said,
+                    "prompt_tokens": prompt_tokens,
+                    "completion_tokens": completion_tokens,
+                    "total_tokens": prompt_tokens + completion_tokens,
                 },
             }
         ).encode()

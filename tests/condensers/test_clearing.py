@@ -107,8 +107,12 @@ def test_a_view_that_grew_has_the_very_masks_of_the_step_before():
     view = viewed(pair(1), pair(2), pair(3))
     before = ObservationMaskingCondenser(2).condense(view)
     after = ObservationMaskingCondenser(2).condense(view.then(pair(4)))
-    masks = [(one, other) for one, other in zip(before, after, strict=False) if is_masked(one)]
+    masks = [
+        (earlier, later)
+        for earlier, later in zip(before, after, strict=False)
+        if is_masked(earlier)
+    ]
     assert len(masks) == 2
-    assert all(one is other for one, other in masks)
+    assert all(earlier is later for earlier, later in masks)
     assert not is_masked(ObservationMaskingCondenser(20).condense(view)[1])
     assert view[1].content == "done", "the View itself is not changed"

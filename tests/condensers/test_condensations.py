@@ -78,8 +78,8 @@ class Run:
             yield f"{event.id} is masked: {json.dumps(masks)}"
 
     def reported(self, reports):
-        asked = [f"asked {len(model.calls)} times" for model in self.models]
-        return [*(f"report {json.dumps(report)}" for report in reports), *asked]
+        calls = [f"asked {len(model.calls)} times" for model in self.models]
+        return [*(f"report {json.dumps(report)}" for report in reports), *calls]
 
 
 def agent_of(event=None, summary=None, room=None):
@@ -105,7 +105,7 @@ def forgotten(action):
     yield f"metadata {json.dumps(metadata)}"
 
 
-def made(case, output):
+def run_case(case, output):
     run = Run(case)
     result = "\n".join(run.result())
     if output == "result":
@@ -117,8 +117,8 @@ def made(case, output):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_a_condenser_makes_what_its_golden_case_has(case):
     for output, text in case.outputs.items():
-        assert made(case, output) == text, "python -m tests.condensers.test_condensations"
+        assert run_case(case, output) == text, "python -m tests.condensers.test_condensations"
 
 
 if __name__ == "__main__":
-    write_anew("condensations", made)
+    write_anew("condensations", run_case)

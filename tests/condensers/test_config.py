@@ -57,7 +57,7 @@ from tests.golden.rows import rows
 CASES = [case for cases in cases_in("configurations").values() for case in cases]
 
 
-def made(case, output):
+def run_case(case, output):
     """Return what is loaded of a file, or of a group of it: ``loaded as GROUP``."""
     group = output.removeprefix("loaded").removeprefix(" as ")
     try:
@@ -71,7 +71,7 @@ def made(case, output):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_a_file_loads_or_is_refused_as_its_golden_case_says(case):
     for output, text in case.outputs.items():
-        assert made(case, output) == text, "python -m tests.condensers.test_config"
+        assert run_case(case, output) == text, "python -m tests.condensers.test_config"
 
 
 @pytest.mark.parametrize("name", sorted(SET_BY_FOLDLOG))
@@ -427,4 +427,4 @@ def test_every_key_of_another_programs_model_is_on_the_page():
 
 
 if __name__ == "__main__":
-    write_anew("configurations", made)
+    write_anew("configurations", run_case)

@@ -46,7 +46,7 @@ def renewed(text):
     for name, table in (("strategies", strategy_tables()), ("models", model_table())):
         pattern = rf"(<!-- {name}.*?-->\n).*?(<!-- /{name} -->)"
         text = re.sub(
-            pattern, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL
+            pattern, lambda match, table=table: match[1] + table + match[2], text, flags=re.DOTALL
         )
     return text
 

@@ -91,7 +91,7 @@ def files_known(text):
     return len(lines) + (int(left_out[1]) - 1 if left_out else 0)
 
 
-def made(case, output):
+def run_case(case, output):
     events = case.events()
     if output == "orders":
         return "\n".join(orders_in(events[0].content)) or "(none)"
@@ -104,7 +104,7 @@ def made(case, output):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_the_digest_of_a_small_history_is_that_of_its_golden_case(case):
     ((output, text),) = case.outputs.items()
-    assert made(case, output) == text, "python -m tests.condensers.test_digest"
+    assert run_case(case, output) == text, "python -m tests.condensers.test_digest"
 
 
 def test_the_texts_and_the_names_in_parts_of_any_type_are_in_the_digest():
@@ -155,16 +155,16 @@ _MADE = re.compile(r"(?:found/|used_)\w+")
 
 @pytest.mark.parametrize("calls", [80, 1])
 def test_names_take_a_quarter_and_those_that_other_lines_have_are_not_repeated(calls):
-    found = [" ".join(f"found/a_{n}_{k}" for k in range(30)) for n in range(calls)]
-    results = [pair(n, "see", found[n], at=f"used_{n} at used_more_{n}") for n in range(calls)]
+    texts = [" ".join(f"found/a_{n}_{k}" for k in range(30)) for n in range(calls)]
+    results = [pair(n, "see", texts[n], at=f"used_{n} at used_more_{n}") for n in range(calls)]
     text = digest(message("look at kite_tail and wind/a_1"), results)
     others, _, names = text.partition(f"\n\n## {NAMES}\n")
     assert len(names) <= 0.25 * len(text)
-    known = set(_MADE.findall(others.partition("\n\n## Read")[0]))
+    earlier_names = set(_MADE.findall(others.partition("\n\n## Read")[0]))
     for words in "\n".join([*section(text, "Read, searched and printed"), names]).split(" | "):
         new = set(_MADE.findall(words.rpartition(": ")[2]))
-        assert new - known or not new
-        known |= new
+        assert new - earlier_names or not new
+        earlier_names |= new
 
 
 # --- earlier summaries ---
@@ -225,21 +225,21 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
 def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_asked():
     newest = "Now write the manual: " + "one chapter for each kind of kite. " * 60
     older = [message(f"{n}: " + "paint the kite in another colour " * 20) for n in range(8)]
-    asked = section(digest(older, message(newest)), ASKED)
-    assert asked[-1] == newest.strip()
-    assert [line[:2] for line in asked[:-1]] == [f"{n}:" for n in range(8)]
-    assert min(map(len, asked)) >= 160
+    requests = section(digest(older, message(newest)), ASKED)
+    assert requests[-1] == newest.strip()
+    assert [line[:2] for line in requests[:-1]] == [f"{n}:" for n in range(8)]
+    assert min(map(len, requests)) >= 160
 
 
 def test_a_request_is_left_out_rather_than_cut_to_a_few_words():
     requests = [message(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
     text = digest(requests, ran(1, "make"), length=3_000)
-    left_out, first, second, *_, newest = asked = section(text, ASKED)
+    left_out, first, second, *_, newest = lines = section(text, ASKED)
     assert left_out == "(50 earlier left out)"
     assert first.startswith("0: "), "what was asked first stays, with more words"
     assert len(first) > 2 * len(second)
     assert newest.endswith("colour"), "the newest stays in full"
-    assert min(map(len, asked[1:])) >= 160
+    assert min(map(len, lines[1:])) >= 160
     assert section(text, RAN) == ["`make` → exit 0: done"]
 
 
@@ -249,11 +249,11 @@ def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_
 ):
     request = message("Begin here. " + "detail " * 2_000 + "And never use glue.")
     text = digest(request, others)
-    (asked,) = section(text, ASKED)
-    assert asked.startswith("Begin here. detail")
-    assert "characters and more left out" in asked
-    assert asked.endswith("And never use glue.")
-    assert least < len(asked) < least + 500
+    (line,) = section(text, ASKED)
+    assert line.startswith("Begin here. detail")
+    assert "characters and more left out" in line
+    assert line.endswith("And never use glue.")
+    assert least < len(line) < least + 500
     assert text.partition("never use glue.")[2].startswith(" [0]"), "its id stays"
 
 
@@ -303,9 +303,9 @@ def test_a_digest_that_had_no_room_takes_nothing_from_the_next_one():
         while not isinstance(result := condenser.condense(view, agent), View):
             view = after(view, result)
             texts.append(summary(view))
-    known = [files_known(text) for text in texts]
-    assert known == sorted(known)
-    assert known[-1] >= 25
+    counts = [files_known(text) for text in texts]
+    assert counts == sorted(counts)
+    assert counts[-1] >= 25
     lengths = [len(text) for text in texts]
     assert min(lengths) < max(lengths) / 2, f"one of them had no room: {lengths}"
 
@@ -318,9 +318,9 @@ class Watched(DigestCondenser):
         vars(self)["texts"] = []
 
     def summary(self, view, span, max_event_length):
-        made = super().summary(view, span, max_event_length)
-        vars(self)["texts"].append(made.text)
-        return made
+        result = super().summary(view, span, max_event_length)
+        vars(self)["texts"].append(result.text)
+        return result
 
 
 LIMITS = (4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000, 24_000, 32_000, 48_000, 96_000)
@@ -338,9 +338,9 @@ def test_no_later_digest_of_a_real_history_knows_less_than_an_earlier_one(path, 
         for limit in limits:
             condenser = Watched(max_tokens=limit)
             replay(events, condenser, ESTIMATE)
-            known = [files_known(text) for text in vars(condenser)["texts"]]
-            assert known == sorted(known), (history.id, limit)
-            digests += len(known)
+            counts = [files_known(text) for text in vars(condenser)["texts"]]
+            assert counts == sorted(counts), (history.id, limit)
+            digests += len(counts)
     assert digests > 1
 
 
@@ -348,8 +348,8 @@ def test_the_users_requests_survive_many_digests():
     condenser = DigestCondenser(max_size=10, keep_first=1)
     view = viewed(message("the first of all"))
     for number in range(100):
-        asked = [] if number % 20 else [message(f"please do number {number},")]
-        view = view.then([*asked, *pair(number, command=f"step {number}")])
+        requests = [] if number % 20 else [message(f"please do number {number},")]
+        view = view.then([*requests, *pair(number, command=f"step {number}")])
         if not isinstance(result := condenser.condense(view), View):
             view = after(view, result)
     texts = str([event.content for event in view if not isinstance(event, Action)])
@@ -469,18 +469,18 @@ def test_the_newest_request_is_shown_beside_results_that_have_no_room(earlier, r
     """No model was shown them, so they stay; where they alone are over the limit, a shorter digest
     does not help.
     """
-    asked = [
+    turns = [
         (message(f"Now paint kite {n}. {'Mind the wind. ' * 20}"), message("painted", "agent"))
         for n in range(earlier)
     ]
     request = message("Which glue holds paper? " + "Think of the rain. " * 40)
-    view = viewed(SYSTEM, *asked, request, call("read"), answer("x" * result))
-    made = step(DigestCondenser(), view, Characters(6_000)).result
-    shown = view if isinstance(made, View) else after(view, made)
+    view = viewed(SYSTEM, *turns, request, call("read"), answer("x" * result))
+    outcome = step(DigestCondenser(), view, Characters(6_000)).result
+    shown = view if isinstance(outcome, View) else after(view, outcome)
     texts = [event.content for event in shown if isinstance(event, Message | CondensationSummary)]
     assert "Which glue holds paper? Think of the rain." in str(texts)
     fits = result <= 5_000
-    assert isinstance(made, View) or fits or len(str(made.action.summary)) > 400, (
+    assert isinstance(outcome, View) or fits or len(str(outcome.action.summary)) > 400, (
         "a part of the limit is for it"
     )
     assert not fits or Characters().token_sums(shown)[-1] <= 6_000 * 0.9
@@ -502,14 +502,14 @@ def test_large_documents_in_commands_do_not_stay_in_memory():
         for number in range(20):
             text = f"{number} " * 100_000
             assert [*changes_by(f"cat > {number}.txt <<'END'\n{text}\nEND")]
-        kept, _ = tracemalloc.get_traced_memory()
+        bytes_in_use, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < 2_000_000
+    assert bytes_in_use < 2_000_000
 
 
 if __name__ == "__main__":
-    write_anew("digests", made)
+    write_anew("digests", run_case)
 
 
 def test_no_command_stays_in_memory_after_a_fold():

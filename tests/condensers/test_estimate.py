@@ -53,17 +53,17 @@ TEXTS = {
 }
 
 
-def counted(model, said):
+def counted(model, content):
     """Return the tokens of a text without the message around it."""
     llm = LLM(LLMConfig(model=model))
-    whole, empty = (llm.count_tokens([{"role": "user", "content": each}]) for each in (said, ""))
+    whole, empty = (llm.count_tokens([{"role": "user", "content": each}]) for each in (content, ""))
     return whole - empty
 
 
 def test_an_estimate_is_not_below_the_tokens_of_a_text_by_more_than_a_few():
-    for name, said in TEXTS.items():
+    for name, content in TEXTS.items():
         for model in TOKENIZERS:
-            assert estimated(said) >= 0.95 * counted(model, said), (name, model)
+            assert estimated(content) >= 0.95 * counted(model, content), (name, model)
 
 
 def test_prose_and_code_are_not_estimated_at_twice_their_tokens():

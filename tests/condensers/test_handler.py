@@ -106,8 +106,8 @@ def llm(*answers, once=lambda: None, **parameters):
 def test_a_condensation_is_appended_and_the_next_step_goes_on(c1):
     c1.append(messages(11))
     handler = c1.handler(llm())
-    made = handler.handle("c1")
-    assert (made.action, made.action.id) == (c1.condensations()[0], 11)
+    condensation = handler.handle("c1")
+    assert (condensation.action, condensation.action.id) == (c1.condensations()[0], 11)
     assert ids(handler.handle("c1")) == [0, -13, 8, 9, 10]
 
 
@@ -454,8 +454,8 @@ def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(
 ):
     c1.append(messages(11))
     busy = Busy(c1.store, times, says)
-    made = c1.handle(AmortizedForgettingCondenser(max_size=10), store=busy)
-    assert isinstance(made, Condensation)
+    condensation = c1.handle(AmortizedForgettingCondenser(max_size=10), store=busy)
+    assert isinstance(condensation, Condensation)
     assert [note[-1]["problem"] for note in c1.notes()] == problems
     assert len(c1.condensations()) == 1 + len(problems)
     assert not {1, 2, 3} & set(ids(c1.view()))
@@ -485,15 +485,15 @@ def test_two_handlers_at_once_never_condense_twice(c1):
 @on_disk_too
 def test_an_agent_appends_while_a_model_condenses(c1):
     c1.append(messages(11))
-    asked, answered = threading.Event(), threading.Event()
+    model_called, answered = threading.Event(), threading.Event()
 
     def think():
-        asked.set()
+        model_called.set()
         assert answered.wait(60), "no append waits for the model"
 
     background = threading.Thread(target=c1.handle, args=(llm(once=think),))
     background.start()
-    assert asked.wait(60)
+    assert model_called.wait(60)
     for _ in range(50):
         c1.append(message("meanwhile"))
     answered.set()

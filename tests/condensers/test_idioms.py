@@ -91,10 +91,10 @@ def test_a_new_summary_of_a_strategy_with_should_condense_takes_the_place_of_the
 
 def test_a_condensation_is_made_of_an_action_or_of_its_fields():
     action = CondensationAction(forgotten_event_ids=[2, 1], summary="so far", summary_offset=1)
-    made = Condensation(forgotten_event_ids={2, 1}, summary="so far", summary_offset=1)
-    match made:
+    condensation = Condensation(forgotten_event_ids={2, 1}, summary="so far", summary_offset=1)
+    match condensation:
         case Condensation(action=CondensationAction(summary="so far", summary_offset=1)):
-            assert made.action.forgotten == action.forgotten
+            assert condensation.action.forgotten == action.forgotten
         case _:
             pytest.fail("it does not match")
     assert Condensation(action=action).action is action
@@ -115,8 +115,8 @@ def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
         history = histories["c1"]
         history.append(messages(31))
         history.prepare()
-        (made,) = history.view().condensations
-        assert made.metadata == {
+        (condensation,) = history.view().condensations
+        assert condensation.metadata == {
             "condenser": "Middle",
             "outcome": "condensed",
             "reason": "events",
@@ -124,7 +124,7 @@ def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
             "events_after": 13,
             "events_max": 30,
         }
-        assert because(made) == "View of 31 events exceeded 30"
+        assert because(condensation) == "View of 31 events exceeded 30"
 
 
 # --- other results ---
@@ -229,11 +229,11 @@ def test_steps_for_several_models_remember_the_same_of_a_conversation():
 
 
 def test_a_condenser_gets_the_agents_model():
-    seen = []
+    models = []
 
     class Sees(Condenser):
         def condense(self, view, agent_llm=None):
-            seen.append(agent_llm)
+            models.append(agent_llm)
             return view
 
     model = AskableAgent(100)
@@ -241,4 +241,4 @@ def test_a_condenser_gets_the_agents_model():
         histories["c1"].append(messages(1))
         histories["c1"].prepare()
         histories["c1"].prepare(llm=model)
-    assert seen == [ESTIMATE, model]
+    assert models == [ESTIMATE, model]

@@ -190,8 +190,8 @@ def test_each_step_keeps_the_laws_and_condensing_comes_to_an_end(
 def assert_shows_less(view, result):
     assert result.version == view.version
     assert result.unhandled_condensation_request == view.unhandled_condensation_request
-    left = iter(ids(view))
-    assert all(event_id in left for event_id in ids(result)), "each once, in their order"
+    remaining = iter(ids(view))
+    assert all(event_id in remaining for event_id in ids(result)), "each once, in their order"
 
 
 def assert_forgets_whole_units(view, action):

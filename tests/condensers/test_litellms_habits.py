@@ -69,7 +69,7 @@ def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_pr
         "OPENAI_API_KEY=from-the-env-file\nFOLDLOG_DB=sqlite:///elsewhere.db\n"
     )
     with OpenAIServer(ToolCall("f")) as server:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", PROGRAM, server.url],
             cwd=tmp_path,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
@@ -78,7 +78,7 @@ def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_pr
             check=True,
             timeout=120,
         )
-    (line,) = done.stdout.splitlines()
+    (line,) = process.stdout.splitlines()
     habits = json.loads(line)
     assert set(habits["asked"]) == {"127.0.0.1"}
     assert habits["early"] is False

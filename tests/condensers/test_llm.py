@@ -94,13 +94,15 @@ def all_of(error):
 def test_a_reply_brings_text_usage_cost_latency_model_and_response_id(server):
     server.script(Text("A summary."))
     reply = model_at(server).complete(QUESTION)
-    asked = server.requests[0].tokens
+    prompt_tokens = server.requests[0].tokens
     assert (reply.text, reply.model) == ("A summary.", "gpt-4o-mini")
     assert reply.response_id == "chatcmpl-1"
     assert (reply.finish_reason, reply.attempts) == ("stop", 1)
-    assert reply.usage["prompt_tokens"] == asked
-    assert reply.usage["total_tokens"] == asked + reply.usage["completion_tokens"]
-    assert reply.cost == pytest.approx(asked * 0.15e-6 + reply.usage["completion_tokens"] * 0.6e-6)
+    assert reply.usage["prompt_tokens"] == prompt_tokens
+    assert reply.usage["total_tokens"] == prompt_tokens + reply.usage["completion_tokens"]
+    assert reply.cost == pytest.approx(
+        prompt_tokens * 0.15e-6 + reply.usage["completion_tokens"] * 0.6e-6
+    )
     assert 0 < reply.latency_s < 60
 
 
@@ -467,9 +469,9 @@ def test_many_threads_may_ask_one_model_at_once(server):
 
 def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password():
     waits = Waits()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nothing listens there
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and nothing listens there
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
         base_url = f"http://u:pass1word@{address}/v1"
         config = LLMConfig(model="openai/gpt-4o-mini", base_url=base_url, api_key=KEY, retries=5)
         failed = failure_of(LLM(config, sleep=waits))

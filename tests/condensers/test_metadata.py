@@ -115,22 +115,22 @@ def test_an_empty_report_is_not_written_and_a_written_one_is_followed_by_a_new_o
 
 
 def test_reports_of_two_condensers_and_of_two_threads_do_not_mix():
-    one, two, seen = Talkative(), Talkative(), []
-    one.add_metadata("a", 1)
-    two.add_metadata("b", 2)
+    first, second, reports = Talkative(), Talkative(), []
+    first.add_metadata("a", 1)
+    second.add_metadata("b", 2)
 
     def elsewhere():
         history = Kept()
-        one.add_metadata("c", 3)
-        one.write_metadata(history)
-        seen.extend(get_condensation_metadata(history))
+        first.add_metadata("c", 3)
+        first.write_metadata(history)
+        reports.extend(get_condensation_metadata(history))
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
     history = Kept()
-    one.write_metadata(history)
-    assert (seen, get_condensation_metadata(history)) == ([{"c": 3}], [{"a": 1}])
+    first.write_metadata(history)
+    assert (reports, get_condensation_metadata(history)) == ([{"c": 3}], [{"a": 1}])
 
 
 def test_other_annotations_and_metadata_of_another_shape_are_no_reports():
@@ -181,8 +181,8 @@ def test_a_state_with_a_list_of_events_gets_the_reports_in_its_extra_data():
 
 def test_a_state_lists_condensations_as_they_were_returned():
     state = State(messages(4))
-    made = ForgetsTheFirst().condensed_history(state)
-    state.history.append(made)
+    result = ForgetsTheFirst().condensed_history(state)
+    state.history.append(result)
     assert [event.id for event in Talkative().condensed_history(state)] == [1, 2, 3]
     with pytest.raises(InvalidEvent, match="a View is made of events, not of 5;"):
         View.from_events([*state.history, 5])
@@ -205,10 +205,10 @@ def test_an_object_that_is_no_state_is_refused_with_what_is_needed(state, proble
 def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensation():
     state = State(messages(9))
     condenser = LLMSummarizingCondenser(Scripted("all of it"), max_size=8, keep_first=1)
-    made = condenser.condensed_history(state)
+    condensation = condenser.condensed_history(state)
     (report,) = get_condensation_metadata(state)
     assert report["metrics"]["attempts"] == 1
-    assert plan(made).metadata[CONDENSER_METADATA_KEY] == [report]
+    assert plan(condensation).metadata[CONDENSER_METADATA_KEY] == [report]
 
 
 def test_the_rule_of_a_mask_is_written_once_to_a_log_and_not_to_a_state():

@@ -51,19 +51,19 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
 
 
 def test_all_parts_of_a_step_share_its_time():
-    left = []
+    seconds = []
 
     class Noting(Scripted):
         timeout_s = 100.0
 
         def complete(self, messages, **how):
-            left.append(seconds_left())
+            seconds.append(seconds_left())
             raise failed()
 
     parts = [LLMSummarizingCondenser(Noting(), max_size=10, keep_first=1) for _ in range(2)]
     PipelineCondenser([PipelineCondenser(parts)]).step(viewed(messages(11)))
-    assert len(left) == 2
-    assert 60 < left[1] < left[0] <= 100
+    assert len(seconds) == 2
+    assert 60 < seconds[1] < seconds[0] <= 100
 
 
 def logged(caplog, name):

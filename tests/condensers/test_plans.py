@@ -57,16 +57,16 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
         waiting = {now[place].id for place in pending_positions(units(now.events, now.left_behind))}
         parted = waiting & (forgotten | after.left_behind - now.left_behind)
         returned = any(isinstance(event, Retraction) for event in came[:n])
-        said = [
+        sendable = [
             any(each["role"] != "system" for each in view.to_messages("openai"))
             for view in (now, after)
         ]
-        is_silent = said == [True, False]  # no message could be sent
+        is_silent = sendable == [True, False]  # no message could be sent
         # Where ids of calls or of sources repeat, a plan may be refused that would take nothing.
         assert outdated(plan, came[:n]) or not (lost or parted or returned or is_silent)
 
 
-def made(case, output):
+def run_case(case, output):
     """Return why the plan of a case is outdated by the events after its version."""
     settings = case.settings()
     events = case.events()
@@ -77,8 +77,8 @@ def made(case, output):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_a_plan_holds_or_is_outdated_as_its_golden_case_says(case):
-    assert made(case, "plan") == case.outputs["plan"], "python -m tests.condensers.test_plans"
+    assert run_case(case, "plan") == case.outputs["plan"], "python -m tests.condensers.test_plans"
 
 
 if __name__ == "__main__":
-    write_anew("plans", made)
+    write_anew("plans", run_case)

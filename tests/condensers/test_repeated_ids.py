@@ -62,17 +62,17 @@ def lengths(condenser, calls, call_id, reply_id):
     """Return how many events each step shows, in an agent's loop that goes on in a fork, and answers the
     last call first.
     """
-    found = []
+    shown = []
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "go"})
         for step in range(STEPS):
-            found.append(len(history.prepare()))
-            made = [
+            shown.append(len(history.prepare()))
+            tool_calls = [
                 called(spelled(call_id, step, nth), arguments=json.dumps({"at": [step, nth]}))
                 for nth in range(calls)
             ]
-            choices = [{"message": reply(*made)}]
+            choices = [{"message": reply(*tool_calls)}]
             history.append_reply({"choices": choices, "id": spelled(reply_id, step, 0)})
             if step == STEPS // 2:
                 history = history.fork()
@@ -89,7 +89,7 @@ def lengths(condenser, calls, call_id, reply_id):
         assert View.from_events(history.events()).fit_positions == history.view().fit_positions, (
             "read anew"
         )
-        return [*found, len(view)]
+        return [*shown, len(view)]
 
 
 @pytest.mark.parametrize("given_up", [0, 1])
@@ -117,10 +117,10 @@ def test_results_by_a_repeated_id_are_those_of_the_calls_in_order():
         given_up = []
         for step in range(2):
             history.append_reply(reply(called("run"), called("run")))
-            asked = [call.id for call in history.open_calls()[-2:]]
+            call_ids = [call.id for call in history.open_calls()[-2:]]
             if step:
-                answered = [history.append_tool_result("run", "done").event.cause for _ in asked]
-                assert answered == asked, "the first reply was given up"
+                answered = [history.append_tool_result("run", "done").event.cause for _ in call_ids]
+                assert answered == call_ids, "the first reply was given up"
                 assert [call.id for call in history.open_calls()] == given_up
-            given_up = asked
+            given_up = call_ids
             history.append({"role": "user", "content": "stop"})

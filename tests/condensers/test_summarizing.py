@@ -141,8 +141,8 @@ def test_a_head_that_is_too_large_does_not_make_summaries_of_summaries_for_ever(
 
 @pytest.mark.parametrize("name", ["summary", "structured"])
 def test_a_model_is_asked_for_the_ids_of_events_as_recall_takes_them(name):
-    asked, material = load_prompt(name).text.split("\n===\n")
-    assert "such as [57]" in " ".join(asked.split())
+    instructions, material = load_prompt(name).text.split("\n===\n")
+    assert "such as [57]" in " ".join(instructions.split())
     assert "$events" in material
 
 
@@ -280,9 +280,10 @@ def test_a_state_without_an_end_costs_no_memory(arguments):
 
 @pytest.mark.parametrize("reply", ["", "I cannot help", '{"ids": ' + "[" * 100_000])
 def test_why_says_that_the_newest_stay_because_no_reply_chose_others(reply):
-    made = plan(attention(reply).condense(viewed(messages(11))))
-    (report,) = reports_of(made)
-    assert because(made) == f"View of 11 events exceeded 10; the model failed: {report['problem']}"
+    action = plan(attention(reply).condense(viewed(messages(11))))
+    (report,) = reports_of(action)
+    reason = f"View of 11 events exceeded 10; the model failed: {report['problem']}"
+    assert because(action) == reason
 
 
 class Broken(Scripted):

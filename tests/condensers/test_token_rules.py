@@ -58,8 +58,8 @@ def test_without_a_token_limit_a_digest_counts_the_tokens_besides_the_head_whate
     view = viewed(head, [message("word " * 700, source) for source in ("user", "agent") * 100])
     assert condenser.condensation_requirement(view) is Requirement.SOFT
     after = view.then([plan(condenser.condense(view))])
-    left = ESTIMATE.token_sums(after)[-1] - ESTIMATE.token_sums(viewed(head))[-1]
-    assert 14_000 < left < 20_000, "half of them, and the digest"
+    tokens = ESTIMATE.token_sums(after)[-1] - ESTIMATE.token_sums(viewed(head))[-1]
+    assert 14_000 < tokens < 20_000, "half of them, and the digest"
     assert condenser.condense(after) is after
 
 

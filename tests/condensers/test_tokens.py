@@ -217,17 +217,17 @@ def test_a_remote_image_is_not_downloaded_to_be_measured(monkeypatch):
 
 
 def test_a_step_counts_only_the_messages_that_are_new():
-    asked = []
+    contents = []
 
     def count(prompt, tools):
-        asked.extend(message["content"] for message in prompt)
+        contents.extend(message["content"] for message in prompt)
         return 5 + sum(2 + len(message["content"]) for message in prompt) + 11 * len(tools)
 
     counter = TokenCounter(count)
     assert counter.count_tokens(user("one", "two"), TOOLS) == 5 + 5 + 5 + 11
-    asked.clear()
+    contents.clear()
     assert counter.count_tokens(user("one", "two", "three"), TOOLS) == 5 + 5 + 5 + 7 + 11
-    assert asked == ["three"]
+    assert contents == ["three"]
 
 
 def characters(prompt, tools):
@@ -286,24 +286,24 @@ def test_a_view_that_grew_is_counted_as_it_is_sent(events):
 
 
 def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
-    asked = []
+    counts = []
     turns = growing.turns
 
     def watched(events, positions, call_ids):
-        asked.append(len(positions))
+        counts.append(len(positions))
         return turns(events, positions, call_ids)
 
     monkeypatch.setattr(growing, "turns", watched)
     for condenser, right in ((NoOpCondenser(), {4}), (ObservationMaskingCondenser(4), {4, 6})):
-        asked.clear()
+        counts.clear()
         count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
         view = viewed(SystemMessage(content="s"), message())
         for n in range(49):
             new = [call(call_id=f"c{n}", response_id=f"r{n}"), answer(call_id=f"c{n}")]
             view = view.then(later(view.version, new))
             count.token_sums(condenser.condense(view))
-        assert asked[0] == 4
-        assert set(asked[1:]) <= right
+        assert counts[0] == 4
+        assert set(counts[1:]) <= right
 
 
 def test_the_same_view_is_not_looked_at_twice(monkeypatch):
@@ -349,9 +349,9 @@ def test_the_limit_is_the_agents_model_less_its_answer_and_a_margin_or_the_users
 def test_every_model_of_the_price_list_keeps_room_for_a_prompt(litellm):
     chat = [entry for entry in litellm.model_cost.values() if entry.get("mode") == "chat"]
     limits = [(entry.get("max_input_tokens"), entry.get("max_output_tokens")) for entry in chat]
-    known = [limit for limit in limits if isinstance(limit[0], int) and limit[0] > 0]
-    assert len(known) > 1000
-    assert [limit for limit in known if limit_of(Agent(*limit)) < limit[0] * 0.39] == []
+    usable = [limit for limit in limits if isinstance(limit[0], int) and limit[0] > 0]
+    assert len(usable) > 1000
+    assert [limit for limit in usable if limit_of(Agent(*limit)) < limit[0] * 0.39] == []
 
 
 @given(

@@ -197,13 +197,13 @@ def test_a_text_in_a_part_of_any_type_is_shortened_for_every_server_and_an_image
 def test_a_decline_names_the_tokens_of_texts_that_were_cut_to_the_least(agent):
     agent = agent({"type": "digest", "max_tokens": 200})
     agent.add(call(), answer((*parts_with("y " * 50_000).values(),)))
-    said = (
+    pattern = (
         r"may have 200 tokens\. If all texts of results and messages were cut to 400 characters, the"
         r" prompt would have (\d+)"
     )
-    with pytest.raises(NoCondensationAvailable, match=said) as declined:
+    with pytest.raises(NoCondensationAvailable, match=pattern) as declined:
         agent.prepare()
-    assert int(re.search(said, str(declined.value))[1]) < 10_000
+    assert int(re.search(pattern, str(declined.value))[1]) < 10_000
     newest = list(agent.store.events("c"))[-1]
     assert isinstance(newest, CondensationAction)
     assert not any(newest.forgotten)
@@ -221,11 +221,11 @@ def test_a_decline_says_what_takes_the_room(large):
     view = viewed(system, *[message("a " * 190)] * (20 if large == "rest" else 1))
     with pytest.raises(NoCondensationAvailable) as declined:
         step(condenser_from_config({"type": "digest", "max_tokens": 2_000}), view, ESTIMATE)
-    said = (
+    pattern = (
         r"would have (\d+): (\d+) for tools, (\d+) for the system prompt, (\d+) for other events\."
         r" Shorten the tools"
     )
-    (counts,) = re.findall(said, str(declined.value))
+    (counts,) = re.findall(pattern, str(declined.value))
     total, *by_part = map(int, counts)
     assert sum(by_part) == total
     assert [part for part, count in zip(parts, by_part, strict=True) if count > 1_000] == [large]
@@ -354,10 +354,10 @@ def sendable(view):
     histories, st.randoms(use_true_random=False), st.sampled_from([None, "so far"]), st.booleans()
 )
 def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_no_half(
-    events, random, summary, asked
+    events, random, summary, is_requested
 ):
     own = Own(lambda view: [event for event in view if random.random() < 0.6], summary=summary)
-    before = viewed(events, [REQUEST] * asked)
+    before = viewed(events, [REQUEST] * is_requested)
     waiting = {before[place].id for place in pending_positions(before.units)}
     unseen = {event.id for event in before if event.id >= first_unseen(before)}
     try:
@@ -379,8 +379,8 @@ def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_n
 
 
 def test_an_empty_summary_is_no_message():
-    said = replace(message(source="agent"), stays_with_next=True)
-    view = viewed(message(), said, condensed(summary="", offset=2))
+    agent_message = replace(message(source="agent"), stays_with_next=True)
+    view = viewed(message(), agent_message, condensed(summary="", offset=2))
     with pytest.raises(NoCondensationAvailable, match="no message to send"):
         without_kept(view, condensed(0))
 

@@ -44,7 +44,7 @@ def _chat(messages, *, litellm, reasoning=False):
         yield "not JSON that can be encoded as UTF-8"
         return
     waiting = []
-    seen = set()
+    call_ids = set()
     spoken = False
     for place, message in enumerate(messages):
         role = message.get("role")
@@ -77,7 +77,7 @@ def _chat(messages, *, litellm, reasoning=False):
             yield f"{at}: comes first"
         spoken = spoken or role != "system"
         if role == "assistant" and "tool_calls" in message:
-            yield from _calls(at, message["tool_calls"], seen, litellm=litellm)
+            yield from _calls(at, message["tool_calls"], call_ids, litellm=litellm)
             waiting = [call.get("id") for call in message["tool_calls"]]
             if message.get("content") is not None:
                 yield from _content(at, role, message["content"], litellm=litellm)
@@ -100,13 +100,13 @@ def _chat(messages, *, litellm, reasoning=False):
             yield f"{marks} marks for the cache"
 
 
-def _calls(at, calls, seen, *, litellm):
+def _calls(at, calls, call_ids, *, litellm):
     if not calls:
         yield f"{at}: empty tool_calls"  # "[] is too short - 'messages.1.tool_calls'"
     for call in calls:
         if call.keys() != {"id", "type", "function"} or call["type"] != "function":
             yield f"{at}: a call of another form"
-        elif not isinstance(call["id"], str) or not call["id"] or call["id"] in seen:
+        elif not isinstance(call["id"], str) or not call["id"] or call["id"] in call_ids:
             yield f"{at}: the call id {call['id']!r} is empty, or stands twice"
         elif not litellm and len(call["id"]) > 40:
             # "string too long. Expected a string with maximum length 40"
@@ -117,7 +117,7 @@ def _calls(at, calls, seen, *, litellm):
         elif not isinstance(_loaded(call["function"].get("arguments")), dict):
             # litellm and vLLM: they are parsed before they are sent on
             yield f"{at}: arguments are no JSON object"
-        seen.add(call.get("id"))
+        call_ids.add(call.get("id"))
 
 
 def _content(at, role, content, *, litellm):
@@ -224,12 +224,12 @@ def _anthropic(messages):
         # "content.0.type: Expected `thinking` …, but found `text`"
         if any(thinks) and not thinks[0]:
             yield f"{at}: thinking after something else"
-        asked = [
+        searches = [
             block["id"]
             for block in content
             if block.get("type") in ("server_tool_use", "mcp_tool_use")
         ]
-        if asked != [
+        if searches != [
             block["tool_use_id"] for block in content if str(block.get("type")).endswith(_ANSWERS)
         ]:
             # "`web_search` tool use … was found without a corresponding"
@@ -294,8 +294,8 @@ def _block(at, role, block, used):
         case "tool_result":
             if role != "user" or not keys <= {"type", "tool_use_id", "content", "is_error"}:
                 yield f"{at}: a result of another form"
-            said = block.get("content", [])
-            inner = [{"type": "text", "text": said}] if isinstance(said, str) else said
+            content = block.get("content", [])
+            inner = [{"type": "text", "text": content}] if isinstance(content, str) else content
             for each in inner:
                 if each.get("type") not in ("text", "image", "document", "search_result"):
                     yield f"{at}: {each.get('type')!r} in a result"
@@ -382,11 +382,11 @@ def _loaded(text):
 def _is_image(url):
     if url.startswith(("https://", "http://")):
         return True
-    found = re.fullmatch(r"data:([^;]+);base64,(.+)", url, re.DOTALL)
-    if found is None or found[1] not in IMAGES:
+    match = re.fullmatch(r"data:([^;]+);base64,(.+)", url, re.DOTALL)
+    if match is None or match[1] not in IMAGES:
         return False
     try:
-        base64.b64decode(found[2], validate=False)
+        base64.b64decode(match[2], validate=False)
     except ValueError:
         return False
     return True

@@ -5,8 +5,8 @@ PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
 UPLOADED = {"type": "anthropic", "block": {"type": "container_upload", "file_id": "file_1"}}
 
 
-def text(said, **more):
-    return {"type": "text", "text": said, **more}
+def text(content, **more):
+    return {"type": "text", "text": content, **more}
 
 
 def image(url="data:image/png;base64,iVBORw0KGgo="):

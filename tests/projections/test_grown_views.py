@@ -26,15 +26,15 @@ from tests.said import all_said
 
 
 @pytest.fixture
-def asked():
+def statements():
     """The statements of the stores that a test opens."""
-    statements = []
-    with traced(statements):
-        yield statements
+    recorded = []
+    with traced(recorded):
+        yield recorded
 
 
 @pytest.fixture
-def store(asked, tmp_path):
+def store(statements, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/history.db") as opened:
         opened.append("c", all_said("a", "b"), expected_version=0)
         yield opened
@@ -69,13 +69,13 @@ class Refusing:
         raise ValueError("no")
 
 
-def reads(asked, work):
-    before = len(asked)
+def reads(statements, work):
+    before = len(statements)
     work()
-    return asked[before:]
+    return statements[before:]
 
 
-def test_what_this_process_appended_is_folded_in_without_a_question(store, asked):
+def test_what_this_process_appended_is_folded_in_without_a_question(store, statements):
     views = watched(store)
     append(store, *all_said("c"), Annotation(name="note", data=1))
     append(
@@ -83,7 +83,7 @@ def test_what_this_process_appended_is_folded_in_without_a_question(store, asked
         Action(tool="run", arguments={"n": [1]}, call_id="x"),
         Observation(content="d", call_id="x"),
     )
-    assert reads(asked, lambda: views.current("c")) == []
+    assert reads(statements, lambda: views.current("c")) == []
     view = views.current("c")
     assert [event.id for event in view] == [0, 1, 2, 3, 5, 6]
     assert view == folded(store)
@@ -162,9 +162,9 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store, tmp_p
     append(store, *all_said("c"))
     assert store.database.recorder.last_conversation is None
     append(store, *all_said("d"))
-    left = store.database.cached_state("c")
-    assert left is not None
-    assert left.state.redactions == 1
+    cached = store.database.cached_state("c")
+    assert cached is not None
+    assert cached.state.redactions == 1
     assert views.current("c") == folded(store)
 
 
@@ -173,10 +173,10 @@ def test_a_transaction_in_progress_is_not_seen(store):
     events.
     """
     views = watched(store)
-    seen = []
+    views_read = []
 
     def look():
-        thread = threading.Thread(target=lambda: seen.append(views.current("c")))
+        thread = threading.Thread(target=lambda: views_read.append(views.current("c")))
         thread.start()
         thread.join()
 
@@ -184,7 +184,7 @@ def test_a_transaction_in_progress_is_not_seen(store):
     before = folded(store)
     with pytest.raises(ValueError, match="no"):
         append(store, *all_said("c"), CondensationAction(forgotten_event_ids=(0,)))
-    assert seen == [before]
+    assert views_read == [before]
     assert views.current("c") == before
 
 
@@ -232,18 +232,18 @@ def test_many_or_large_appends_are_read_from_the_store(store, monkeypatch):
     assert views.current("c") == folded(store)
 
 
-def test_an_encrypted_and_compressed_store_does_the_same(asked, tmp_path, monkeypatch):
+def test_an_encrypted_and_compressed_store_does_the_same(statements, tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDLOG_KEY", "0123456789abcdef" * 4)
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     with open_store(f"sqlite:///{tmp_path}/encrypted.db") as store:
         append(store, *all_said("a" * 1_000))
         views = watched(store)
         append(store, *all_said("b" * 1_000))
-        assert reads(asked, lambda: views.current("c")) == []
+        assert reads(statements, lambda: views.current("c")) == []
         assert views.current("c") == folded(store)
 
 
-def test_views_of_a_fork_and_of_another_views_object(store, asked):
+def test_views_of_a_fork_and_of_another_views_object(store, statements):
     views, others = watched(store), Views(store)
     store.fork("c", 2, "d")
     assert len(views.current("d")) == 2

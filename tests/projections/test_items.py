@@ -10,18 +10,18 @@ from foldlog.projections.items import Items
 from tests.at_once import at_once
 
 
-def said(event_id):
+def message(event_id):
     return Message(id=event_id, source="user", content="said")
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), max_size=12))
 def test_items_grown_from_any_earlier_ones_are_what_was_added(steps):
-    made = [(Items([]), [])]
+    grown = [(Items([]), [])]
     for step, (back, count) in enumerate(steps):
-        items, plain = made[max(0, len(made) - 1 - back)]
-        added = [said(100 * step + n) for n in range(count)]
-        made.append((items.plus(added), plain + added))
-    for items, plain in made:
+        items, plain = grown[max(0, len(grown) - 1 - back)]
+        added = [message(100 * step + n) for n in range(count)]
+        grown.append((items.plus(added), plain + added))
+    for items, plain in grown:
         assert list(items) == plain
         assert len(items) == len(plain)
         assert items[1:3] == tuple(plain[1:3])
@@ -30,22 +30,22 @@ def test_items_grown_from_any_earlier_ones_are_what_was_added(steps):
 
 
 def test_a_view_that_grows_at_its_end_holds_its_events_once():
-    view = View.from_events([said(0)])
+    view = View.from_events([message(0)])
     first = view.state.items._events
     for event_id in range(1, 500):
-        view = view.then([said(event_id)])
+        view = view.then([message(event_id)])
     assert view.state.items._events is first
     assert len(first) == 500
 
 
 def test_of_many_threads_only_one_grows_a_list():
-    start = Items([said(0)])
+    start = Items([message(0)])
     grown = []
     ready = threading.Barrier(8)
 
     def grow(number):
         ready.wait()
-        grown.append(start.plus([said(number)] * number))
+        grown.append(start.plus([message(number)] * number))
 
     at_once(grow, range(1, 9))
     assert sorted([event.id for event in items] for items in grown) == [

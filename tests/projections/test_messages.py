@@ -22,7 +22,7 @@ from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, image, text
 CASES = [case for cases in cases_in("messages").values() for case in cases]
 
 
-def made(case, dialects):
+def render_case(case, dialects):
     """Return the messages of a case, which are the same for each of these dialects."""
     view = View.from_events(case.events())
     (lines,) = {_lines(view, dialect) for dialect in dialects.split(", ")}
@@ -40,13 +40,13 @@ def _lines(view, dialect):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
 def test_the_messages_of_a_small_history_are_those_of_its_golden_case(case):
     for dialects, lines in case.outputs.items():
-        assert made(case, dialects) == lines, "python -m tests.projections.test_messages"
+        assert render_case(case, dialects) == lines, "python -m tests.projections.test_messages"
 
 
 def problems(view):
     """Return what each server refuses in the messages that are made for it."""
-    found = {dialect: PROBLEMS[dialect](view.to_messages(dialect)) for dialect in DIALECTS}
-    return {dialect: refused for dialect, refused in found.items() if refused}
+    refusals = {dialect: PROBLEMS[dialect](view.to_messages(dialect)) for dialect in DIALECTS}
+    return {dialect: refused for dialect, refused in refusals.items() if refused}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.rule)
@@ -129,4 +129,4 @@ def test_without_a_name_it_is_the_dialect_of_the_agents_model_or_litellms(dialec
 
 
 if __name__ == "__main__":
-    write_anew("messages", made)
+    write_anew("messages", render_case)

@@ -107,8 +107,8 @@ def scattered(condensations):
         yield from calls(event_id, 6)
         shown += range(event_id, event_id + 12, 2)
         event_id += 12
-        gone = [shown.pop(at.randrange(len(shown))) for _ in range(max(0, len(shown) - 150))]
-        ids = tuple(half for first in sorted(gone) for half in (first, first + 1))
+        forgotten = [shown.pop(at.randrange(len(shown))) for _ in range(max(0, len(shown) - 150))]
+        ids = tuple(half for first in sorted(forgotten) for half in (first, first + 1))
         yield CondensationAction(id=event_id, forgotten_event_ids=ids or (0,))
         event_id += 1
 
@@ -154,4 +154,4 @@ def test_what_is_not_shown_costs_a_revision_nothing():
     (without,), (with_many,) = records(0), records(9)
     assert len(with_many.body) < 1.5 * len(without.body)
     read = [decode_revision(record) for record in (with_many, without)]
-    assert [(len(one.kept), one.condensations) for one in read] == [(3, 1)] * 2
+    assert [(len(revision.kept), revision.condensations) for revision in read] == [(3, 1)] * 2

@@ -124,9 +124,9 @@ def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, m
 
     views.current("c")
     monkeypatch.setattr(ReadTransaction, "flagged_events", counted)
-    found = views.at("c", 39 * 101)
+    past = views.at("c", 39 * 101)
     assert sum(counts) < 500, "the events of that View, not all events of the log"
-    assert ids(found) == ids(other.at("c", 39 * 101))
+    assert ids(past) == ids(other.at("c", 39 * 101))
     assert sum(counts) > 3_000, "without a View in memory all are read"
 
 

@@ -15,14 +15,14 @@ from foldlog.projections import View
 from tests.said import ids
 
 
-def said(*texts):
+def messages(*texts):
     return [
         Message(id=event_id, source="user", content=text) for event_id, text in enumerate(texts)
     ]
 
 
 def test_a_view_is_a_sequence_of_events():
-    events = said("a", "b", "c", "d")
+    events = messages("a", "b", "c", "d")
     view = View.from_events(events)
     assert len(view) == 4
     assert view[1:3] == tuple(events[1:3])
@@ -35,7 +35,7 @@ def test_a_view_is_a_sequence_of_events():
 
 
 def test_a_view_cannot_be_changed():
-    view = View.from_events(said("a"))
+    view = View.from_events(messages("a"))
     with pytest.raises(AttributeError):
         view.state = View.from_events(()).state
     with pytest.raises(AttributeError):
@@ -44,15 +44,15 @@ def test_a_view_cannot_be_changed():
 
 
 def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
-    view = View.from_events([replace(event, id=-1) for event in said("a", "b")])
+    view = View.from_events([replace(event, id=-1) for event in messages("a", "b")])
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("first, last", [(5, 6), (0, 2), (-2, 1)])
 def test_events_with_a_gap_are_no_conversation(first, last):
-    one, other = said("a", "b")
+    event, other = messages("a", "b")
     with pytest.raises(InvalidEvent, match=f"2 events with ids {first} to {last} do not follow"):
-        View.from_events([replace(one, id=first), replace(other, id=last)])
+        View.from_events([replace(event, id=first), replace(other, id=last)])
 
 
 @pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])
@@ -62,11 +62,11 @@ def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown, later):
         id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown
     )
     with pytest.raises(UnknownEventType, match=r"event 1 is of kind 'pin'.*upgrade"):
-        View.from_events([*said("a"), unknown, *later])
+        View.from_events([*messages("a"), unknown, *later])
 
 
 def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
-    view = View.from_events([*said("a", "b"), CondensationRequest(id=2)])
+    view = View.from_events([*messages("a", "b"), CondensationRequest(id=2)])
     masked = view.with_events([view[1]])
     assert ids(masked) == [1]
     assert masked.version == 3

@@ -16,16 +16,16 @@ def modelled(events):
 
 
 def _modelled(event):
-    made = said(event)
+    fields = said(event)
     match event:
         case CondensationAction():
             names = ("forgotten_event_ids", "forgotten_events_start_id", "forgotten_events_end_id")
-            return made | {name: getattr(event, name) for name in names}
+            return fields | {name: getattr(event, name) for name in names}
         case CondensationSummary():
-            return made | {"kind": "condensation_summary"}
+            return fields | {"kind": "condensation_summary"}
         case UnknownEvent():
-            return made | {"kind": "unknown", "origin": ("unknown", 0)}
-    return made
+            return fields | {"kind": "unknown", "origin": ("unknown", 0)}
+    return fields
 
 
 def assert_as_defined(view, events):

@@ -135,8 +135,8 @@ def _batch(size, thinking, interleaved, said_between):
         answers = [Observation(content="done", call_id=f"call {i} {n}") for n in range(size)]
         if interleaved:
             return list(chain.from_iterable(zip(calls, answers, strict=True)))
-        said = [Message(source="user", content="wait")] if said_between else []
-        return [*calls, *said, *answers]
+        messages = [Message(source="user", content="wait")] if said_between else []
+        return [*calls, *messages, *answers]
 
     return events
 
@@ -148,15 +148,15 @@ def _turn(replies, thinks, lost):
     """
 
     def events(i):
-        made = []
+        turn = []
         for number, (size, thoughts, says) in enumerate(replies):
             batch = _batch(size, thinks and not number, interleaved=False, said_between=False)(
                 i + number
             )
             words = Message(source="agent", content="so", meta={"reply": f"response {i + number}"})
-            made += [*[REASONING] * thoughts, *[words] * says, *batch]
-        results = [place for place, event in enumerate(made) if isinstance(event, Observation)]
-        return [event for place, event in enumerate(made) if place not in results[lost : lost + 1]]
+            turn += [*[REASONING] * thoughts, *[words] * says, *batch]
+        results = [place for place, event in enumerate(turn) if isinstance(event, Observation)]
+        return [event for place, event in enumerate(turn) if place not in results[lost : lost + 1]]
 
     return events
 

@@ -35,7 +35,7 @@ def test_why_agrees_with_the_views(events):
     ]
     for event in [*events, *summaries]:
         why = explain_event(
-            event, view, lambda start: (one for one in structural if one.id >= start)
+            event, view, lambda start: (other for other in structural if other.id >= start)
         )
         assert (why.fate == "shown") == (event.id in shown[-1])
         if why.fate == "shown":
@@ -66,7 +66,7 @@ def test_a_difference_agrees_with_the_views(events):
     for before in range(0, len(events), 3):
         views = View.from_events(events[:before]), View.from_events(events)
         difference = explain_difference(
-            *views, lambda start: (one for one in structural if one.id >= start)
+            *views, lambda start: (other for other in structural if other.id >= start)
         )
         first, last = ([event.id for event in view] for view in views)
         assert [event.id for event in difference.entered] == [
@@ -75,9 +75,9 @@ def test_a_difference_agrees_with_the_views(events):
         assert [event.id for event in difference.left] == [
             each for each in first if each not in last
         ]
-        for one in difference.summarized:
-            assert isinstance(one.condensation, CondensationAction)
-            after = View.from_events(events[: one.condensation.id + 1])
-            assert one.summary.id in {event.id for event in after}
-            assert {event.id for event in one.events} <= {event.id for event in difference.left}
-            assert not {event.id for event in one.events} & {event.id for event in after}
+        for entry in difference.summarized:
+            assert isinstance(entry.condensation, CondensationAction)
+            after = View.from_events(events[: entry.condensation.id + 1])
+            assert entry.summary.id in {event.id for event in after}
+            assert {event.id for event in entry.events} <= {event.id for event in difference.left}
+            assert not {event.id for event in entry.events} & {event.id for event in after}

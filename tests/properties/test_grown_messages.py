@@ -50,20 +50,22 @@ def test_messages_that_grew_are_those_that_are_made_at_once(events, data):
     views = [View.from_events([])]
     while views[-1].version < len(events):
         # an earlier one: a fork, or a reader
-        asked = data.draw(st.sampled_from([views[-1], views[-1], *views[-3:]]))
-        to = data.draw(st.integers(asked.version, min(asked.version + 3, len(events))))
-        views.append(asked.then(events[asked.version : to]) if to > asked.version else views[-1])
-        if to == asked.version:
+        earlier = data.draw(st.sampled_from([views[-1], views[-1], *views[-3:]]))
+        to = data.draw(st.integers(earlier.version, min(earlier.version + 3, len(events))))
+        views.append(
+            earlier.then(events[earlier.version : to]) if to > earlier.version else views[-1]
+        )
+        if to == earlier.version:
             views.append(views[-1].then(events[views[-1].version : views[-1].version + 1]))
         for view in (views[-1], condenser.condense(views[-1])):
             dialect = data.draw(st.sampled_from(DIALECTS))
-            made = view.rendered(dialect)
+            grown = view.rendered(dialect)
             fresh = rendered(view.events, view.fit_positions, dialect)
-            assert [positions for _, positions in made] == [positions for _, positions in fresh]
-            assert _texts([message for message, _ in made]) == _texts(
+            assert [positions for _, positions in grown] == [positions for _, positions in fresh]
+            assert _texts([message for message, _ in grown]) == _texts(
                 [message for message, _ in fresh]
             )
-            for message, _ in made:
+            for message, _ in grown:
                 _spoil(message)
             assert _texts(view.to_messages(dialect)) == _texts([message for message, _ in fresh])
 
@@ -74,11 +76,11 @@ def turn(number):
 
 
 def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
-    asked = []
+    counts = []
     real = growing.turns
 
     def watched(events, positions, call_ids):
-        asked.append(len(positions))
+        counts.append(len(positions))
         return real(events, positions, call_ids)
 
     monkeypatch.setattr(growing, "turns", watched)
@@ -88,18 +90,18 @@ def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
             view = view.then(turn(number))
             view.to_messages(dialect)
             view.to_messages(dialect)
-        assert asked == [3, *[4] * 19], dialect
-        asked.clear()
+        assert counts == [3, *[4] * 19], dialect
+        counts.clear()
 
 
 def test_the_messages_of_a_view_go_with_it():
     view = View.from_events([Message(source="user", content="do"), *turn(1)])
     view.to_messages()
-    kept = weakref.ref(view.state.items.renderings["litellm"])
-    assert kept() is not None
+    reference = weakref.ref(view.state.items.renderings["litellm"])
+    assert reference() is not None
     del view
     gc.collect()
-    assert kept() is None
+    assert reference() is None
     assert not View.from_events([]).state.items.renderings
 
 
@@ -109,5 +111,5 @@ def test_threads_that_ask_at_the_same_time_get_the_messages_of_their_view():
         views.append(views[-1].then(turn(number)))
     fresh = [rendered(view.events, view.fit_positions) for view in views]
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda place: views[place].rendered(), [*range(31)] * 4))
-    assert made == fresh * 4
+        answers = list(pool.map(lambda place: views[place].rendered(), [*range(31)] * 4))
+    assert answers == fresh * 4

@@ -35,11 +35,11 @@ CASES = [case for cases in cases_in("views").values() for case in cases]
 def test_a_forgotten_piece_leaves_behind_what_the_definition_says(events, data):
     view = View.from_events(events)
     start = data.draw(st.integers(0, len(view)))
-    gone = view[start : data.draw(st.integers(start, len(view)))]
-    assume(gone)
-    named = set(ids(gone))
+    piece = view[start : data.draw(st.integers(start, len(view)))]
+    assume(piece)
+    named = set(ids(piece))
     expected = (view.left_behind | left_behind_by_ids(view.events, view.left_behind, named)) - named
-    assert left_behind_after(view.events, view.left_behind, start, gone) == expected
+    assert left_behind_after(view.events, view.left_behind, start, piece) == expected
 
 
 @examples(4_000)
@@ -76,7 +76,7 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
     assert View.from_events(numbered).left_behind == {1_107}
 
 
-def made(case, output):
+def render_case(case, output):
     """Return the ids of the events that the View of a case shows and leaves behind or that are
     sent, its cut points, or the calls of each response.
     """
@@ -98,10 +98,10 @@ def written(numbers):
 def test_a_view_is_as_its_golden_case_and_its_definition_say(case):
     events = case.events()
     for output, text in case.outputs.items():
-        assert made(case, output) == text, "python -m tests.properties.test_left_behind"
+        assert render_case(case, output) == text, "python -m tests.properties.test_left_behind"
     for cut in range(len(events)):
         assert_as_defined(View.from_events(events[:cut]).then(events[cut:]), events)
 
 
 if __name__ == "__main__":
-    write_anew("views", made)
+    write_anew("views", render_case)

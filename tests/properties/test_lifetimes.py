@@ -34,8 +34,8 @@ def test_lifetimes_agree_with_the_view_of_each_version(events):
         view = View.from_events(events[:version])
         assert shown_at(lives, version) == [event.id for event in view], version
         sent = {view[place].id for place in view.fit_positions if not is_unseen(view[place])}
-        assert {one.id for one in lives if one.at(version) == "sent"} == sent, version
-        shown = {one.id for one in lives if one.at(version) in ("sent", "pending")}
+        assert {life.id for life in lives if life.at(version) == "sent"} == sent, version
+        shown = {life.id for life in lives if life.at(version) in ("sent", "pending")}
         assert shown == {event.id for event in view}, version
         assert lives.sizes[version] == 3 * len(sent), version
         structural = [event for event in events[:version] if is_structural(event)]
@@ -45,8 +45,8 @@ def test_lifetimes_agree_with_the_view_of_each_version(events):
             if why.fate in ("forgotten", "taken back") and why.by is not None:
                 departure = "summarized" if why.summary else why.fate
                 assert lives.of(event.id).at(version) == departure, (version, event.id)
-    for one in lives:
-        for span in one.spans:
+    for life in lives:
+        for span in life.spans:
             assert span.stop is None or (span.by is not None and span.stop == span.by + 1)
 
 

@@ -75,14 +75,16 @@ def test_rebuilt_revisions_are_the_same_bytes(events):
 
 @many
 @given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
-def test_views_are_the_same_whichever_revisions_are_stored(events, kept):
+def test_views_are_the_same_whichever_revisions_are_stored(events, choices):
     """A damaged one is not read, so that any may be missing."""
     if not events:
         return
     with open_store("memory:") as store:
         store.register(Views(store))
         appended(store, events, [1] * len(events))
-        some = [record for record, keeps in zip(stored(store), cycle(kept), strict=False) if keeps]
+        some = [
+            record for record, keeps in zip(stored(store), cycle(choices), strict=False) if keeps
+        ]
 
         for version in reversed(range(len(events) + 1)):
             store.project("c", lambda writing: writing.put_records("views", some, replace_all=True))
@@ -91,13 +93,13 @@ def test_views_are_the_same_whichever_revisions_are_stored(events, kept):
 
 @many
 @given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
-def test_redactions_leave_the_revisions_that_the_log_makes(events, gone, with_summaries):
+def test_redactions_leave_the_revisions_that_the_log_makes(events, redacted, with_summaries):
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
         store.ingest("c", events)
         before = stored(store) if events else []
-        for event_id in {each % len(events) for each in gone} if events else ():
+        for event_id in {each % len(events) for each in redacted} if events else ():
             with suppress(CannotRedact):
                 redact_events(
                     store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries

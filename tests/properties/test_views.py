@@ -46,13 +46,13 @@ def test_a_view_that_grows_is_the_view_of_the_whole(events):
     for start in range(0, len(events), 3):
         view = view.then(events[start : start + 3])
     assert view == View.from_events(events)
-    kept = intervals_kept(events, len(events))
-    made = [
+    intervals = intervals_kept(events, len(events))
+    condensations = [
         event
         for event in events
-        if isinstance(event, CondensationAction) and contains(kept, event.id)
+        if isinstance(event, CondensationAction) and contains(intervals, event.id)
     ]
-    assert list(view.condensations) == made
+    assert list(view.condensations) == condensations
 
 
 # --- fit for a model ---
@@ -94,9 +94,9 @@ def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(ev
 
 
 def drawn_cuts(view, data):
-    found = units(view.events, view.left_behind)
-    calls = found.parallel_calls
-    of_loops = {place for loop in found.loops for place in loop}
+    parts = units(view.events, view.left_behind)
+    calls = parts.parallel_calls
+    of_loops = {place for loop in parts.loops for place in loop}
     abandoned = (each.members for each in calls if each.unanswered and len(each.members) > 1)
     if any(not of_loops.isdisjoint(members) for members in abandoned):
         # a cut may part them, and a loop without one of its calls begins or ends elsewhere
@@ -112,19 +112,19 @@ def drawn_cuts(view, data):
 
 
 def assert_nothing_else_goes(view, start, stop):
-    gone = set(ids(view[start:stop]))
+    forgotten = set(ids(view[start:stop]))
     action = CondensationAction(
         id=view.version,
-        forgotten_event_ids=tuple(sorted(gone)),
+        forgotten_event_ids=tuple(sorted(forgotten)),
         summary="in short",
         summary_offset=start,
     )
     after = view.then([action])
     assert [event_id for event_id in ids(after) if event_id != summary_id(action.id)] == [
-        event_id for event_id in ids(view) if event_id not in gone
+        event_id for event_id in ids(view) if event_id not in forgotten
     ]
     # More may be fit than before: a summary that parts a broken loop makes its end whole.
-    assert set(ids(well_formed(after))) >= set(ids(well_formed(view))) - gone
+    assert set(ids(well_formed(after))) >= set(ids(well_formed(view))) - forgotten
 
 
 # --- messages ---
@@ -136,12 +136,12 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events):
     view = View.from_events(events)
     rendered = view.rendered()
     assert [message for message, _ in rendered] == view.to_messages()
-    made = [positions for message, positions in rendered if message["content"] != BEGINNING]
-    places = [place for positions in made for place in positions]
+    groups = [positions for message, positions in rendered if message["content"] != BEGINNING]
+    places = [place for positions in groups for place in positions]
     assert len(places) == len(set(places))
-    seen = set(units(view.events, view.left_behind).seen)
-    missing = seen.intersection(view.fit_positions).difference(places)
-    assert set(places) <= seen.intersection(view.fit_positions)
+    visible = set(units(view.events, view.left_behind).seen)
+    missing = visible.intersection(view.fit_positions).difference(places)
+    assert set(places) <= visible.intersection(view.fit_positions)
     assert all(
         isinstance(view[place], CondensationSummary) and not view[place].content
         for place in missing
@@ -152,10 +152,10 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events):
 
 
 def _plainly(view):
-    found = view.units
+    parts = view.units
     return (
-        [(list(calls.members), calls.unanswered) for calls in found.parallel_calls],
-        *map(_copied, found[1:]),
+        [(list(calls.members), calls.unanswered) for calls in parts.parallel_calls],
+        *map(_copied, parts[1:]),
     )
 
 
@@ -173,12 +173,12 @@ def _copied(part):
 @given(histories, st.sets(st.integers(0, 40)))
 def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(events, asked_at):
     """They are carried on from one View to the next; the units of an earlier View stay as they are."""
-    view, asked = View.from_events([]), []
+    view, moments = View.from_events([]), []
     for event in events:
         view = view.then([event])
         if view.version in asked_at:
-            asked.append((view, _plainly(view)))
-    asked.append((view, _plainly(view)))
-    for earlier, found in asked:
-        assert _plainly(earlier) == found
-        assert _plainly(View.from_events(events[: earlier.version])) == found
+            moments.append((view, _plainly(view)))
+    moments.append((view, _plainly(view)))
+    for earlier, expected in moments:
+        assert _plainly(earlier) == expected
+        assert _plainly(View.from_events(events[: earlier.version])) == expected
