@@ -164,7 +164,7 @@ class Keeps:
     async def test_conversations_begin_with_the_attributes_of_the_adapter_and_erase_finds_them(
         self, url
     ):
-        given = {"tenant": "acme", "tags": ["billing"]}
+        attributes = {"tenant": "acme", "tags": ["billing"]}
         async with self.opened(url) as store:
             await self.add(store, "first", "second")
             histories = store.histories.sync
@@ -174,7 +174,7 @@ class Keeps:
             }
             for row in histories.store.iter_conversations():
                 histories.erase(row.id, reason="another test")
-        async with self.opened(url, attributes=given) as store:
+        async with self.opened(url, attributes=attributes) as store:
             await self.add(store, "third", "fourth")
             histories = store.histories.sync
             for number in range(2):  # the first ones have the ids of erased conversations
@@ -183,19 +183,19 @@ class Keeps:
                     row for row in histories.store.iter_conversations() if row.erased_at is None
                 ]
                 assert {row.id: histories[row.id].attributes() for row in rows} == {
-                    name: {**given, **before} for name, before in without.items()
+                    name: {**attributes, **before} for name, before in without.items()
                 }
                 if not number:
-                    await self.add(self.opened(histories, attributes=given), "fifth")
-            found = {
+                    await self.add(self.opened(histories, attributes=attributes), "fifth")
+            listed = {
                 row.id for row in histories.list({"tenant": "acme"}, age_max_s=0).conversations
             }
-            gone = histories.maintenance.expire(
+            expired = histories.maintenance.expire(
                 timedelta(0), {"tenant": "acme"}, reason="asked to"
             ).conversations
-            gone = {row.id for row in gone}
-            assert found
-            assert gone == without.keys()
+            expired = {row.id for row in expired}
+            assert listed
+            assert expired == without.keys()
 
     async def test_what_is_old_is_erased_and_begins_again(self, url):
         async with self.opened(url) as store:
@@ -207,8 +207,8 @@ class Keeps:
             again = self.opened(histories)
             await self.add(again, "third")
             assert await self.names(again) == ["third"]
-            left = list(histories.maintenance.expire(timedelta(hours=1)).conversations)
-            assert left == []
+            expired = list(histories.maintenance.expire(timedelta(hours=1)).conversations)
+            assert expired == []
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
     async def test_two_processes_on_one_conversation_lose_nothing(self, url):
@@ -333,7 +333,7 @@ def _text_of(event: Any) -> Any:
 
 
 class Runs(Keeps):
-    left = 2
+    killed_parts = 2
     """How much of a reply is kept whose two calls were killed."""
     prints = "4 of them are shown to the model"
     """What the adapter's example prints in its second run."""
@@ -354,7 +354,7 @@ class Runs(Keeps):
         """Return what a model was sent, part by part."""
         raise NotImplementedError
 
-    async def kept(self, store: Any) -> list[Any]:
+    async def stored_parts(self, store: Any) -> list[Any]:
         """Return what is kept, as ``parts``."""
         raise NotImplementedError
 
@@ -379,13 +379,13 @@ class Runs(Keeps):
     ):
         sent = self.killed(url)
         async with self.opened(url) as store:
-            kept = await self.kept(store)
-            assert kept[: len(sent)] == sent, "all that the last model call was sent"
-            assert len(kept) == len(sent) + self.left, kept[len(sent) :]
+            stored = await self.stored_parts(store)
+            assert stored[: len(sent)] == sent, "all that the last model call was sent"
+            assert len(stored) == len(sent) + self.killed_parts, stored[len(sent) :]
             model = self.model(lambda number: "finished")
             await self.run(store, model, "go on", work)
             assert self.parts(model.prompts[0])[: len(sent)] == sent
-            assert "finished" in str((await self.kept(store))[-1])
+            assert "finished" in str((await self.stored_parts(store))[-1])
             assert_sound(store.histories.sync.store)
 
     async def run_paying(self, url: str, pay: Any, call_id: str) -> Any:
@@ -411,26 +411,26 @@ class Runs(Keeps):
                 lambda number: "x" if number else [("work", f"c{n}", {}) for n in (0, 1)]
             )
             await self.run(store, model, "go", work)
-            before = await self.kept(store)
+            before = await self.stored_parts(store)
         for copy, name, event in redacted_one_by_one(file_url, tmp_path):
             async with self.opened(copy) as store:
-                kept = await self.kept(store)
-                assert len(kept) == len(before) or isinstance(event, DocumentChanges), (
+                stored = await self.stored_parts(store)
+                assert len(stored) == len(before) or isinstance(event, DocumentChanges), (
                     name,
                     event.id,
-                    kept,
+                    stored,
                 )
                 model = self.model(lambda number: "finished")
                 await self.run(store, model, "go on", work)
                 if not model.prompts:  # it did what was left of the last run
-                    kept = await self.kept(store)
+                    stored = await self.stored_parts(store)
                     await self.run(store, model, "go on", work)
-                assert len(self.parts(model.prompts[0])) == len(kept) + 1, (
+                assert len(self.parts(model.prompts[0])) == len(stored) + 1, (
                     name,
                     event.id,
                     model.prompts[0],
                 )
-                assert "finished" in str((await self.kept(store))[-1])
+                assert "finished" in str((await self.stored_parts(store))[-1])
 
     async def hold(self, store: Any) -> Any:
         """Return what a program may hold of a conversation, as ``run`` takes it; None where the SDK
@@ -462,7 +462,7 @@ class Runs(Keeps):
                 assert (
                     not model.prompts
                     if self.refuses
-                    else "finished" in str((await self.kept(store))[-1])
+                    else "finished" in str((await self.stored_parts(store))[-1])
                 )
 
     async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, file_url, recall):
@@ -475,8 +475,8 @@ class Runs(Keeps):
         model = self.model(lambda number: [("work", f"c{number}", {})] if number < 2 else "x")
         async with self.opened(file_url) as store:
             await self.run(store, model, "go", work)
-            (told,) = history_of(store).stats().models.values()
-        assert (told.calls, told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (
+            (usage,) = history_of(store).stats().models.values()
+        assert (usage.calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (
             3,
             30,
             12,
@@ -510,15 +510,15 @@ class Answers(Runs):
             store, model = self.opened(histories), self.model(script)
             for prompt in ("go", "go on"):
                 await self.run(store, model, prompt, measure)
-            said = [
+            replies = [
                 each
                 for each in history_of(store).events()
                 if getattr(each, "source", None) == "agent"
             ]
-            first, second = [each.meta.get("shown_version") for each in said]
+            first, second = [each.meta.get("shown_version") for each in replies]
             assert first is None
             assert second is not None
-            assert second <= late[0] < said[1].id
+            assert second <= late[0] < replies[1].id
 
 
 class Condenses(Runs):
@@ -536,8 +536,9 @@ class Condenses(Runs):
         self.condense, compared = True, list[tuple[list[Any], list[Any]]]()
 
         def script(number: int) -> str | Calls:
-            kept = number or not self.keeps_late
-            prompt, shown = self.texts(model.prompts[-1]), history_of(store).sent() if kept else ()
+            is_stored = number or not self.keeps_late
+            prompt = self.texts(model.prompts[-1])
+            shown = history_of(store).sent() if is_stored else ()
             says = [_text_of(event) for event in shown if not isinstance(event, Annotation)]
             new = len(prompt) - len(says) if self.keeps_late else 0
             compared.append((says, prompt[: len(prompt) - new]))

@@ -35,8 +35,8 @@ def pay(to: str) -> str:
         to: who is paid
     """
     with foldlog.open(STORE) as histories:
-        found = [each for name in histories for each in histories[name].effects() if each.attempts]
-    write_down(f"on disk: {[(each.call.tool, each.state, each.attempts) for each in found]}")
+        begun = [each for name in histories for each in histories[name].effects() if each.attempts]
+    write_down(f"on disk: {[(each.call.tool, each.state, each.attempts) for each in begun]}")
     write_down(f"paid {to}")
     if KILL:
         os.kill(os.getpid(), signal.SIGKILL)

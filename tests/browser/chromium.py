@@ -133,14 +133,14 @@ class Chromium:
         answer = self._answers[number] = queue.Queue()
         self.post(method, session, number, **parameters)
         try:
-            given = answer.get(timeout=PATIENCE_S)
+            reply = answer.get(timeout=PATIENCE_S)
         except queue.Empty:
             raise TimeoutError(f"{method} was not answered within {PATIENCE_S:.0f} s") from None
         finally:
             del self._answers[number]
-        if "error" in given:
-            raise PageFailed(f"{method}: {given['error']['message']}")
-        return given["result"]
+        if "error" in reply:
+            raise PageFailed(f"{method}: {reply['error']['message']}")
+        return reply["result"]
 
     def post(self, method: str, session: str | None, number: int = 0, **parameters: Any) -> None:
         """Call a method, and do not wait for its result."""
@@ -221,29 +221,29 @@ class Page:
     def _heard(self, message: dict[str, Any]) -> None:
         if message.get("sessionId") != self._session:
             return
-        given = message["params"]
+        parameters = message["params"]
         match message["method"]:
             case "Network.requestWillBeSent":
-                self.requests.append(given["request"]["url"])
+                self.requests.append(parameters["request"]["url"])
             case "Runtime.exceptionThrown":
                 self.problems.append(
-                    f"threw {given['exceptionDetails'].get('exception', given['exceptionDetails'])}"
+                    f"threw {parameters['exceptionDetails'].get('exception', parameters['exceptionDetails'])}"
                 )
-            case "Runtime.consoleAPICalled" if given["type"] == "error":
-                self.problems.append(f"logged {given['args']}")
-            case "Log.entryAdded" if given["entry"]["level"] == "error":
+            case "Runtime.consoleAPICalled" if parameters["type"] == "error":
+                self.problems.append(f"logged {parameters['args']}")
+            case "Log.entryAdded" if parameters["entry"]["level"] == "error":
                 self.problems.append(
-                    f"{given['entry']['source']}: {given['entry']['text']}"
-                    f" {given['entry'].get('url', '')}"
+                    f"{parameters['entry']['source']}: {parameters['entry']['text']}"
+                    f" {parameters['entry'].get('url', '')}"
                 )
             case "Page.javascriptDialogOpening":
-                self.problems.append(f"opened a dialog: {given['message']}")
+                self.problems.append(f"opened a dialog: {parameters['message']}")
                 self._browser.post("Page.handleJavaScriptDialog", self._session, accept=True)
             case "Page.windowOpen" | "Page.downloadWillBegin" as what:
-                self.problems.append(f"{what} {given.get('url')}")
+                self.problems.append(f"{what} {parameters.get('url')}")
 
     def unexpected(self) -> list[str]:
-        return [each for each in self.problems if not any(one in each for one in self.expected)]
+        return [each for each in self.problems if not any(words in each for words in self.expected)]
 
     def resize(self, width: int, height: int) -> None:
         self.send(
@@ -268,18 +268,18 @@ class Page:
 
     def ask(self, expression: str) -> Any:
         """Return what a JavaScript expression is, awaited."""
-        given = self.send(
+        reply = self.send(
             "Runtime.evaluate",
             expression=expression,
             awaitPromise=True,
             returnByValue=True,
             userGesture=True,
         )
-        if "exceptionDetails" in given:
+        if "exceptionDetails" in reply:
             raise PageFailed(
-                given["exceptionDetails"].get("exception", {}).get("description") or str(given)
+                reply["exceptionDetails"].get("exception", {}).get("description") or str(reply)
             )
-        return given["result"].get("value")
+        return reply["result"].get("value")
 
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""

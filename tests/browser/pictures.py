@@ -35,13 +35,13 @@ def make(folder: Path) -> list[Path]:
             store.ingest("tidewatch", iter(sample()))
             report = Path(texts) / "tidewatch.html"
             write_report(store, "tidewatch", report, limit=LIMIT)
-            made = []
+            pictures = []
             for name, moment in MOMENTS.items():
                 with browser.new_page(WIDTH, HEIGHT) as page:
                     page.open(report.as_uri() + moment)
                     page.wait(READY)
-                    made.append(page.screenshot(folder / f"{name}.png"))
-            return made
+                    pictures.append(page.screenshot(folder / f"{name}.png"))
+            return pictures
     finally:
         browser.close()
 

@@ -46,28 +46,28 @@ def test_a_rule_that_is_broken_is_found(usual):
 def test_a_screen_reader_is_told_what_the_page_shows(tidewatch):
     tidewatch.ask(f"{V}.go(246)")
     tidewatch.wait("document.querySelector('.told').textContent.startsWith('Version 246 of 286')")
-    told = tree(tidewatch)
-    names = {(one.role, one.name) for one in told}
+    nodes = tree(tidewatch)
+    names = {(node.role, node.name) for node in nodes}
     assert {*map(tuple, rows("page.json", "a version of the sample, to a screen reader"))} <= names
-    (strip, chart) = (one for one in told if one.role == "image")
+    (strip, chart) = (node for node in nodes if node.role == "image")
     assert strip.name.endswith("with 3 errors, 5 condensations and 3 waits")
     assert (
         chart.name == "Versions 0 to 286: 5 condensations. The View is largest at version 152, with"
         " ≈\N{NO-BREAK SPACE}25k tokens."
     )
-    (slider,) = (one for one in told if one.role == "slider")
+    (slider,) = (node for node in nodes if node.role == "slider")
     assert (slider.name, slider.value) == ("Version", "246")
     spoken = tidewatch.ask("document.querySelector('.slider').getAttribute('aria-valuetext')")
     assert spoken.startswith("246 of 286, ≈")
-    live = [one for one in told if one.role == "status"]
-    assert all(one.properties["live"] == "polite" for one in live)
+    live = [node for node in nodes if node.role == "status"]
+    assert all(node.properties["live"] == "polite" for node in live)
     assert "The model is sent 22 events and 2 summaries" in tidewatch.text(".told")
     assert not [
-        one
-        for one in told
-        if one.role in ("button", "link", "listbox", "group", "image") and not one.name
+        node
+        for node in nodes
+        if node.role in ("button", "link", "listbox", "group", "image") and not node.name
     ]
-    levels = [one.properties["level"] for one in told if one.role == "heading"]
+    levels = [node.properties["level"] for node in nodes if node.role == "heading"]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
@@ -75,26 +75,26 @@ def test_a_screen_reader_is_told_what_the_page_shows(tidewatch):
 def test_what_a_screen_reader_is_told_follows_the_page(page, report):
     page.open(f"{report(sample())}#v=281&from=280&e=280")
     page.wait("document.querySelector('.stored')")
-    told = tree(page)
-    names = {(one.role, one.name) for one in told}
+    nodes = tree(page)
+    names = {(node.role, node.name) for node in nodes}
     assert {*map(tuple, rows("page.json", "a comparison, to a screen reader"))} <= names
-    assert [one.properties["pressed"] for one in told if one.name == "Changes"] == ["true"]
+    assert [node.properties["pressed"] for node in nodes if node.name == "Changes"] == ["true"]
     page.run(f"{V}.find('flaky')")
     page.wait(f"{V}.searched")
     page.settle()
-    assert any(one.role == "heading" and one.name.endswith("found") for one in tree(page))
+    assert any(node.role == "heading" and node.name.endswith("found") for node in tree(page))
 
 
 def test_the_keyboard_goes_through_the_page_and_is_always_seen(tidewatch):
-    seen = []
-    while seen[-1:] != ["What the model knew"]:
+    names = []
+    while names[-1:] != ["What the model knew"]:
         tidewatch.press("Tab")
         element, name, ringed = focused(tidewatch)
         assert ringed, (element, name)
-        seen.append(name)
-    waits = [name for name in seen if name.endswith(", the longest wait")]
-    assert seen.pop(0).startswith("largest View ≈")
-    assert seen == [
+        names.append(name)
+    waits = [name for name in names if name.endswith(", the longest wait")]
+    assert names.pop(0).startswith("largest View ≈")
+    assert names == [
         *(
             f"{which} {mark}"
             for mark in ("error", "condensation")

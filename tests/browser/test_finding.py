@@ -20,7 +20,7 @@ IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filt
 }).length"""
 
 
-def found(page, selector):
+def count_in_sight(page, selector):
     """The number of elements that are wholly in sight."""
     return page.ask(f"({IN_SIGHT})({json.dumps(selector)})")
 
@@ -84,8 +84,8 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(sized, serve, stored):
     sized.open(address)
     sized.search("gauge broken")
     sized.wait("document.querySelector('.hit mark')")
-    assert found(sized, ".hit") >= 1
-    assert found(sized, ".hit:first-of-type mark") >= 1
+    assert count_in_sight(sized, ".hit") >= 1
+    assert count_in_sight(sized, ".hit:first-of-type mark") >= 1
     sized.open(f"{address.split('?')[0]}?id=sample")
     sized.wait(READY)
     sized.settle()  # the newest event is scrolled into view first
@@ -94,8 +94,8 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(sized, serve, stored):
     sized.wait(f"{V}.searched && document.querySelector('.hit-of mark')")
     sized.settle()
     hits = sized.ask(f"{V}.hits.length")
-    assert found(sized, ".hit-of") >= min(hits, 2)
-    assert found(sized, ".hit-of mark") >= min(hits, 2)
+    assert count_in_sight(sized, ".hit-of") >= min(hits, 2)
+    assert count_in_sight(sized, ".hit-of mark") >= min(hits, 2)
     sized.press("Escape")
     sized.settle()
     assert sized.ask("document.querySelector('.canvas').clientHeight") > 100
@@ -118,8 +118,8 @@ def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, s
         page.click("a.row")
         page.wait(f"{V}?.history && {READY}")
         assert page.text("h1") == "Tides & <b>gauges</b>"
-        told = page.ask("document.querySelector('.knew dl[aria-label=Attributes]').innerText")
-        assert told.split("\n")[:4] == ["title", "Tides & <b>gauges</b>", "project", "tides"]
+        text = page.ask("document.querySelector('.knew dl[aria-label=Attributes]').innerText")
+        assert text.split("\n")[:4] == ["title", "Tides & <b>gauges</b>", "project", "tides"]
         page.ask(f"{V}.choose(1)")
         page.wait(
             "document.querySelector('.stored pre')?.innerText.includes('\"project\": \"tides\"')"
@@ -134,10 +134,10 @@ def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, s
 def test_the_help_explains_the_chart_and_the_summaries(sized, report):
     sized.open(report(usual_history()))
     sized.press("?")
-    told = sized.text("dialog")
-    assert found(sized, "dialog h2") == found(sized, "dialog button") == 1
+    text = sized.text("dialog")
+    assert count_in_sight(sized, "dialog h2") == count_in_sight(sized, "dialog button") == 1
     for words in ("where a summary took its place", "the dashed line of the limit"):
-        assert words in told
+        assert words in text
 
 
 def test_the_chart_writes_the_ids_of_summaries_as_those_of_their_condensations(usual):

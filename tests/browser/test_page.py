@@ -195,9 +195,9 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
         counts = "[one.view(v), Array.from(one.tally(v)).sort()]"
         of_both = [
             page.ask(
-                f"((one) => Array.from({{length: {len(events) + 1}}}, (_, v) => {counts}))({one})"
+                f"((one) => Array.from({{length: {len(events) + 1}}}, (_, v) => {counts}))({history})"
             )
-            for one in ("window.grown", f"{V}.history")
+            for history in ("window.grown", f"{V}.history")
         ]
         assert of_both[0] == of_both[1]
         lives = views.lifetimes("c")
@@ -206,11 +206,11 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
         )
         states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version), {stands}])"
         moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
-        for version, told in enumerate(moments):
-            counted = Counter(state for event, state, _ in told if event >= 0)
+        for version, states_of_events in enumerate(moments):
+            counted = Counter(state for event, state, _ in states_of_events if event >= 0)
             tally = Counter(dict(of_both[0][version][1]))
             assert [tally[state] for state in GONE] == [counted[state] for state in GONE]
-            for event, state, summary in told:
+            for event, state, summary in states_of_events:
                 assert state != "summarized" or summary in shown[version], (version, event)
                 named = {"masked": "sent", "unsent": "pending"}.get(state, state)
                 why = lives.of(event).at(version)
@@ -231,7 +231,7 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
             )
             difference = views.difference("c", before, after)
             for change in ("entered", "left"):
-                assert {one for name, one in changes if name == change} == {
+                assert {event_id for name, event_id in changes if name == change} == {
                     event.id for event in getattr(difference, change)
                 }
 
@@ -269,7 +269,7 @@ def test_a_comparison_shows_the_events_that_entered_or_left(page, report):
     shown = f"{V}.transcript.blocks.flatMap((one) => [one.id, one.result ?? []].flat())"
     ids = page.ask(shown)
     changed = page.ask(f"{V}.history.ordered.filter((id) => {V}.history.changeOf(id, 240, 281))")
-    assert {one if one >= 0 else -one - 2 for one in changed} <= set(ids)
+    assert {event_id if event_id >= 0 else -event_id - 2 for event_id in changed} <= set(ids)
     assert len(ids) < 110
     words = page.ask("Array.from(document.querySelectorAll('.state'), (one) => one.textContent)")
     assert set(words) <= {"", "+ entered", "− left"}
@@ -302,8 +302,8 @@ def test_texts_are_shown_in_full_and_as_they_are(page, report):
 
 
 def test_an_id_with_its_sign_finds_one_event_only(tidewatch):
-    for given, is_one in (("30", False), ("#30", True)):
-        find(tidewatch, given)
+    for words, is_one in (("30", False), ("#30", True)):
+        find(tidewatch, words)
         assert tidewatch.ask(f"{V}.hits[0].id") == 30
         assert tidewatch.ask(f"{V}.hits.length === 1") is is_one
 
@@ -347,8 +347,8 @@ def test_a_version_and_an_event_are_found_by_their_numbers(tidewatch):
 def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(usual):
     names = ("summarized", "forgotten", "taken back")
     counts = "Array.from(document.querySelectorAll('.pair'), (one) => one.innerText.split('\\n'))"
-    told = [pair for pair in usual.ask(counts) if pair[0] in names]
-    assert told == [
+    pairs = [pair for pair in usual.ask(counts) if pair[0] in names]
+    assert pairs == [
         ["summarized", "12 events"],
         ["forgotten", "12 events"],
         ["taken back", "2 events"],
@@ -474,9 +474,9 @@ def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
 def test_the_pictures_of_the_documentation_are_made(page, tmp_path):
     from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
 
-    made = make(tmp_path)
-    assert [path.name for path in made] == [f"{name}.png" for name in MOMENTS]
-    for path in made:
+    pictures = make(tmp_path)
+    assert [path.name for path in pictures] == [f"{name}.png" for name in MOMENTS]
+    for path in pictures:
         header = path.read_bytes()[:24]
         assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (WIDTH, HEIGHT)
         assert (Path(__file__).parents[2] / "docs" / "pictures" / path.name).is_file()

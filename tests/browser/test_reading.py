@@ -22,17 +22,17 @@ DAY = "Whole history: 2026-02-17 · took 1 h 18 m"
 )
 def test_the_numbers_of_a_version_add_up(page, report, events):
     page.open(report(events()))
-    told = page.ask(f"""(async () => {{
-              const told = [];
+    rows = page.ask(f"""(async () => {{
+              const rows = [];
               for (let version = 1; version <= {V}.history.version; version += 1) {{
                 {V}.go(version); {V}.draw();
                 const pairs = Array.from(document.querySelectorAll('.pair .number'), (one) => one.innerText);
-                told.push([version, document.querySelector('.sent').textContent, pairs.filter((text) => text.includes('event'))]);
+                rows.push([version, document.querySelector('.sent').textContent, pairs.filter((text) => text.includes('event'))]);
               }}
-              return told;
+              return rows;
             }})()""")
-    assert len(told) > 40
-    for version, sent, others in told:
+    assert len(rows) > 40
+    for version, sent, others in rows:
         number = re.search(r"(\d+) events?\b(?: and \d+ summar\w+)? sent", sent)
         numbers = [int(other.split()[0]) for other in others]
         assert sum(numbers) + (int(number[1]) if number else 0) == version, (sent, others)
@@ -50,10 +50,10 @@ def told_in(page, selector):
 def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history(page, report):
     page.open(report(sample()))
     sizes = page.ask(f"Array.from({V}.history.total)")
-    made = (93, 152, 198, 240, 280)
+    versions = (93, 152, 198, 240, 280)
     for version, whole in ((199, False), (286, True)):
         page.run(f"{V}.go({version})")
-        before = [at for at in made if at < version]
+        before = [at for at in versions if at < version]
         assert page.ask("document.querySelectorAll('.knew tbody tr').length") == len(before)
         assert page.ask(f"{V}.history.savingsAt({version}).saved") == sum(
             sizes[at] - sizes[at + 1] for at in before
@@ -94,8 +94,8 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
 
 def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
     some = [said("word " * 40) for number in range(5)]
-    told = {"tokens_before": 900, "tokens_after": 300, "cost": 0.25}
-    some.append(CondensationAction(forgotten_event_ids=(1,), metadata=told))
+    figures = {"tokens_before": 900, "tokens_after": 300, "cost": 0.25}
+    some.append(CondensationAction(forgotten_event_ids=(1,), metadata=figures))
     some.append(CondensationAction(forgotten_event_ids=(2,)))
     page.open(report(some))
     sizes = page.ask(f"Array.from({V}.history.total)")
@@ -132,10 +132,10 @@ def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(sized, r
     ]
     some.append(CondensationAction(forgotten_event_ids=(1,), summary="it", summary_offset=0))
     sized.open(report(some))
-    told = sized.ask(
+    texts = sized.ask(
         "Array.from(document.querySelectorAll('[aria-label=Models] > *'), (one) => one.textContent)"
     )
-    assert told[:4] == [
+    assert texts[:4] == [
         *("m<1>", "2 calls, 2.4k tokens in, 1.6k of them cached, 68 out, cost $0.5000"),
         *("m<2>", "1 call, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
     ]

@@ -154,11 +154,11 @@ def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, 
         .replace("\n", "")
         .startswith("2 errors‹›1 condensation‹›1 wait10 m 00 s‹›")
     )
-    seen = []
+    event_ids = []
     for key in ("e", "e", "e", "E", "c", "w"):
         page.press(key, shift=key.isupper())
-        seen.append(page.ask(f"{V}.event"))
-    assert seen == [4, 7, 4, 7, 5, 4]
+        event_ids.append(page.ask(f"{V}.event"))
+    assert event_ids == [4, 7, 4, 7, 5, 4]
     assert page.ask("document.querySelector('.block-of.chosen').dataset.event") == "3"
     page.click(".chip.errors button[aria-label='Next error']")
     assert page.ask(f"{V}.event") == 7

@@ -291,9 +291,9 @@ def test_a_wrong_word_is_named_and_the_list_stays(listed):
 
 
 def test_a_screen_reader_is_told_each_run_with_units(listed):
-    links = [one.name for one in tree(listed) if one.role == "link"]
+    links = [node.name for node in tree(listed) if node.role == "link"]
     assert any("fix the importer" in name and "2 errors" in name for name in links)
-    boxes = {one.name for one in tree(listed) if one.role == "checkbox"}
+    boxes = {node.name for node in tree(listed) if node.role == "checkbox"}
     assert "Compare write the docs" in boxes
 
 
@@ -327,7 +327,7 @@ def test_a_row_fits_its_line(sized, runs):
     home(sized, runs, 3)
     assert sized.ask("document.documentElement.scrollWidth <= innerWidth")
     heights = "[each.scrollHeight, each.clientHeight + 1]"
-    for whole, seen in sized.ask(
+    for whole, room in sized.ask(
         f"Array.from(document.querySelectorAll('.item'), (each) => {heights})"
     ):
-        assert whole <= seen
+        assert whole <= room

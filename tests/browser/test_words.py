@@ -57,10 +57,10 @@ def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(
     page.ask(WRITTEN)
     page.run(f"{V}.changed('size')")
     texts = page.ask("window.written.map(([text]) => text)") + page.ask("[document.body.innerText]")
-    told = " ".join(texts)
-    assert "1,250" in told
-    others = re.sub(r"\d{4}-\d\d-\d\d|--at \d+", "", told)
-    assert not re.search(r"\b\d{4,}\b", others), told
+    text = " ".join(texts)
+    assert "1,250" in text
+    others = re.sub(r"\d{4}-\d\d-\d\d|--at \d+", "", text)
+    assert not re.search(r"\b\d{4,}\b", others), text
     page.ask(f"{V}.goToEvent(1_220)")
     page.run(f"{V}.go(1_302)")
     assert "in S1,300" in page.text(".block-of.chosen .state")
@@ -169,13 +169,13 @@ def test_an_empty_store_names_the_whole_command_of_an_import(page, serve, tmp_pa
 
 def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, report, stored):
     some = [said(text) for text in ("one two", "two and one", "onetwo", "one  two")]
-    found = {"two one": [0, 1, 2, 3], '"one two"': [0], '"two and" one': [1]}
+    expected = {"two one": [0, 1, 2, 3], '"one two"': [0], '"two and" one': [1]}
     url = stored("c", some)
     address = serve(url)
     for opened in (report(some), f"{address}&id=c"):
         page.open(opened)
         page.wait(f"{V}?.history")
-        for words, ids in found.items():
+        for words, ids in expected.items():
             find(page, words)
             assert page.ask(f"{V}.hits.map((one) => one.id)") == ids, words
         find(page, "nowhere")
@@ -209,7 +209,7 @@ def test_no_word_that_was_found_is_cut(sized, report):
             assert [mark for mark, *_ in marks[-1]] == first
         for line in marks:
             assert {mark.lower() for mark, *_ in line[:2]} <= set(words.split())
-            assert all(all(seen) for _, *seen in line[:2]), line
+            assert all(all(insides) for _, *insides in line[:2]), line
 
 
 def test_a_report_and_the_server_tell_the_same_excerpts(page, report):

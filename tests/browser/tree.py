@@ -24,7 +24,7 @@ def tree(page: Page) -> list[Named]:
     """Return what the page has for those who do not see it, in its order, without texts and what
     only groups.
     """
-    found = []
+    named = []
     nodes = {node["nodeId"]: node for node in page.send("Accessibility.getFullAXTree")["nodes"]}
     waiting = [next(node for node in nodes.values() if "parentId" not in node)]
     while waiting:
@@ -41,8 +41,8 @@ def tree(page: Page) -> list[Named]:
             properties = {
                 each["name"]: each["value"].get("value") for each in node.get("properties", ())
             }
-            found.append(Named(role, _value(node, "name"), _value(node, "value"), properties))
-    return found
+            named.append(Named(role, _value(node, "name"), _value(node, "value"), properties))
+    return named
 
 
 def _value(node: dict[str, Any], name: str) -> str:

@@ -37,9 +37,9 @@ def replies(reply):
 
 def parts(messages):
     """The messages as a server gets them."""
-    kept = ("type", "text", "call_id", "name", "arguments", "result", "uri")
+    fields = ("type", "text", "call_id", "name", "arguments", "result", "uri")
     return [
-        (message.role, [{name: each for name, each in content.to_dict().items() if name in kept}])
+        (message.role, [{name: each for name, each in content.to_dict().items() if name in fields}])
         for message in messages
         for content in message.contents
     ]
@@ -51,10 +51,10 @@ def check(messages, messages_max=None):
     def ids(message, kind):
         return [content.call_id for content in message.contents if content.type == kind]
 
-    told = [
+    pairs = [
         (ids(message, "function_call"), ids(message, "function_result")) for message in messages
     ]
-    contract.check_prompt(told, messages_max)
+    contract.check_prompt(pairs, messages_max)
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):

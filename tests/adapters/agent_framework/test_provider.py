@@ -63,25 +63,25 @@ def any_content(choice, role):
         return Content.from_function_result(
             call_id="c", result=result, exception=failed, additional_properties=about
         )
-    made = [
+    makers = [
         lambda: Content.from_text(
             choice.choice(["hi", "a\x00b", "é", ""]), additional_properties=about
         )
     ]
     if role == "user":
-        made += [
+        makers += [
             lambda: Content.from_data(b"\x00\xff", "image/png"),
             lambda: Content.from_uri("https://x/y.pdf", media_type="application/pdf"),
         ]
     if role == "assistant":
-        made += [
+        makers += [
             lambda: Content.from_function_call(
                 call_id="c", name="f", arguments=choice.choice(['{"a":', {"a": 1}, "{}"])
             ),
             lambda: Content.from_text_reasoning(text="hm", protected_data="x"),
             lambda: Content.from_usage({"input_token_count": 3}),
         ]
-    return choice.choice(made)()
+    return choice.choice(makers)()
 
 
 def any_message(choice, number):
@@ -105,12 +105,12 @@ async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(file
         async with FoldlogHistoryProvider(file_url) as provider:
             for number in range(40 * opened, 40 * opened + 40):
                 session = choice.choice(list(states))
-                kept = await theirs.get_messages(session, state=states[session])
+                their_messages = await theirs.get_messages(session, state=states[session])
                 if choice.random() < 0.7:
                     new = [any_message(choice, f"{number}-{n}") for n in range(choice.randrange(4))]
                 else:  # the SDK gives messages again
                     new = [
-                        *kept[choice.choice([0, -1, -2, len(kept)]) :],
+                        *their_messages[choice.choice([0, -1, -2, len(their_messages)]) :],
                         any_message(choice, number),
                     ]
                 await provider.save_messages(session, new)
@@ -160,7 +160,7 @@ class TestKeeps(Answers, Condenses):
         return client_of(script)
 
     async def run(self, store, model, prompt, *tools):
-        await asked(agent_of(model, store, tools=tools, middleware=[store.effects]), prompt)
+        await run_agent(agent_of(model, store, tools=tools, middleware=[store.effects]), prompt)
 
     def texts(self, prompt):
         contents = [content for message in prompt for content in message.contents]
@@ -169,7 +169,7 @@ class TestKeeps(Answers, Condenses):
     def parts(self, prompt):
         return parts(prompt)
 
-    async def kept(self, store):
+    async def stored_parts(self, store):
         return parts(await store.get_messages("s"))
 
 
@@ -196,7 +196,7 @@ def agent_of(client, *providers, each_call=True, tools=(measure,), **settings):
     )
 
 
-async def asked(agent, prompt):
+async def run_agent(agent, prompt):
     return await agent.run(prompt, session=AgentSession(session_id="s"))
 
 
@@ -241,7 +241,7 @@ async def talk_and_branch(agent, client, histories, choice):
     """
     history = histories[FoldlogHistoryProvider(histories).conversation("s")]
     while len(client.prompts) < 200:
-        await asked(agent, f"step {len(client.prompts)}")
+        await run_agent(agent, f"step {len(client.prompts)}")
         assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
         if choice.random() < 0.1 and len(client.prompts) > 20:
             history.retract(choice.choice(ends_of_turns(history)), "another branch")
@@ -280,9 +280,9 @@ async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
     agent = agent_of(client, provider, compaction, each_call=False)
     history = histories[provider.conversation("s")]
     await talk_and_branch(agent, client, histories, choice)
-    made = condensations(history)
-    assert len(made) >= 5
-    assert any(event.summary for event in made) == (how != "window")
+    appended = condensations(history)
+    assert len(appended) >= 5
+    assert any(event.summary for event in appended) == (how != "window")
     everything = [event for event in history.events() if event.origin is not None]
     assert len(everything) > len(history.view()), "the log keeps what was left out"
 
@@ -292,7 +292,7 @@ async def test_a_summary_that_the_provider_was_not_told_hides_nothing(provider):
     client = client_of(steps(choice))
     agent = agent_of(client, provider, compaction_strategy=summarizing(choice))
     for number in range(20):
-        await asked(agent, f"step {number}")
+        await run_agent(agent, f"step {number}")
     users = [message.text for message in await provider.get_messages("s") if message.role == "user"]
     assert users == [f"step {number}" for number in range(20)]
 
@@ -304,7 +304,7 @@ async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
         )
     )
     strategy = SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)
-    await asked(agent_of(client, provider, each_call=False, compaction_strategy=strategy), "go")
+    await run_agent(agent_of(client, provider, each_call=False, compaction_strategy=strategy), "go")
     assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
     assert len(client.prompts[-1]) == 5
 
@@ -320,7 +320,7 @@ async def test_runs_of_a_session_at_once_send_each_call_right_before_its_results
     async def ask_another() -> str:
         """Ask."""
         for number in range(4):
-            await asked(agent_of(other, provider), f"other {number}")
+            await run_agent(agent_of(other, provider), f"other {number}")
         return "asked"
 
     def script(messages, number):
@@ -331,7 +331,7 @@ async def test_runs_of_a_session_at_once_send_each_call_right_before_its_results
         provider = FoldlogHistoryProvider(histories, condense=strategy is not None)
         # they refuse a prompt as a server does
         client, other = ScriptedClient(script), ScriptedClient(three_steps)
-        await asked(agent_of(client, provider, tools=(measure, ask_another)), "go")
+        await run_agent(agent_of(client, provider, tools=(measure, ask_another)), "go")
         assert [
             content.get("text") or content["call_id"]
             for _, (content,) in parts(client.prompts[-1])[-5:]
@@ -339,7 +339,7 @@ async def test_runs_of_a_session_at_once_send_each_call_right_before_its_results
             "let me see",
             *("c0", "b", "c0", "b"),
         ]
-        await asked(agent_of(other, provider), "and now")
+        await run_agent(agent_of(other, provider), "and now")
         results = [
             event
             for event in histories[provider.conversation("s")].events()
@@ -379,7 +379,7 @@ async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, kin
     client = kind(script)
     for number in range(3):
         await provider.save_messages("s", dead(number))
-        await asked(agent_of(client, provider), "step")
+        await run_agent(agent_of(client, provider), "step")
     assert calls_in(client.prompts[-1]) == ["c0", "c0", "c2", "c2", "c4", "c4"], (
         "each call with its result"
     )

@@ -50,12 +50,12 @@ async def run(url, server, home, folder, prompt, resume=None):
             prompt=prompt, options=options(store, server, home, folder, resume=resume)
         ):
             if isinstance(message, ResultMessage):
-                told = {
+                summary = {
                     "session": message.session_id,
                     "result": message.result,
                     "is_error": message.is_error,
                 }
-                print(json.dumps(told), flush=True)  # noqa: T201 - what its caller reads
+                print(json.dumps(summary), flush=True)  # noqa: T201 - what its caller reads
 
 
 if __name__ == "__main__":

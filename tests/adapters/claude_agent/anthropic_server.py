@@ -19,10 +19,10 @@ def check(messages):
     def ids(message, kind, name):
         return [block[name] for block in blocks_of(message) if block["type"] == kind]
 
-    said = [
+    pairs = [
         (ids(each, "tool_use", "id"), ids(each, "tool_result", "tool_use_id")) for each in messages
     ]
-    contract.check_prompt(said)
+    contract.check_prompt(pairs)
 
 
 class AnthropicServer(ModelServer):

@@ -45,11 +45,11 @@ def script(commands):
     """One command after the other, each with a word before it, then the end."""
 
     def play(prompt):
-        done = results_in(prompt)
+        steps_done = results_in(prompt)
         if not prompt.get("tools"):
             return Reply("a title")
-        if done < len(commands):
-            return Reply(f"step {done}", [use(done, commands[done])])
+        if steps_done < len(commands):
+            return Reply(f"step {steps_done}", [use(steps_done, commands[steps_done])])
         return Reply("finished")
 
     return play
@@ -65,9 +65,9 @@ def world(tmp_path):
     homes = iter(range(99))
 
     def home():
-        made = tmp_path / f"home{next(homes)}"
-        made.mkdir()
-        return str(made)
+        path = tmp_path / f"home{next(homes)}"
+        path.mkdir()
+        return str(path)
 
     return f"sqlite:///{tmp_path / 'history.db'}", str(folder), home
 
@@ -132,8 +132,8 @@ def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(worl
     assert killed.returncode == -9, killed.stderr
     name, acknowledged, _ = conversation(url)
     session = name.rpartition("/")[2]
-    said = [line["message"]["content"] for line in acknowledged if line["type"] == "assistant"]
-    texts = [block[0]["text"] for block in said if block[0]["type"] == "text"]
+    contents = [line["message"]["content"] for line in acknowledged if line["type"] == "assistant"]
+    texts = [block[0]["text"] for block in contents if block[0]["type"] == "text"]
     assert texts in (["step 0"], ["step 0", "step 1"])
     server.script = script(["echo one"])
     ran = agent(url, server, home(), folder, "go on", session)
@@ -157,13 +157,13 @@ in its transcript.
 def parts(messages):
     """What a request says, in order. The results of parallel calls are in any order."""
     named = {"tool_use": "id", "tool_result": "tool_use_id", "text": "text"}
-    told = [
+    pairs = [
         (each["type"], each[named[each["type"]]].strip())
         for message in messages
         for each in blocks_of(message)
     ]
-    told = [(kind, said) for kind, said in told if kind != "text" or SAID.match(said)]
-    grouped = (list(group) for _, group in groupby(told, lambda each: each[0] == "tool_result"))
+    pairs = [(kind, text) for kind, text in pairs if kind != "text" or SAID.match(text)]
+    grouped = (list(group) for _, group in groupby(pairs, lambda each: each[0] == "tool_result"))
     return [
         each
         for group in grouped
@@ -234,7 +234,7 @@ def test_the_example_runs(world, tmp_path):
         "ANTHROPIC_BASE_URL": server.url,
         "ANTHROPIC_API_KEY": "x",
     }
-    environment |= {"HOME": (made := home()), "CLAUDE_CONFIG_DIR": f"{made}/config"}
+    environment |= {"HOME": (home_folder := home()), "CLAUDE_CONFIG_DIR": f"{home_folder}/config"}
     run = [sys.executable, str(path), "hello"]
     ran = subprocess.run(
         run, cwd=folder, env=environment, capture_output=True, text=True, timeout=300

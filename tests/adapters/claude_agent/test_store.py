@@ -57,26 +57,26 @@ def line(number, **fields):
 
 
 async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
-    made = []
+    stores = []
 
     def make():
         another = url
         if url.startswith("sqlite"):
-            another = f"sqlite:///{tmp_path / str(len(made))}.db"
+            another = f"sqlite:///{tmp_path / str(len(stores))}.db"
         elif url.startswith("postgres"):
             another = request.getfixturevalue("postgres_url")()
-        made.append(FoldlogSessionStore(another))
-        return made[-1]
+        stores.append(FoldlogSessionStore(another))
+        return stores[-1]
 
     await run_session_store_conformance(make)
-    for one in made:
-        await one.close()
-    assert len(made) >= 14
+    for store in stores:
+        await store.close()
+    assert len(stores) >= 14
 
 
 async def test_entries_come_back_as_they_were_after_a_fresh_open(file_url):
     choice = random.Random(1)
-    given = []
+    entries = []
     for number in range(200):
         entry = (
             line(number)
@@ -97,15 +97,15 @@ async def test_entries_come_back_as_they_were_after_a_fresh_open(file_url):
                 ]
             )
             entry[name] = choice.choice([*VALUES, 1e308, {"": ""}])
-        given.append(entry)
+        entries.append(entry)
     async with FoldlogSessionStore(file_url) as store:
-        done = 0
-        while done < len(given):
+        appended = 0
+        while appended < len(entries):
             some = choice.randrange(1, 9)
-            await store.append(KEY, given[done : done + some])
-            done += some
+            await store.append(KEY, entries[appended : appended + some])
+            appended += some
     async with FoldlogSessionStore(file_url) as store:
-        assert repr(await store.load(KEY)) == repr(given)
+        assert repr(await store.load(KEY)) == repr(entries)
 
 
 @pytest.mark.parametrize(
@@ -185,15 +185,15 @@ async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, 
         await store.append(key, entries)
         await theirs.append(key, entries)
         if turn % 10 == 0:
-            told = {
-                one["session_id"]: one["data"]
-                for one in await store.list_session_summaries("-work")
+            summaries = {
+                summary["session_id"]: summary["data"]
+                for summary in await store.list_session_summaries("-work")
             }
-            wanted = {
-                one["session_id"]: one["data"]
-                for one in await theirs.list_session_summaries("-work")
+            expected = {
+                summary["session_id"]: summary["data"]
+                for summary in await theirs.list_session_summaries("-work")
             }
-            assert told == wanted
+            assert summaries == expected
     read, before = [], foldlog.History.events
 
     def events(self, *arguments, **options):
@@ -203,9 +203,13 @@ async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, 
 
     monkeypatch.setattr(foldlog.History, "events", events)
     fresh = FoldlogSessionStore(histories)
-    told = {one["session_id"]: one["data"] for one in await fresh.list_session_summaries("-work")}
-    assert told == {
-        one["session_id"]: one["data"] for one in await theirs.list_session_summaries("-work")
+    summaries = {
+        summary["session_id"]: summary["data"]
+        for summary in await fresh.list_session_summaries("-work")
+    }
+    assert summaries == {
+        summary["session_id"]: summary["data"]
+        for summary in await theirs.list_session_summaries("-work")
     }
     assert len(read) <= 9 * 8, "not the 500 entries"
     read.clear()
@@ -243,8 +247,8 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
         assert await store.load({"project_key": folder, "session_id": name}) == wrote[name]
     key = {"project_key": "-work", "session_id": names[0]}
     assert await store.list_subkeys(key) == ["subagents/flows/agent-7"]
-    told = await store.load({**key, "subpath": "subagents/flows/agent-7"})
-    assert told == [line(0, isSidechain=True), {"agentType": "x", "type": "agent_metadata"}]
+    loaded = await store.load({**key, "subpath": "subagents/flows/agent-7"})
+    assert loaded == [line(0, isSidechain=True), {"agentType": "x", "type": "agent_metadata"}]
     for folder, name in (("/work", names[0]), ("/other", names[3])):
         there = {info.session_id: info for info in list_sessions(folder, include_worktrees=False)}
         here = {info.session_id: info for info in await list_sessions_from_store(store, folder)}
@@ -294,9 +298,9 @@ class TestKeeps(Lists):
 
         @tool("pay", "Pay somebody.", {"to": str})
         @foldlog.effect()
-        async def paying(given):
+        async def paying(arguments):
             await asyncio.sleep(3)  # the SDK hands lines over some time after they were written
-            return {"content": [{"type": "text", "text": pay.__wrapped__(given["to"])}]}
+            return {"content": [{"type": "text", "text": pay.__wrapped__(arguments["to"])}]}
 
         def play(prompt):
             sent.append(prompt["messages"])
@@ -337,7 +341,7 @@ async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redact
     ]
     result = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "read"} for n in (0, 1)]
     thinking = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
-    said = [
+    contents = [
         "hello",
         thinking,
         [{"type": "text", "text": "I look"}, *called],
@@ -346,7 +350,7 @@ async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redact
         "y",
     ]
     entries = []
-    for place, content in enumerate(said):
+    for place, content in enumerate(contents):
         role = "assistant" if place in (1, 2, 4) else "user"
         message = {"role": role, "content": content}
         if role == "assistant":

@@ -23,8 +23,8 @@ def check(contents):
         raise Refused("a prompt ends with a turn of the user")
 
     def ids(content, kind):
-        asked = [getattr(part, kind) for part in content.parts or ()]
-        return [each.id or each.name for each in asked if each]
+        parts = [getattr(part, kind) for part in content.parts or ()]
+        return [each.id or each.name for each in parts if each]
 
     contract.check_prompt(
         [(ids(each, "function_call"), ids(each, "function_response")) for each in contents]
@@ -39,12 +39,12 @@ def call(name, call_id, **args):
     return types.Part(function_call=types.FunctionCall(id=call_id, name=name, args=args))
 
 
-def reply(given):
+def reply(answer):
     """The content of a reply of ``contract.Script``."""
-    if isinstance(given, str):
-        return said(given)
+    if isinstance(answer, str):
+        return said(answer)
     return types.Content(
-        role="model", parts=[call(tool, name, **arguments) for tool, name, arguments in given]
+        role="model", parts=[call(tool, name, **arguments) for tool, name, arguments in answer]
     )
 
 

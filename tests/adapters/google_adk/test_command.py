@@ -123,9 +123,9 @@ def test_the_command_keeps_its_sessions_in_foldlog_and_goes_on_after_a_kill(fold
         assert_sound(histories.store)
     (folder / "dies").unlink()
     with served(folder) as ask:
-        kept = ask(session)
-        assert kept["state"]["user:measured"] == "km"
-        assert [event["author"] for event in kept["events"]] == [
+        loaded = ask(session)
+        assert loaded["state"]["user:measured"] == "km"
+        assert [event["author"] for event in loaded["events"]] == [
             "user",
             "agent",
             "agent",

@@ -124,10 +124,10 @@ def random_operation(choice, number):
             appended = await outcome(service.append_event(held[key], event))
             return [appended, held[key].state, held[key].last_update_time]
         if what < 0.85:
-            got = await service.get_session(session_id=session_id, config=config, **names)
-            if got is not None:
-                held[key] = got
-            return got
+            session = await service.get_session(session_id=session_id, config=config, **names)
+            if session is not None:
+                held[key] = session
+            return session
         if what < 0.9:
             return (await service.list_sessions(**names)).sessions
         if what < 0.94:
@@ -149,12 +149,14 @@ async def test_random_operations_are_what_the_sdks_sqlite_service_does(service, 
     try:
         for number in range(150):
             operate = random_operation(choice, number)
-            one, other = (
+            answer, expected = (
                 await outcome(operate(service, ours_held)),
                 await outcome(operate(theirs, theirs_held)),
             )
-            assert as_json(one) == as_json(other)
-            appended += isinstance(one, list) and one[:1] != [] and isinstance(one[0], Event)
+            assert as_json(answer) == as_json(expected)
+            appended += (
+                isinstance(answer, list) and answer[:1] != [] and isinstance(answer[0], Event)
+            )
     finally:
         platform_time.reset_time_provider()
     assert appended > 20
@@ -191,15 +193,15 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(file_
             await service.append_event(session, event)
         held = {key: value for key, value in session.state.items() if not key.startswith("temp:")}
     async with FoldlogSessionService(f"foldlog+{file_url}") as service:  # as in services.yaml
-        got = await service.get_session(**S)
-        assert exact(got.events) == exact(events)
-        assert got.events == events
-        assert {key: repr(value) for key, value in got.state.items()} == {
+        loaded = await service.get_session(**S)
+        assert exact(loaded.events) == exact(events)
+        assert loaded.events == events
+        assert {key: repr(value) for key, value in loaded.state.items()} == {
             key: repr(held[key]) for key in held
         }
         recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=7))
         assert exact(recent.events) == exact(events[-7:])
-        assert recent.state == got.state
+        assert recent.state == loaded.state
         after = await service.get_session(
             **S, config=GetSessionConfig(after_timestamp=events[100].timestamp)
         )
@@ -219,10 +221,10 @@ async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_al
     )
 
     def killed(work, transaction):
-        done = append(work, transaction)
+        result = append(work, transaction)
         if work.conversation == killed_at:
             raise InterruptedError
-        return done
+        return result
 
     with monkeypatch.context() as patched:
         patched.setattr(Appending, "__call__", killed)
@@ -235,7 +237,7 @@ async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_al
 
 @pytest.mark.parametrize("scope, names", [("user", ("a", "u")), ("app", ("a",))])
 async def test_a_shared_state_that_was_erased_holds_only_what_came_after(service, scope, names):
-    for session_id, value, left in (("s", "old", {}), ("t", "new", {f"{scope}:k": "new"})):
+    for session_id, value, expected in (("s", "old", {}), ("t", "new", {f"{scope}:k": "new"})):
         session = await service.create_session(**{**S, "session_id": session_id})
         actions = EventActions(state_delta={f"{scope}:k": value})
         await service.append_event(
@@ -246,14 +248,14 @@ async def test_a_shared_state_that_was_erased_holds_only_what_came_after(service
         for each in (await service.list_sessions(app_name="a")).sessions:
             assert (
                 (await service.get_session(**{**S, "session_id": each.id})).state
-                == left
+                == expected
                 == each.state
             )
 
 
 async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_erased_back(url):
-    async with FoldlogSessionService(url) as one:
-        two = FoldlogSessionService(one.histories if url == "memory:" else url)
+    async with FoldlogSessionService(url) as first:
+        second = FoldlogSessionService(first.histories if url == "memory:" else url)
 
         async def work(service, name):
             session = await service.create_session(app_name="a", user_id="u", session_id=name)
@@ -266,7 +268,7 @@ async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_
             return name
 
         async def states():
-            return await one.get_user_state(app_name="a", user_id="u"), one._shared_state("a")
+            return await first.get_user_state(app_name="a", user_id="u"), first._shared_state("a")
 
         async def erase():
             for _ in range(5):
@@ -274,19 +276,19 @@ async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_
                 before = await states()
                 for names in (("a", "u"), ("a",)):
                     with suppress(foldlog.ConversationNotFound):
-                        one.histories.sync.erase(one.conversation(*names), reason="asked to")
+                        first.histories.sync.erase(first.conversation(*names), reason="asked to")
                 for was, now in zip(before, await states(), strict=True):
                     assert all(number > was.get(name, -1) for name, number in now.items())
 
         await asyncio.gather(
-            erase(), *(work(each, f"s{n}") for n, each in enumerate([one, two] * 3))
+            erase(), *(work(each, f"s{n}") for n, each in enumerate([first, second] * 3))
         )
         names = await asyncio.gather(
-            *(work(each, f"t{n}") for n, each in enumerate([one, two] * 3))
+            *(work(each, f"t{n}") for n, each in enumerate([first, second] * 3))
         )
         for state in await states():
             assert {name: state[name] for name in names} == dict.fromkeys(names, 9)
-        await two.close()
+        await second.close()
 
 
 async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_that_runs():
@@ -298,19 +300,20 @@ async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_t
             result = types.FunctionResponse(
                 id=f"c{number}", name="measure", response={"result": "9 km"}
             )
-            asked = EventActions(
+            confirmation = EventActions(
                 requested_tool_confirmations={} if number else {"c0": ToolConfirmation()}
             )
             answer = types.Content(role="user", parts=[types.Part(function_response=result)])
             for content, actions in (
                 (types.Content(role="model", parts=parts), EventActions()),
-                (answer, asked),
+                (answer, confirmation),
             ):
                 event = Event(author="agent", invocation_id="i", content=content, actions=actions)
                 await service.append_event(session, event)
         stored = await events_of(service)
         whole = [
-            one.content == other.content for one, other in zip(session.events, stored, strict=True)
+            event.content == copy.content
+            for event, copy in zip(session.events, stored, strict=True)
         ]
         assert whole[:3] == [True, True, False]
 
@@ -331,8 +334,8 @@ async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, his
 
 
 async def test_another_process_makes_a_session_stale(service):
-    one, other = await talk(service, 1), await service.get_session(**S)
-    await service.append_event(one, Event(id="x", author="user", invocation_id="i"))
+    session, other = await talk(service, 1), await service.get_session(**S)
+    await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
     with pytest.raises(StaleSessionError, match="session 's' was updated at"):
         await service.append_event(other, Event(id="y", author="user", invocation_id="i"))
     assert await ids_of(service) == ["e0", "x"]
@@ -348,7 +351,7 @@ async def test_an_event_that_is_delivered_again_is_stored_once(service):
         await talk(service, number)  # another program goes on
     await service.append_event(late, event.model_copy(deep=True))
     for each in (session, late):
-        assert [one.id for one in each.events] == ["e0", "e1"]
+        assert [stored_event.id for stored_event in each.events] == ["e0", "e1"]
     ids = await ids_of(service)
     assert ids == [f"e{number}" for number in range(5)]
 
@@ -449,9 +452,11 @@ class TestKeeps(Lists, Condenses):
         def text(part):
             called, result = part.function_call, part.function_response
             if result:
-                (told,) = result.response.values()
+                (value,) = result.response.values()
                 return (
-                    json.dumps(result.response, ensure_ascii=False) if told[:1].isdigit() else told
+                    json.dumps(result.response, ensure_ascii=False)
+                    if value[:1].isdigit()
+                    else value
                 )  # what stands there
             return called.args if called else part.text
 
@@ -460,7 +465,7 @@ class TestKeeps(Lists, Condenses):
     def parts(self, prompt):
         return sent(prompt)
 
-    async def kept(self, store):
+    async def stored_parts(self, store):
         return sent([event.content for event in (await store.get_session(**S)).events])
 
 
@@ -489,11 +494,11 @@ async def run(service, model, prompt, tools=(measure,)):
 
 def shown(view):
     """What a View shows, as ``sent``."""
-    told = {
-        "Action": lambda one: ("call", one.tool),
-        "Observation": lambda one: ("result", one.tool),
+    parts = {
+        "Action": lambda event: ("call", event.tool),
+        "Observation": lambda event: ("result", event.tool),
     }
-    return [told.get(type(one).__name__, lambda one: one.content)(one) for one in view]
+    return [parts.get(type(event).__name__, lambda event: event.content)(event) for event in view]
 
 
 def sent(contents):
@@ -562,8 +567,8 @@ async def _compare(service, compaction):
             event async for event in runner.run_async(user_id="u", session_id="s", new_message=turn)
         ]
         if choice.random() < 0.25:
-            kept = await events_of(service)
-            before = choice.choice([event.invocation_id for event in [*kept[-12:], *events]])
+            stored = await events_of(service)
+            before = choice.choice([event.invocation_id for event in [*stored[-12:], *events]])
             await runner.rewind_async(
                 user_id="u", session_id="s", rewind_before_invocation_id=before
             )
@@ -572,12 +577,12 @@ async def _compare(service, compaction):
         assert ours == theirs
     if compaction in ("foldlog", "both"):
         assert max(len(theirs) for _, theirs in compared) < 24
-        made = service.histories.sync[conversation].events()
-        assert sum(isinstance(event, CondensationAction) for event in made) > len(requests) + 2
+        recorded = service.histories.sync[conversation].events()
+        assert sum(isinstance(event, CondensationAction) for event in recorded) > len(requests) + 2
     assert len(requests) > 5 or compaction == "foldlog"
     assert rewinds > 5
-    history, kept = service.histories.sync[conversation], await events_of(service)
-    assert len(list(history.export())) == len(kept)
+    history, stored = service.histories.sync[conversation], await events_of(service)
+    assert len(list(history.export())) == len(stored)
     whole = list(decode(history.export(), "google-adk"))
     assert shown(View.from_events(whole)) == shown(history.view()), (
         "an import of all records gives the same View"
@@ -590,12 +595,12 @@ async def _compare(service, compaction):
 
 async def _compare_recent(service):
     """The newest events are the last of all, whatever they are and whatever of them is redacted."""
-    kept = await events_of(service)
-    assert any(event.actions.compaction for event in kept)
-    for count in (1, 20, len(kept)):
+    stored = await events_of(service)
+    assert any(event.actions.compaction for event in stored)
+    for count in (1, 20, len(stored)):
         recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=count))
-        assert recent.events == kept[-count:]
-        assert recent.last_update_time == kept[-1].timestamp
+        assert recent.events == stored[-count:]
+        assert recent.last_update_time == stored[-1].timestamp
 
 
 async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(service):

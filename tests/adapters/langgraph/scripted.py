@@ -22,11 +22,11 @@ def call(tool, *call_ids, **arguments):
     return AIMessage(f"I call {tool}", tool_calls=calls)
 
 
-def reply(given):
+def reply(answer):
     """The message of a reply of ``contract.Script``."""
-    if isinstance(given, str):
-        return AIMessage(given)
-    calls = [{"name": tool, "args": arguments, "id": name} for tool, name, arguments in given]
+    if isinstance(answer, str):
+        return AIMessage(answer)
+    calls = [{"name": tool, "args": arguments, "id": name} for tool, name, arguments in answer]
     return AIMessage("", tool_calls=calls)
 
 
@@ -77,11 +77,11 @@ class ScriptedModel(BaseChatModel):
     def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         check(messages, self.messages_max)
         self.prompts.append(list(messages))
-        said = self.script(messages, len(self.prompts) - 1)
-        said = said.model_copy(
+        message = self.script(messages, len(self.prompts) - 1)
+        message = message.model_copy(
             update={"usage_metadata": USAGE, "response_metadata": {"model_name": "scripted"}}
         )
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 _EFFECTS = ("wrap_tool_call", "awrap_tool_call")

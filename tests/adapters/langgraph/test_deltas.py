@@ -54,12 +54,12 @@ def answer(state):
     return {"messages": [AIMessage(f"answer {number}", id=f"a{number}")]}
 
 
-def asked(number):
+def question(number):
     return {"messages": [HumanMessage(f"question {number}", id=f"q{number}")]}
 
 
 def ask(compiled, number):
-    compiled.invoke(asked(number), THREAD, durability="sync")
+    compiled.invoke(question(number), THREAD, durability="sync")
 
 
 def contents(messages):
@@ -76,7 +76,10 @@ def state(compiled, config=THREAD):
 
 
 def past(compiled):
-    return [contents(one.values.get("messages", ())) for one in compiled.get_state_history(THREAD)]
+    return [
+        contents(snapshot.values.get("messages", ()))
+        for snapshot in compiled.get_state_history(THREAD)
+    ]
 
 
 def texts(messages):
@@ -91,7 +94,7 @@ def test_a_thread_that_is_stored_as_differences_has_its_history(url, every, dura
         compiled = [graph(channel(every), each, answer) for each in (other, saver)]
         for number in range(5):
             for each in compiled:
-                each.invoke(asked(number), THREAD, durability=durability)
+                each.invoke(question(number), THREAD, durability=durability)
             theirs, ours = map(state, compiled)
             assert ours == theirs
             assert shown(saver) == [text for _, text in ours]
@@ -100,8 +103,8 @@ def test_a_thread_that_is_stored_as_differences_has_its_history(url, every, dura
             assert state(compiled[1]) == ours
         history = saver.history(THREAD)
         assert [hit.conversation for hit in histories.search("question 3")] == [history.id]
-        (found,) = ids_of(saver, "answer 1")
-        assert "the View shows it" in str(history.why(found))
+        (event_id,) = ids_of(saver, "answer 1")
+        assert "the View shows it" in str(history.why(event_id))
         theirs, ours = map(past, compiled)
         assert ours == theirs
 
@@ -169,7 +172,7 @@ def test_any_changes_of_the_messages_are_followed(histories, seed):
         place = chosen.randrange(3 * number) if number % 4 == 3 else 0
         for saver, each in zip(savers, compiled, strict=True):
             config = [*saver.list(THREAD)][place].config if place else THREAD
-            each.invoke(asked(number), config, durability="sync")
+            each.invoke(question(number), config, durability="sync")
         assert state(compiled[0]) == state(compiled[1])
         assert shown(savers[0]) == texts(state(compiled[0]))
     assert past(compiled[0]) == past(compiled[1])
@@ -177,15 +180,15 @@ def test_any_changes_of_the_messages_are_followed(histories, seed):
 
 def test_the_value_is_what_the_graphs_own_reducer_makes_of_the_writes(histories):
     """The history has what was written, until a snapshot tells what is left of it."""
-    saver, known = FoldlogSaver(histories), list[int]()
+    saver, lengths = FoldlogSaver(histories), list[int]()
     for number, every in enumerate([100, 100, 1, 100]):
         compiled = graph(channel(every, last_two), saver, answer)
         ask(compiled, number)
-        found = state(graph(channel(every, last_two), FoldlogSaver(histories), answer))
-        assert found == state(compiled)
-        assert len(found) == 2
-        known.append(len(shown(saver)))
-    assert known == [2, 4, 2, 4]
+        value = state(graph(channel(every, last_two), FoldlogSaver(histories), answer))
+        assert value == state(compiled)
+        assert len(value) == 2
+        lengths.append(len(shown(saver)))
+    assert lengths == [2, 4, 2, 4]
 
 
 def test_writes_that_wait_for_an_answer_are_history_when_their_step_has_ended(histories):

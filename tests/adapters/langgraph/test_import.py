@@ -40,7 +40,7 @@ def run(saver):
     saver.put_writes(newest, [("a", {"x": 1})], "task-a", "~path-b")
 
 
-def told(saver):
+def contents_of(saver):
     """Return all that a saver tells of its threads."""
     listed = sorted(saver.list(None), key=lambda each: each.checkpoint["id"])
     return [
@@ -63,14 +63,16 @@ def test_the_threads_of_another_saver_are_copied_without_loss(tmp_path, kind):
     other = SqliteSaver.from_conn_string(path) if kind == "sqlite" else nullcontext(InMemorySaver())
     with other as theirs, FoldlogSaver("memory:") as ours:
         run(theirs)
-        assert ours.copy_from(theirs) == len(told(theirs))
-        assert told(ours) == told(theirs)
+        assert ours.copy_from(theirs) == len(contents_of(theirs))
+        assert contents_of(ours) == contents_of(theirs)
         assert ours.copy_from(theirs) == 0
         for config in THREADS:
             ours.delete_thread(config["configurable"]["thread_id"])
-        assert told(ours) == []
+        assert contents_of(ours) == []
         ours.copy_from(theirs)
-        assert told(ours) == told(theirs), "with the fork, and with writes in their order"
+        assert contents_of(ours) == contents_of(theirs), (
+            "with the fork, and with writes in their order"
+        )
         graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
         ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
         assert ended["messages"][-1].content == "finished", (
@@ -85,11 +87,11 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "checkpoints.sqlite"
     with SqliteSaver.from_conn_string(str(path)) as theirs, FoldlogSaver("memory:") as ours:
         run(theirs)
-        put_rows, left = FoldlogSaver._put_rows, [5]
+        put_rows, remaining = FoldlogSaver._put_rows, [5]
 
         def failing(*args):
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise KeyboardInterrupt
             put_rows(*args)
 
@@ -98,7 +100,7 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
             with pytest.raises(KeyboardInterrupt):
                 ours.copy_from(theirs)
         ours.copy_from(theirs)
-        assert told(ours) == told(theirs)
+        assert contents_of(ours) == contents_of(theirs)
 
 
 IMAGE = {"type": "image", "base64": "//77AA==", "mime_type": "image/png"}
@@ -125,9 +127,9 @@ def test_a_view_shows_a_call_that_langchain_could_not_read(histories):
     check_import(
         histories, "langchain", json.dumps([message_to_dict(message) for message in messages]), 0
     )
-    _, call, _, *said = histories["theirs"].view()
+    _, call, _, *results = histories["theirs"].view()
     assert call.thought == ({"type": "text", "text": "I try"}, bad)
-    assert [message.content for message in said] == [(bad,), (bad,)]
+    assert [message.content for message in results] == [(bad,), (bad,)]
 
 
 def test_a_view_shows_the_images_of_messages_of_langchain(histories):

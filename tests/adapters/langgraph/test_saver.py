@@ -91,11 +91,11 @@ def channels(saver, config):
 
 async def test_the_conformance_suite_is_passed_whole(url):
     @checkpointer_test(name="FoldlogSaver")
-    async def made():
+    async def open_saver():
         async with FoldlogSaver(url) as opened:
             yield opened
 
-    report = await validate(made)
+    report = await validate(open_saver)
     assert report.conformance_level() == "FULL"
     failures = [failure for result in report.results.values() for failure in result.failures]
     assert not failures
@@ -150,7 +150,7 @@ EXACT = {
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
-    def kept(saver, value):
+    def round_trip(saver, value):
         """What LangGraph's serializer keeps of a value: it makes lists of tuples in artifacts, and
         it is theirs.
         """
@@ -159,7 +159,7 @@ def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
     with FoldlogSaver(url) as saver:
         config = put(saver, EXACT)
         expected = {
-            name: kept(saver, value) for name, value in EXACT.items() if name != "surrogate"
+            name: round_trip(saver, value) for name, value in EXACT.items() if name != "surrogate"
         }
         saver.put_writes(
             config, [("a", (1, b"\x00")), ("__error__", "first"), ("b", "\ud800")], "task", "path"
@@ -175,7 +175,7 @@ def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
         writes = saver.get_tuple(config).pending_writes
         assert writes == [
             ("task", "__error__", "second"),
-            ("task", "a", kept(saver, (1, b"\x00"))),
+            ("task", "a", round_trip(saver, (1, b"\x00"))),
             ("task", "b", "\ud800"),
         ]
 
@@ -200,12 +200,12 @@ def test_a_serializer_that_encrypts_leaves_no_text_in_the_store(tmp_path):
 def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted(saver):
     messages = [HumanMessage(str(n), id=str(n)) for n in range(6)]
     config = put(saver, {"messages": messages})
-    kept = [*messages[2:5], HumanMessage("new", id="n")]
+    last_messages = [*messages[2:5], HumanMessage("new", id="n")]
     history = saver.history(config)
     for later, kind in (
         (messages[:5], Retraction),
         (messages[2:5], CondensationAction),
-        (kept, None),
+        (last_messages, None),
     ):
         before = history.version()
         config = put(saver, {"messages": later}, config)
@@ -213,7 +213,7 @@ def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted
         assert [event.content for event in history.view()] == [message.content for message in later]
         kinds = {type(event) for event in history.events(before) if event.structural}
         assert kinds == ({kind} if kind else set())
-    config = put(saver, {"messages": kept[:2]}, config)
+    config = put(saver, {"messages": last_messages[:2]}, config)
     assert [event.content for event in history.view()] == [
         "2",
         "3",
@@ -231,14 +231,14 @@ def test_what_a_graph_changes_in_place_after_a_call_changes_nothing_that_is_stor
     checkpoint = checkpoint_of(values, {"a": 1, "messages": 1})
     config = saver.put(THREAD, checkpoint, {}, {"a": 1, "messages": 1})
     other = FoldlogSaver(histories)
-    for given in (
+    for changed in (
         checkpoint,
         saver.get_tuple(THREAD).checkpoint,
         other.get_tuple(THREAD).checkpoint,
     ):
-        given["channel_versions"]["a"] = 2
-        given["channel_values"]["a"]["n"].append(2)
-        given["channel_values"]["messages"][0].content = "y"
+        changed["channel_versions"]["a"] = 2
+        changed["channel_values"]["a"]["n"].append(2)
+        changed["channel_values"]["messages"][0].content = "y"
     for putting in (other, saver):
         two = putting.put(
             config,
@@ -266,8 +266,8 @@ def test_messages_that_are_no_messages_are_kept_too(saver):
     ):
         config = put(saver, {"messages": value}, config)
         assert channels(saver, config)["messages"] == value
-    seen = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
-    assert seen[-2:] == [[HumanMessage("a", id="1")], [["user", "hi"]]]
+    values = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
+    assert values[-2:] == [[HumanMessage("a", id="1")], [["user", "hi"]]]
 
 
 def test_a_checkpoint_that_is_put_again_is_replaced_and_other_branches_stay(saver):
@@ -291,7 +291,7 @@ def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_sta
     ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
 
     def ids(saver, *config, **options):
-        return [found.checkpoint["id"] for found in saver.list(*(config or [None]), **options)]
+        return [entry.checkpoint["id"] for entry in saver.list(*(config or [None]), **options)]
 
     for threads in (8, 60):
         for step in range(4 * threads):
@@ -311,10 +311,10 @@ def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_sta
                 )
                 saver.put_writes(put, [("a", step)], "task")
             newest[names] = checkpoint["id"]
-        known = ids(theirs)
+        all_ids = ids(theirs)
         for limit in (0, 1, 5, 50, None):
-            assert ids(ours, limit=limit) == known[:limit]
-            before = {"configurable": {"thread_id": "t0", "checkpoint_id": known[7]}}
+            assert ids(ours, limit=limit) == all_ids[:limit]
+            before = {"configurable": {"thread_id": "t0", "checkpoint_id": all_ids[7]}}
             for options in ({"before": before}, {"filter": {"step": 1}}):
                 assert ids(ours, limit=limit, **options) == ids(theirs, **options)[:limit]
         inner = [names for names in newest if names[1]]
@@ -353,8 +353,8 @@ def test_what_is_pruned_still_makes_up_channels_that_are_stored_as_differences(s
     put(saver, {"a": 3}, two)
     saver.prune(["t"])
     assert len(list(saver.list(THREAD))) == 1
-    found = saver.get_delta_channel_history(config=saver.get_tuple(THREAD).config, channels=["d"])
-    assert [write[2] for write in found["d"]["writes"]] == ["first", "second"]
+    history = saver.get_delta_channel_history(config=saver.get_tuple(THREAD).config, channels=["d"])
+    assert [write[2] for write in history["d"]["writes"]] == ["first", "second"]
 
 
 def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
@@ -375,11 +375,11 @@ def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
     assert saver.pre_model_hook(elsewhere, THREAD)["llm_input_messages"] == elsewhere["messages"]
 
 
-@pytest.mark.parametrize("known", range(8))
+@pytest.mark.parametrize("count", range(8))
 @pytest.mark.parametrize("comes", [None, "before", "after", "fork"])
-def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, known, comes):
-    """Its run was killed in a tool, or a user went on before its result came. Of the messages
-    ``known`` are stored, all of them while the prompt is made, or in a fork.
+def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, count, comes):
+    """Its run was killed in a tool, or a user went on before its result came. The first
+    ``count`` messages are stored; all of them are while the prompt is made, or in a fork.
     """
 
     def calls(name, *ids):
@@ -388,9 +388,9 @@ def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, known, c
         )
 
     def meanwhile(*which):
-        found = newest(*which) if comes == "after" else None
+        records = newest(*which) if comes == "after" else None
         put(saver, {"messages": state}, config)
-        return newest(*which) if found is None else found
+        return newest(*which) if records is None else records
 
     begins = [
         HumanMessage("go", id="go"),
@@ -400,11 +400,11 @@ def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, known, c
     results = [ToolMessage(f"new {n}", tool_call_id=f"c{n}", id=f"new {n}") for n in (0, 1)]
     state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1"), *results]
     with FoldlogSaver("memory:", condense=True) as saver:
-        config = put(saver, {"messages": state[:known]}) if known else None
+        config = put(saver, {"messages": state[:count]}) if count else None
         if comes == "fork":
             put(
                 saver,
-                {"messages": [*state[:known], *(HumanMessage("left") for _ in state)]},
+                {"messages": [*state[:count], *(HumanMessage("left") for _ in state)]},
                 config,
             )
         newest = saver._checkpoints.newest_records
@@ -602,7 +602,7 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(file_url, tmp_pa
             graph.invoke(said(text), THREAD, durability="sync")
         past = list(graph.get_state_history(THREAD))
         graph.invoke(said(texts[2]), past[2].config, durability="sync")
-    asked = [each.config for each in past]
+    configs = [each.config for each in past]
     for path in copies():
         with FoldlogSaver(path) as saver:
             graph = graph_of(saver)
@@ -610,7 +610,7 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(file_url, tmp_pa
             assert [each.config for each in there][:1] == [graph.get_state(THREAD).config][
                 : len(there)
             ]
-            for config in asked:
+            for config in configs:
                 graph.get_state(config)
             assert [each.content for each in graph.invoke(said("go on"), THREAD)["messages"]][
                 -2:
@@ -660,7 +660,7 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
     with foldlog.open(
         url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}
     ) as histories:
-        ours, theirs, kept = FoldlogSaver(histories, condense=True), InMemorySaver(), []
+        ours, theirs, contents = FoldlogSaver(histories, condense=True), InMemorySaver(), []
         with FoldlogSaver(url) as other:
             for saver in (ours, theirs):
                 deletes = other if saver is ours and deleter == "another saver" else saver
@@ -671,10 +671,10 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
                 )
                 ended = graph.invoke(said("go"), THREAD, durability=durability)
                 assert len(calls) == 7
-                kept.append([message.content for message in ended["messages"]])
+                contents.append([message.content for message in ended["messages"]])
                 stored = saver.get_tuple(THREAD).checkpoint["channel_values"]["messages"]
-                assert [message.content for message in stored] == kept[-1]
-            assert kept[0] == kept[1]
+                assert [message.content for message in stored] == contents[-1]
+            assert contents[0] == contents[1]
             if durability == "sync":
                 assert len(list(ours.list(THREAD))) == len(list(theirs.list(THREAD)))
         assert_sound(histories.store)
@@ -707,11 +707,11 @@ class TestKeeps(Condenses):
     async def names(self, store):
         """Return what is new in each checkpoint: two writers may begin with one."""
         names = []
-        for one in [each async for each in store.alist(THREAD)][::-1]:
-            values = one.checkpoint["channel_values"]
-            names += [message.content for message in values["messages"][one.metadata["step"] :]]
+        for entry in [each async for each in store.alist(THREAD)][::-1]:
+            values = entry.checkpoint["channel_values"]
+            names += [message.content for message in values["messages"][entry.metadata["step"] :]]
             assert values["a"] == names[-1]
-            assert one.pending_writes in ([], [("task", "w", names[-1])])
+            assert entry.pending_writes in ([], [("task", "w", names[-1])])
         return names
 
     def model(self, script):
@@ -727,8 +727,8 @@ class TestKeeps(Condenses):
         # ``next`` leaves out those whose writes are there already
         pending = (await graph.aget_state(THREAD)).tasks
         durability = os.environ.get("DURABILITY", "sync")
-        given = None if pending else {"messages": [*before, *said(prompt)["messages"]]}
-        await graph.ainvoke(given, THREAD, durability=durability)
+        state = None if pending else {"messages": [*before, *said(prompt)["messages"]]}
+        await graph.ainvoke(state, THREAD, durability=durability)
 
     def texts(self, prompt):
         def texts_of(message):
@@ -739,12 +739,14 @@ class TestKeeps(Condenses):
         return [text for message in prompt for text in texts_of(message)]
 
     def parts(self, prompt):
-        return list(told(prompt))
+        return list(parts_of(prompt))
 
-    async def kept(self, store):
+    async def stored_parts(self, store):
         newest = await store.aget_tuple(THREAD)
         return list(
-            told([] if newest is None else newest.checkpoint["channel_values"].get("messages", []))
+            parts_of(
+                [] if newest is None else newest.checkpoint["channel_values"].get("messages", [])
+            )
         )
 
     def test_a_tool_does_not_run_again_where_checkpoints_are_put_at_the_end(
@@ -759,17 +761,17 @@ class TestKeeps(Condenses):
         monkeypatch.setenv("DURABILITY", "async")
         sent = self.killed(file_url)
         async with self.opened(file_url) as store:
-            kept = await self.kept(store)
-            assert kept[: len(sent)] == sent[: len(kept)]
+            stored = await self.stored_parts(store)
+            assert stored[: len(sent)] == sent[: len(stored)]
             await self.run(store, self.model(lambda number: "finished"), "go on", work)
-            assert (await self.kept(store))[-1] == ("ai", "finished")
+            assert (await self.stored_parts(store))[-1] == ("ai", "finished")
 
 
 # -- runs
 # --------------------------------------------------------------------------------------------------
 
 
-def told(messages):
+def parts_of(messages):
     """What messages say, part by part: calls and answers by their ids."""
     for message in messages:
         calls = [("call", each["id"]) for each in getattr(message, "tool_calls", ())]
@@ -778,7 +780,7 @@ def told(messages):
 
 
 def shown(view):
-    """What a View shows, as ``told``."""
+    """What a View shows, in the form of ``parts_of``."""
     kinds = {"Action": "call", "Observation": "answer"}
     names = {"agent": "ai", "user": "human", "environment": "human"}
     for event in well_formed(view):
@@ -796,7 +798,7 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(file_url):
         saver = FoldlogSaver(histories, condense=True)
 
         def script(messages, number):
-            compared.append((list(shown(saver.history(THREAD).view())), list(told(messages))))
+            compared.append((list(shown(saver.history(THREAD).view())), list(parts_of(messages))))
             if choice.random() < 0.35:
                 return AIMessage(f"answer {number}")
             return call("measure", *(f"c{number}-{n}" for n in range(choice.choice([1, 1, 2]))))
@@ -816,10 +818,10 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(file_url):
                 config = {**choice.choice(ends).config, "recursion_limit": 500}
                 forks += 1
             elif ends:
-                gone = choice.choice(range(len(ends[0].values["messages"]) - 1))
+                first = choice.choice(range(len(ends[0].values["messages"]) - 1))
                 users = [
                     each
-                    for each in ends[0].values["messages"][gone:]
+                    for each in ends[0].values["messages"][first:]
                     if isinstance(each, HumanMessage)
                 ][:1]
                 graph.update_state(
@@ -835,12 +837,13 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(file_url):
         assert len(channels(saver, THREAD)["messages"]) > 40, (
             "the state keeps what the model is not sent"
         )
-        made = [
+        events = [
             event
             for row in histories.store.iter_conversations()
             for event in histories[row.id].events()
         ]
         assert (
-            sum(isinstance(event, CondensationAction) and bool(event.summary) for event in made) > 5
+            sum(isinstance(event, CondensationAction) and bool(event.summary) for event in events)
+            > 5
         )
         assert_sound(histories.store)

@@ -129,8 +129,8 @@ async def test_it_condenses_where_its_histories_say_so():
     ) as histories:
         store = FoldlogChatStore(histories, condense=True)
         for number in range(9):
-            said = [ChatMessage(f"{number}", role="user"), ChatMessage("yes", role="assistant")]
-            store.set_messages("k", [*store.get_messages("k"), *said])
+            messages = [ChatMessage(f"{number}", role="user"), ChatMessage("yes", role="assistant")]
+            store.set_messages("k", [*store.get_messages("k"), *messages])
         assert len(store.get_messages("k")) <= 6
 
 

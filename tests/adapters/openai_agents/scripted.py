@@ -36,7 +36,7 @@ def replies(reply):
     return (
         [said(reply)]
         if isinstance(reply, str)
-        else [call(tool, json.dumps(given), name) for tool, name, given in reply]
+        else [call(tool, json.dumps(arguments), name) for tool, name, arguments in reply]
     )
 
 

@@ -138,13 +138,13 @@ async def test_clearing_can_erase(histories):
 
 
 async def test_a_session_that_was_erased_is_empty(histories):
-    one, other = FoldlogSession("s", histories), FoldlogSession("s", histories)
-    await one.add_items([user("secret")])
-    assert len(await other.get_items()) == 1
+    first, second = FoldlogSession("s", histories), FoldlogSession("s", histories)
+    await first.add_items([user("secret")])
+    assert len(await second.get_items()) == 1
     histories.erase("openai-agents/s", reason="asked for")
     for session in (
-        one,
-        other,
+        first,
+        second,
         FoldlogSession("s", histories),
         FoldlogSession("s", histories, clear="erase"),
     ):
@@ -153,8 +153,8 @@ async def test_a_session_that_was_erased_is_empty(histories):
         await session.clear_session()
     await FoldlogSession("s", histories).add_items([user("a new session")])
     with pytest.raises(ConversationErased):
-        await one.pop_item()  # it has not seen that item
-    assert await texts_of(one) == ["a new session"]
+        await first.pop_item()  # it has not seen that item
+    assert await texts_of(first) == ["a new session"]
 
 
 async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path):
@@ -180,7 +180,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
 
 class TestKeeps(Answers, Condenses):
     runtime = "openai-agents"
-    left = 0  # the SDK keeps a turn when its tools are done
+    killed_parts = 0  # the SDK keeps a turn when its tools are done
 
     def opened(self, url, **options):
         return FoldlogSession("s", url, condense=self.condense, **options)
@@ -203,18 +203,20 @@ class TestKeeps(Answers, Condenses):
 
     def texts(self, prompt):
         def text(item):
-            said = item.get("output", item.get("content"))
+            content = item.get("output", item.get("content"))
             if "arguments" in item:
                 return json.loads(item["arguments"])
-            return said if isinstance(said, str) else "".join(part["text"] for part in said)
+            return (
+                content if isinstance(content, str) else "".join(part["text"] for part in content)
+            )
 
         return [text(item) for item in prompt]
 
     def parts(self, prompt):
-        return told(prompt)
+        return parts_of(prompt)
 
-    async def kept(self, store):
-        return told(await store.get_items())
+    async def stored_parts(self, store):
+        return parts_of(await store.get_items())
 
 
 # -- runs
@@ -243,7 +245,7 @@ def steps(count):
     return script
 
 
-def told(items):
+def parts_of(items):
     """What items say, without the ids and states that the SDK leaves out or adds."""
     keys = ("type", "role", "content", "call_id", "name", "arguments", "output", "summary")
     return [
@@ -265,7 +267,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
         def script(items, number):
             shown = shown_records(well_formed(history.view()), "openai-responses", history)
             view = [item for _, items_of in shown for item in items_of]
-            compared.append((told(view), told(items)))
+            compared.append((parts_of(view), parts_of(items)))
             if choice.random() < 0.3:
                 return [said("fine", number)]
             calls = [
@@ -304,14 +306,14 @@ async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
     session, histories, kept
 ):
     """``OpenAIResponsesCompactionSession`` clears a session, and adds the compacted items."""
-    said = {
+    reply = {
         "type": "message",
         "role": "assistant",
         "id": "m1",
         "content": [{"type": "output_text", "text": "two"}],
     }
     users = {text: user(text) for text in ("one", "three")}
-    await session.add_items([users["one"], said, users["three"]])
+    await session.add_items([users["one"], reply, users["three"]])
     await session.clear_session()
     items = [
         *(users[text] for text in kept),
@@ -360,9 +362,9 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
 
     session = FoldlogSession("s", histories)
     await session.add_items([user(str(n)) for n in range(4)])
-    given = [user(str(n)) for n in range(6)]
+    items = [user(str(n)) for n in range(6)]
     data = CallModelData(
-        model_data=ModelInputData(input=given, instructions="i"), agent=None, context=None
+        model_data=ModelInputData(input=items, instructions="i"), agent=None, context=None
     )
     assert await session.input_filter(data) is data.model_data, "nothing was condensed"
     histories["openai-agents/s"].append(

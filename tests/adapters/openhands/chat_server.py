@@ -6,11 +6,11 @@ from tests.adapters import contract
 from tests.adapters.model_server import ModelServer, Refused, Reply
 
 
-def reply(given):
+def reply(answer):
     """The reply of ``contract.Script``: each call is one of the tool ``work``."""
-    if isinstance(given, str):
-        return Reply(given)
-    return Reply(calls=[work(name, tool) for tool, name, _ in given])
+    if isinstance(answer, str):
+        return Reply(answer)
+    return Reply(calls=[work(name, tool) for tool, name, _ in answer])
 
 
 def work(call_id, what):
@@ -18,7 +18,7 @@ def work(call_id, what):
     return "work", call_id, {"what": what}
 
 
-def told(messages):
+def parts_of(messages):
     """What messages say: roles, words, and ids of calls and of the answers to them."""
 
     def words(content):

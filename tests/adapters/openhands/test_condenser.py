@@ -117,11 +117,11 @@ def test_what_no_model_was_shown_stays():
         {"type": "digest", "max_size": 12, "keep_first": 1},
         {"type": "recent_events", "max_events": 4},
     ):
-        left = FoldlogCondenser(config=config).condense(view)
-        if isinstance(left, Condensation):
-            left = View.from_events([*view.events, left])
-        assert left.events[-len(since) :] == since
-        assert len(left.events) < len(view.events)
+        result = FoldlogCondenser(config=config).condense(view)
+        if isinstance(result, Condensation):
+            result = View.from_events([*view.events, result])
+        assert result.events[-len(since) :] == since
+        assert len(result.events) < len(view.events)
 
 
 def test_what_has_no_room_is_shortened_in_the_sdk():

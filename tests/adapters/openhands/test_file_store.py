@@ -37,7 +37,7 @@ from tests.adapters.openhands.agents import (
     scripted,
     served,
 )
-from tests.adapters.openhands.chat_server import ChatServer, reply, told
+from tests.adapters.openhands.chat_server import ChatServer, parts_of, reply
 from tests.sound import assert_sound
 
 TEXTS = ["", "hi", "a\x00b", "é \U0001f600", '{"a": [1, null]}', "  x\n" * 20]
@@ -64,8 +64,8 @@ def worked(what, *content, is_error=False):
         arguments=json.dumps({"what": what}),
         origin="completion",
     )
-    done = {"action": WorkAction(what=what), "tool_call": call, "llm_response_id": uuid4().hex}
-    action = ActionEvent(thought=[TextContent(text="I work.")], **done, **about)
+    details = {"action": WorkAction(what=what), "tool_call": call, "llm_response_id": uuid4().hex}
+    action = ActionEvent(thought=[TextContent(text="I work.")], **details, **about)
     observation = WorkObservation(content=[TextContent(text=what), *content], is_error=is_error)
     return action, ObservationEvent(observation=observation, action_id=action.id, **about)
 
@@ -135,8 +135,8 @@ def test_a_tree_of_random_events_is_what_the_sdks_own_store_keeps(url, tmp_path)
             if not isinstance(event, ConversationStateUpdateEvent):
                 head = event.id
                 heads.append(head)
-        kept = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
-        branch = [each.id for each in log.path_to_root(head) if isinstance(each, kept)]
+        kinds = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
+        branch = [each.id for each in log.path_to_root(head) if isinstance(each, kinds)]
         assert shown(store.history) == branch, "the View is the branch that the model is shown"
     assert texts(store) == texts(theirs)
     if url != "memory:":
@@ -254,12 +254,12 @@ def test_a_log_that_could_not_be_listed_is_not_taken_for_an_empty_one(histories,
 
 
 def test_a_lock_is_held_by_one_thread(store):
-    held, done = threading.Event(), threading.Event()
+    held, released = threading.Event(), threading.Event()
 
     def hold():
         with store.lock("events/.eventlog.lock"):
             held.set()
-            done.wait(30)
+            released.wait(30)
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -269,7 +269,7 @@ def test_a_lock_is_held_by_one_thread(store):
         store.lock("events/.eventlog.lock", timeout=0.01),
     ):
         pass
-    done.set()
+    released.set()
     thread.join()
     with store.lock("events/.eventlog.lock", timeout=30):
         pass
@@ -281,7 +281,7 @@ ID = UUID("6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11")
 @pytest.mark.anyio
 class TestKeeps(Runs):
     runtime = "openhands"
-    left = 0  # messages show no call without a result
+    killed_parts = 0  # messages show no call without a result
     # the SDK's tools are classes of their own
     test_the_model_reads_what_was_forgotten_with_the_recall_tool = None
 
@@ -342,10 +342,10 @@ class TestKeeps(Runs):
             return [event.model_dump_json() for event in talk.state.events]
 
     def parts(self, prompt):
-        return told(prompt)
+        return parts_of(prompt)
 
-    async def kept(self, store):
-        return told(store.history.view().to_messages())
+    async def stored_parts(self, store):
+        return parts_of(store.history.view().to_messages())
 
     async def test_the_example_runs(self, example, capsys):
         for count in (3, 5):
@@ -395,9 +395,9 @@ def test_a_conversation_is_copied_from_the_sdks_store(histories, tmp_path):
     assert store.copy_from(theirs) == 0
     assert texts(store) == texts(theirs)
     assert json.loads(store.read("base_state.json")) == json.loads(theirs.read("base_state.json"))
-    kept = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
+    kinds = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
     assert shown(store.history) == [
-        each.id for each in log.path_to_root(heads[-1]) if isinstance(each, kept)
+        each.id for each in log.path_to_root(heads[-1]) if isinstance(each, kinds)
     ]
     theirs.delete(sorted(texts(theirs))[3])
     with pytest.raises(InvalidEvent, match="nothing was copied"):

@@ -18,7 +18,7 @@ from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
 from tests.adapters.contract import condensations
 from tests.adapters.model_server import Reply
 from tests.adapters.openhands.agents import conversation, scripted, served
-from tests.adapters.openhands.chat_server import ChatServer, told, work
+from tests.adapters.openhands.chat_server import ChatServer, parts_of, work
 from tests.sound import assert_sound
 
 ROOT = Path(__file__).parents[3]
@@ -92,9 +92,9 @@ def test_the_view_is_what_the_server_was_sent_over_random_steps(
     store = FoldlogFileStore(histories, ID)
 
     def script(messages, number):
-        if "Now summarize the events" in told(messages)[-1][1]:
+        if "Now summarize the events" in parts_of(messages)[-1][1]:
             return Reply(f"summary {number}")
-        compared.append((told(store.history.view().to_messages()), told(messages)))
+        compared.append((parts_of(store.history.view().to_messages()), parts_of(messages)))
         if choice.random() < 0.4:
             return Reply(f"answer {number}")
         calls = range(choice.choice([1, 1, 2]))

@@ -46,16 +46,16 @@ def said(text):
     return ModelResponse(parts=[TextPart(text)], usage=USAGE)
 
 
-def reply(given):
+def reply(answer):
     """The response of ``contract.Script``."""
-    if isinstance(given, str):
-        return said(given)
+    if isinstance(answer, str):
+        return said(answer)
     return ModelResponse(
-        parts=[ToolCallPart(tool, arguments, name) for tool, name, arguments in given], usage=USAGE
+        parts=[ToolCallPart(tool, arguments, name) for tool, name, arguments in answer], usage=USAGE
     )
 
 
-def told(messages):
+def parts_of(messages):
     """What a model is sent, part by part. A summary of the application is sent as a user's
     words.
     """

@@ -29,7 +29,7 @@ import foldlog
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from foldlog.projections import well_formed
 from tests.adapters.contract import condensations
-from tests.adapters.pydantic_ai.scripted import check, loaded, messages_of, said, scripted, told
+from tests.adapters.pydantic_ai.scripted import check, loaded, messages_of, parts_of, said, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -100,12 +100,12 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(file_url, co
         def script(messages, number):
             kinds = {"Action": "tool-call", "Observation": "tool-return"}
             view = [
-                (kinds[type(one).__name__], one.call_id)
-                if type(one).__name__ in kinds
-                else ("text" if one.source == "agent" else "user-prompt", one.content)
-                for one in well_formed(history.view())
+                (kinds[type(event).__name__], event.call_id)
+                if type(event).__name__ in kinds
+                else ("text" if event.source == "agent" else "user-prompt", event.content)
+                for event in well_formed(history.view())
             ]
-            compared.append((view, told(messages)))
+            compared.append((view, parts_of(messages)))
             if choice.random() < 0.4:
                 return said(f"answer {number}")
             calls = [
@@ -119,30 +119,35 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(file_url, co
         agent = Agent(scripted(script, prompts), tools=[measure], capabilities=[steps])
         branches = summaries = 0
         while len(compared) < 200:
-            given = await loaded(store)
+            conversation = await loaded(store)
             how = choice.random()
             # as an application compacts, or Pydantic AI Harness
-            if len(given.messages) > 4 and how < 0.1:
+            if len(conversation.messages) > 4 and how < 0.1:
                 users = [
                     n
-                    for n, each in enumerate(given.messages)
+                    for n, each in enumerate(conversation.messages)
                     if isinstance(each.parts[0], UserPromptPart)
                 ]
                 summary = ModelRequest(parts=[CompactionPart(f"summary {len(compared)}")])
-                given.messages = [summary, *given.messages[choice.choice(users[-3:]) :]]
-                summaries += 1
-            elif given.messages and how < 0.35:
-                ends = [
-                    place for place, each in enumerate(given.messages) if each.kind == "response"
+                conversation.messages = [
+                    summary,
+                    *conversation.messages[choice.choice(users[-3:]) :],
                 ]
-                ends = [place for place in ends if not given.messages[place].tool_calls]
-                given = await store.branch(
-                    "c", at=choice.choice(ends[-4:]) + 1, expected_revision=given.revision
+                summaries += 1
+            elif conversation.messages and how < 0.35:
+                ends = [
+                    place
+                    for place, each in enumerate(conversation.messages)
+                    if each.kind == "response"
+                ]
+                ends = [place for place in ends if not conversation.messages[place].tool_calls]
+                conversation = await store.branch(
+                    "c", at=choice.choice(ends[-4:]) + 1, expected_revision=conversation.revision
                 )
                 branches += 1
             await agent.run(
                 f"turn {len(compared)}",
-                conversation=given,
+                conversation=conversation,
                 usage_limits=UsageLimits(request_limit=None),
             )
         for view, messages in compared:
@@ -152,17 +157,17 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(file_url, co
         assert len(condensations(history)) >= summaries, (
             "a history that begins with a summary is a condensation"
         )
-        kept = await messages_of(store)
-        assert len(kept) > 40 if condense else told(kept[:-1]) == messages, (
+        stored = await messages_of(store)
+        assert len(stored) > 40 if condense else parts_of(stored[:-1]) == messages, (
             "the conversation stays whole"
         )
 
 
 async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
-    seen = []
+    calls = []
 
     async def look(kind):
-        seen.append((kind, len(await messages_of(store))))
+        calls.append((kind, len(await messages_of(store))))
 
     async def tool() -> str:
         """Look."""
@@ -179,7 +184,7 @@ async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
 
     agent = Agent(FunctionModel(script), tools=[tool], capabilities=[FoldlogSteps(store)])
     await agent.run("go", conversation_id="c")
-    assert seen == [("model", 1), ("tool", 2), ("model", 3)]
+    assert calls == [("model", 1), ("tool", 2), ("model", 3)]
     assert len(await messages_of(store)) == 4
 
 
@@ -197,10 +202,10 @@ async def test_the_results_of_the_last_response_of_a_streamed_run_are_saved(stor
 
     agent = agent_of(store, steps(0), output_type=Unit, end_strategy=ends)
     agent.tool_plain(look)
-    for given in ("go", "go on"):
+    for prompt in ("go", "go on"):
         conversation = await loaded(store)
         with agent.override(model=FunctionModel(stream_function=stream)):
-            async with agent.run_stream(given, conversation=conversation) as streamed:
+            async with agent.run_stream(prompt, conversation=conversation) as streamed:
                 assert await streamed.get_output() == Unit(unit="km")
         ours, theirs = await messages_of(store), streamed.all_messages()
         assert ours[:-1] == theirs[:-1]
@@ -257,8 +262,13 @@ async def test_what_was_received_of_a_streamed_response_is_saved_however_its_blo
     ours = await messages_of(store)
     assert len(ours) == 2
     # its calls are over
-    left = ours[1].state == "interrupted" and theirs[1].state == "incomplete" and output is Unit
-    assert ours == [theirs[0], replace(theirs[1], state="interrupted") if left else theirs[1]]
+    is_unfinished = (
+        ours[1].state == "interrupted" and theirs[1].state == "incomplete" and output is Unit
+    )
+    assert ours == [
+        theirs[0],
+        replace(theirs[1], state="interrupted") if is_unfinished else theirs[1],
+    ]
     ends = ""
     await run("go on")
     assert (await messages_of(store))[:2] == ours
@@ -293,7 +303,7 @@ async def test_a_paused_run_goes_on_with_the_result_of_the_call_that_ran(store, 
     approved = DeferredToolResults(approvals={"c0": True})
     result = await agent.run(deferred_tool_results=approved, conversation=paused)
     assert (result.output, ran) == ("finished", ["paid"])
-    assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(told(result.all_messages()))
+    assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(parts_of(result.all_messages()))
 
 
 @pytest.mark.parametrize("secret", ["9 km", "approved"])
@@ -323,7 +333,7 @@ async def test_a_run_goes_on_after_a_result_beside_an_approval_was_redacted(stor
     for _ in range(2):
         messages = (await agent.run("more", conversation=await store.load("c"))).all_messages()
         assert await messages_of(store) == messages
-        assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(told(messages))
+        assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(parts_of(messages))
         assert secret not in str(messages)
 
 
@@ -342,9 +352,9 @@ async def test_a_run_with_a_stale_copy_is_refused_and_takes_nothing_back(store):
     stale = await store.load("c")
     await agent_of(store, steps(0)).run("b", conversation=await store.load("c"))
     stored, prompts = await store.load("c"), []
-    for given in ({"conversation": stale}, {"conversation_id": "c"}):
+    for options in ({"conversation": stale}, {"conversation_id": "c"}):
         with pytest.raises(ConversationConflict):
-            await agent_of(store, steps(0), prompts).run("a", **given)
+            await agent_of(store, steps(0), prompts).run("a", **options)
     assert prompts == [], "no model was called"
     assert await messages_of(store) == stored.messages
     await agent_of(store, steps(0)).run("a", message_history=stored.messages, conversation_id="c")

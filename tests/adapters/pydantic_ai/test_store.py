@@ -39,10 +39,10 @@ from tests.adapters.pydantic_ai.scripted import (
     any_message,
     loaded,
     messages_of,
+    parts_of,
     reply,
     said,
     scripted,
-    told,
 )
 from tests.between import before_next_call
 from tests.sound import assert_sound
@@ -105,27 +105,27 @@ class Twin(ConversationStore):
                 answers.append(await getattr(store, method)(*args, **kwargs))
             except (ConversationConflict, LookupError) as error:
                 answers.append(error)
-        one, other = answers
+        ours, theirs = answers
         self.compared += 1
-        if isinstance(one, Exception) or isinstance(other, Exception):
-            assert type(one) is type(other), (method, one, other)
-            raise one
-        assert exact(one) == exact(other), method
-        return one
+        if isinstance(ours, Exception) or isinstance(theirs, Exception):
+            assert type(ours) is type(theirs), (method, ours, theirs)
+            raise ours
+        assert exact(ours) == exact(theirs), method
+        return ours
 
 
 async def random_operation(store, choice):
     """Do one thing with a store, as an application does."""
     ids, scopes = ["a", "b/ü", "c\ud800", ""], [None, "s", "t"]
-    one, other, scope = choice.choice(ids), choice.choice(ids), choice.choice(scopes)
-    conversation = await store.load(one, limit=choice.choice([None, None, None, 1, 5]))
+    name, other, scope = choice.choice(ids), choice.choice(ids), choice.choice(scopes)
+    conversation = await store.load(name, limit=choice.choice([None, None, None, 1, 5]))
     count = 0 if conversation is None else len(conversation.messages)
-    entries = await store.load_entries(one) or []
-    record = await store.read_record(one)
+    entries = await store.load_entries(name) or []
+    record = await store.read_record(name)
     tips = [] if record is None else [*record.branches, *[entry.id for entry in entries]]
     match choice.randrange(11):
         case 0 | 1 | 2 | 3:
-            conversation = conversation or Conversation(conversation_id=one)
+            conversation = conversation or Conversation(conversation_id=name)
             conversation.messages += [any_message(choice) for _ in range(choice.randrange(4))]
             conversation.usage = RunUsage(
                 audio_seconds=0.0, requests=choice.randrange(9), details={"x": 2}
@@ -137,20 +137,20 @@ async def random_operation(store, choice):
             await store.save(conversation)
         case 5 if record is not None:
             await store.branch(
-                one, at=choice.randrange(len(entries) + 1), expected_revision=record.revision
+                name, at=choice.randrange(len(entries) + 1), expected_revision=record.revision
             )
         case 6 if tips:
             await store.branch(
-                one, from_entry=choice.choice(tips), expected_revision=record.revision
+                name, from_entry=choice.choice(tips), expected_revision=record.revision
             )
         case 7:
             await store.fork(
-                one, at=choice.choice([None, 0, 1, count]), new_conversation_id=other, scope=scope
+                name, at=choice.choice([None, 0, 1, count]), new_conversation_id=other, scope=scope
             )
         case 8 if tips:
-            await store.fork(one, from_entry=choice.choice(tips), new_conversation_id=other)
+            await store.fork(name, from_entry=choice.choice(tips), new_conversation_id=other)
         case 9:
-            await store.delete(one, scope=scope)
+            await store.delete(name, scope=scope)
         case _:
             await store.list_conversations(scope=scope, limit=choice.choice([None, 0, 1, 2]))
 
@@ -333,12 +333,12 @@ class TestKeeps(Answers, Lists, Condenses):
         return {"conversation": await store.load("c")}
 
     async def run(self, store, model, prompt, *tools, conversation=None):
-        given = conversation or await loaded(store)
-        pending = given.messages and getattr(given.messages[-1], "tool_calls", ())
+        current = conversation or await loaded(store)
+        pending = current.messages and getattr(current.messages[-1], "tool_calls", ())
         agent = Agent(
             model, tools=tools, capabilities=[FoldlogSteps(store, condense=self.condense)]
         )
-        await agent.run(None if pending else prompt, conversation=given)
+        await agent.run(None if pending else prompt, conversation=current)
 
     def texts(self, prompt):
         parts = [part for message in prompt for part in message.parts]
@@ -347,10 +347,10 @@ class TestKeeps(Answers, Lists, Condenses):
         ]
 
     def parts(self, prompt):
-        return told(prompt)
+        return parts_of(prompt)
 
-    async def kept(self, store):
-        return told(await messages_of(store))
+    async def stored_parts(self, store):
+        return parts_of(await messages_of(store))
 
 
 async def test_a_history_that_an_application_compacted_is_condensed_and_not_taken_back(

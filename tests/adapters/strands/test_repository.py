@@ -199,10 +199,10 @@ async def test_what_has_no_text_is_redacted_and_summarized_too(repository, histo
     thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
     result = {"toolUseId": "c", "status": "success", "content": [{"text": "a secret"}]}
     texts = [("user", "go"), ("assistant", "fine"), ("user", "more")]
-    said = [{"role": role, "content": [{"text": text}]} for role, text in texts]
+    messages = [{"role": role, "content": [{"text": text}]} for role, text in texts]
     calls = {"role": "assistant", "content": [thought, call("f", {"x": 1}, "c")]}
     for number, message in enumerate(
-        [*said, calls, {"role": "user", "content": [{"toolResult": result}]}]
+        [*messages, calls, {"role": "user", "content": [{"toolResult": result}]}]
     ):
         repository.create_message("s", "a", SessionMessage.from_message(message, number))
     *before, last = repository.list_messages("s", "a")
@@ -259,7 +259,7 @@ class TestKeeps(Runs):
     def parts(self, prompt):
         return parts(prompt)
 
-    async def kept(self, store):
+    async def stored_parts(self, store):
         return parts(each.to_message() for each in store.list_messages("s", "a"))
 
 
@@ -444,15 +444,15 @@ async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how,
 
 
 async def test_states_of_agents_that_work_together_are_not_written_after_an_erasure(histories):
-    one, other = FoldlogSessionRepository(histories), FoldlogSessionRepository(histories)
+    first, second = FoldlogSessionRepository(histories), FoldlogSessionRepository(histories)
     session = SESSION
-    for repository in (one, other):
+    for repository in (first, second):
         repository.create_session(session)
         repository.create_multi_agent("s", Graph())
-        if repository is one:
-            other.delete_session("s")
+        if repository is first:
+            second.delete_session("s")
     with pytest.raises(ConversationErased):
-        one.update_multi_agent("s", Graph())
+        first.update_multi_agent("s", Graph())
 
 
 async def test_what_replaced_a_message_stays_in_the_view_until_that_message_is_removed(histories):
@@ -461,12 +461,12 @@ async def test_what_replaced_a_message_stays_in_the_view_until_that_message_is_r
     agent = agent_of(
         repository, model, (), conversation_manager=SlidingWindowConversationManager(window_size=6)
     )
-    history, seen = histories[repository.conversation("s", "a")], []
+    history, answers = histories[repository.conversation("s", "a")], []
     for number in range(7):
         await agent.invoke_async("a secret" if number == 2 else f"step {number}")
         assert shown(history) == parts(agent.messages)
-        seen.append("taken out" in str(agent.messages))
-    assert set(seen[2:]) == {True, False}
+        answers.append("taken out" in str(agent.messages))
+    assert set(answers[2:]) == {True, False}
     assert holding(history, "secret") == []
 
 
