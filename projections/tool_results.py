@@ -21,7 +21,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.inside import Generation
+from foldlog.eventstore.inside import Generation, NothingRedacted
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
 
@@ -45,6 +45,7 @@ def append_tool_result(
     extras: dict[str, Any] | None = None,
     idempotency_key: str | None = None,
     generation: Generation | None = None,
+    unredacted: NothingRedacted | None = None,
 ) -> Recorded:
     """Append the observation of the open call ``call_id``. If several open calls have this id, the
     observation answers the first open call with the id in the newest reply. ``call_id`` may also be
@@ -52,8 +53,10 @@ def append_tool_result(
 
     ``current`` returns the newest View, in which the call must be open. If another writer answers
     the call first, the call gets no second observation. If ``idempotency_key`` was used before with
-    an equal result, nothing is appended, and the recorded event is returned. Raises
-    ``InvalidEvent`` if no call with the id ``call_id`` is open, and the errors of ``Store.append``.
+    an equal result, nothing is appended, and the recorded event is returned. ``unredacted`` is the
+    guard for a ``content`` that repeats an event; if it refuses, ``VersionConflict`` is raised.
+    Raises ``InvalidEvent`` if no call with the id ``call_id`` is open, and the errors of
+    ``Store.append``.
     Durability: the observation is on disk when the function returns. Cost: loading the View, and
     one pass over the open calls.
     """
@@ -62,7 +65,7 @@ def append_tool_result(
     while True:
         view = current()
         called = _find_open_call(view.open_calls, call_id)
-        guard = partial(check_still_open, view)
+        guard = partial(check_still_open, view, unredacted=unredacted)
         if called is None:
             refusal = InvalidEvent(refused(conversation, call_id, view))
             if idempotency_key is None:
@@ -75,7 +78,7 @@ def append_tool_result(
             # returned.
             guard = partial(_refuse, refusal)
         observation = answer_to(called, content, is_error=is_error, extras=extras or {})
-        with suppress(VersionConflict):
+        try:
             (recorded,) = store.append(
                 conversation,
                 observation,
@@ -84,6 +87,10 @@ def append_tool_result(
                 guard=guard,
                 generation=generation,
             )
+        except VersionConflict as conflict:
+            if conflict.expected == conflict.actual:  # of ``unredacted``
+                raise
+        else:
             return recorded
 
 
@@ -143,7 +150,11 @@ def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | Non
     return next(open_call for open_call in with_id if open_call.response_id == newest.response_id)
 
 
-def check_still_open(view: View, reading: ReadTransaction) -> None:
+def check_still_open(
+    view: View, reading: ReadTransaction, unredacted: NothingRedacted | None = None
+) -> None:
+    if unredacted is not None:
+        unredacted(reading)
     newer = tuple(reading.events(view.version))
     # After a retraction, the View would have to be read from the store, but the write that called
     # this guard locks the store.

@@ -12,8 +12,11 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import structs
 
 from foldlog._history.lease import LeaseTaken, block_of, token_of
 from foldlog.eventstore import (
@@ -27,9 +30,10 @@ from foldlog.eventstore import (
     Observation,
     ReadTransaction,
     Recorded,
+    VersionConflict,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
-from foldlog.eventstore.inside import Generation
+from foldlog.eventstore.inside import Generation, NothingRedacted, has_content
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.row import dense_events
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
@@ -166,11 +170,15 @@ class Attempt:
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
         if all(call.id != open_call.id for open_call in history.open_calls()):
             raise InvalidEvent(refused(history.id, call, history.view()))
-        traces, keys = read_traces(history, _start_of(history, call))
-        self._trace = traces[call.id]
-        self.key = keys[call.id]
+        self._read_trace()
         self._is_shared = call.id < history._store.query(history.id, first_own)
         self.arguments: dict[str, Any] = {}
+
+    def _read_trace(self) -> None:
+        _, self._unredacted = self._history._version_and_guard()
+        traces, keys = read_traces(self._history, _start_of(self._history, self.call))
+        self._trace = traces[self.call.id]
+        self.key = keys[self.call.id]
 
     @property
     def is_in_doubt(self) -> bool:
@@ -181,11 +189,17 @@ class Attempt:
         """If the log has an outcome of the call, record this outcome again and return it. If the
         tool may have run and must not be repeated, record and return an unknown outcome.
         """
-        state = self._trace.state(None)
-        # An open call can have an outcome in the log, because a retraction takes the result out of
-        # the View, but cannot undo the tool. A failure without a mark never began, and may run now.
-        if state == "done" or (state == "failed" and self._trace.marks):
-            return self.end(self._trace.outcome, is_error=state == "failed")
+        while True:
+            state = self._trace.state(None)
+            # An open call can have an outcome in the log, because a retraction takes the result out
+            # of the View, but cannot undo the tool. A failure without a mark never began, and may
+            # run now.
+            if state != "done" and not (state == "failed" and self._trace.marks):
+                break
+            try:
+                return self._end(self._trace.outcome, state == "failed", self._unredacted)
+            except VersionConflict:
+                self._read_trace()  # The outcome may have been redacted.
         if self.is_in_doubt and self._rule == EffectRule("never"):
             return self._observe(*_doubt(self.key))
         return None
@@ -234,8 +248,20 @@ class Attempt:
         """If the call was closed while the tool ran, record a late outcome. If the lease was lost
         while the tool ran, raise ``LeaseTaken`` after the outcome is recorded.
         """
+        return self._end(content, is_error)
+
+    def _end(
+        self, content: Any, is_error: bool, unredacted: NothingRedacted | None = None
+    ) -> Recorded:
         block = block_of(self._history)
-        recorded = record_outcome(self._history, self.call, self.key, _storable(content), is_error)
+        recorded = record_outcome(
+            self._history,
+            self.call,
+            self.key,
+            _storable(content),
+            is_error,
+            unredacted=unredacted,
+        )
         if block is not None and not block.lease.held:
             block.check_held(_RECORDED)
         return recorded
@@ -270,34 +296,75 @@ def record_outcome(
     is_error: bool,
     fields: Mapping[str, Any] | None = None,
     extras: Mapping[str, Any] | None = None,
+    unredacted: NothingRedacted | None = None,
 ) -> Recorded:
     # The outcome of an open call becomes its observation. The outcome of a closed call becomes a
     # message of a single line, which the model is shown. This function does not check the lease.
     extras = {**(extras or {}), MARK: {"key": key, **(fields or {})}}
-    generation = _unfenced(history)
+    append_result = partial(
+        history._append_result,
+        is_error=is_error,
+        extras=extras,
+        idempotency_key=None,
+        generation=_unfenced(history),
+        unredacted=unredacted,
+    )
     try:
-        return history._append_result(call, content, is_error, extras, None, generation)
+        return append_result(call, content)
     except InvalidArgument:
         # The tool returned a list that only looks like the parts of a message, so its JSON is
         # stored.
         if isinstance(content, str):
             raise
-        return record_outcome(history, call, key, as_json(content), is_error, fields, extras)
+        text = as_json(content)
+        return record_outcome(history, call, key, text, is_error, fields, extras, unredacted)
     except InvalidEvent as error:
         # Either the call was closed in between, or this content cannot be stored.
         if any(call.id == open_call.id for open_call in history.open_calls()):
-            problem = f"the tool returned, but its result cannot be stored: {error}"
-            return history._append_result(call, problem, is_error, extras, None, generation)
+            return append_result(
+                call, f"the tool returned, but its result cannot be stored: {error}"
+            )
+    return _append_late(history, call, key, content, is_error, extras, unredacted)
+
+
+def _append_late(
+    history: History,
+    call: Action,
+    key: str,
+    content: Any,
+    is_error: bool,
+    extras: dict[str, Any],
+    unredacted: NothingRedacted | None,
+) -> Recorded:
     text = as_json(content)
     ended = "failed" if is_error else "ended"
-    line = f"Late outcome: {_quoted(call)} (event {call.id}, key {key}) {ended}: {text}"
     outcome = {"outcome": content if isinstance(content, str) else text, "is_error": is_error}
     meta = {**extras, MARK: {**extras[MARK], **outcome}}
-    late = Message(source="environment", content=line, cause=call.id, meta=meta)
-    (recorded,) = history._store.append(
-        history.id, late, expected_version=ANY_VERSION, generation=generation
-    )
-    return recorded
+    while True:
+        # The call may have been redacted while its tool ran.
+        _, guard = history._version_and_guard()
+        quoted = _quoted(without_redacted(history, call))
+        line = f"Late outcome: {quoted} (event {call.id}, key {key}) {ended}: {text}"
+        late = Message(source="environment", content=line, cause=call.id, meta=meta)
+        try:
+            (recorded,) = history._store.append(
+                history.id,
+                late,
+                expected_version=ANY_VERSION,
+                generation=_unfenced(history),
+                guard=unredacted or guard,
+            )
+        except VersionConflict:
+            if unredacted is not None:
+                raise
+        else:
+            return recorded
+
+
+def without_redacted(history: History, call: Action) -> Action:
+    """Return the call, without its arguments if it was redacted after it was read."""
+    (stored,) = history.events(call.id, call.id + 1)
+    return call if has_content(stored) else structs.replace(call, arguments=None)
 
 
 def record_overtaken(

@@ -726,6 +726,7 @@ class History:
         extras: dict[str, Any] | None,
         idempotency_key: str | None,
         generation: Generation,
+        unredacted: NothingRedacted | None = None,
     ) -> Recorded:
         if isinstance(content, list | tuple) and all(
             isinstance(part, Mapping) and "type" in part for part in content
@@ -744,6 +745,7 @@ class History:
             extras=extras,
             idempotency_key=idempotency_key,
             generation=generation,
+            unredacted=unredacted,
         )
 
     def run(

@@ -108,7 +108,10 @@ class RuntimeCall:
 
     def _tell_model(self, history: History, left_traces: dict[str, CallTrace]) -> str:
         _mark_as_told(history, left_traces)
-        lines = [effects.in_doubt_words(trace.call, key) for key, trace in left_traces.items()]
+        lines = [
+            effects.in_doubt_words(effects.without_redacted(history, trace.call), key)
+            for key, trace in left_traces.items()
+        ]
         left_traces.clear()
         return "\n".join(lines)
 

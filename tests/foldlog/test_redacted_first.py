@@ -5,10 +5,19 @@ shared past of a fork, the redaction does not change the fork's version.
 import pytest
 
 import foldlog
+from foldlog import Histories
 from foldlog._archive.projecting import change_of_documents
+from foldlog._cached_values import KeptBeside
+from foldlog._cli.commands import export
 from foldlog._formats.record import UNREAD
+from foldlog._history import runtimes
+from foldlog._history.effects import Attempt, EffectRule
+from foldlog._history.runtimes import RuntimeCall
 from foldlog._matching import holding, keep_documents
-from foldlog.eventstore import Action, Documents, Store, VersionConflict
+from foldlog._written_files import noted
+from foldlog.adapters._records.openhands_files import EventFiles
+from foldlog.adapters._shared import kept
+from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
 from tests.said import said
 
@@ -77,6 +86,53 @@ def test_a_retraction_of_another_version_is_refused(parent):
         parent.run(call[0].event, lambda: "paid")
     with pytest.raises(VersionConflict):
         parent.retract(4, expected_version=5)
+
+
+@pytest.fixture
+def paid(parent):
+    """A call that ran, and whose result was taken back: its outcome is event 6."""
+    (recorded,) = parent.append(
+        Action(source="agent", tool="pay", call_id="c", arguments={"to": "marigold"})
+    )
+    with parent.lease():
+        parent.run(recorded.event, lambda to: f"paid {to}")
+    parent.retract(6)
+    return recorded.event
+
+
+def test_an_outcome_that_is_recorded_again(parent, paid, redacted_before):
+    attempt = Attempt(parent, paid, print, EffectRule())
+    version = parent.version()
+    calls = redacted_before(Store, "append", event_id=6)
+    assert attempt.ended_before().event.cause == paid.id
+    assert len(calls) > 1
+    assert "paid marigold" not in repr(list(parent.events(version)))
+    assert "[redacted]" in repr(parent.tail(1))
+
+
+def test_a_late_outcome_quotes_no_redacted_call(parent, paid, redacted_before):
+    parent.close_open_calls()
+    calls = redacted_before(Store, "append", event_id=paid.id)
+    late = parent.settle(parent.effects()[0].key, "it is paid").event
+    assert len(calls) > 1
+    assert "pay {} (event 4" in late.content
+
+
+def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, parent, monkeypatch):
+    attempts = [
+        RuntimeCall(histories, parent.id, call_id, "pay", {"to": f"marigold {call_id}"}, None, {})
+        for call_id in ("a", "b")
+    ]
+    intents = []
+    for attempt in attempts:
+        attempt.begin(EffectRule())
+        intents.append(parent.version() - 1)
+    monkeypatch.setattr(runtimes, "_PROCESS", "another process")
+    del histories._begun_tools, histories._left_behind
+    assert "marigold a" in attempts[0].begin(EffectRule())[1]
+    parent.redact(intents[1], reason="asked to")
+    answer = RuntimeCall(histories, parent.id, "c", "pay", {}, None, {}).begin(EffectRule())[1]
+    assert "unknown: pay {} may have run" in answer
 
 
 def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted_before):
