@@ -123,6 +123,10 @@ class AuditTables(Derived[AuditRow]):
         self.was_rebuilt = False
         self._name = name_of(path)
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
+        self._states: dict[str, str] = {}
+        """Maps a conversation to its state before its events were read. A redaction in between
+        changes the state, so the next run adds the conversation again.
+        """
         self._writing = threading.RLock()
         self._to_confirm = True
         """Whether this run must confirm to the store that erased content was removed. An earlier
@@ -173,8 +177,11 @@ class AuditTables(Derived[AuditRow]):
         for name in dict.fromkeys(conversations):
             known = "SELECT state FROM conversations WHERE id = ?"
             row = self._database.execute(known, [storable(name)]).fetchone()
+            state = None if row is None else row[0]
+            with suppress(CorruptEvent, StoreDamaged):  # ``_missing`` yields this error.
+                state = self._states[name] = self._state(name)
             with self._transaction():
-                if row is not None and row[0] != self._state(name):
+                if row is not None and row[0] != state:
                     self._remove(name)
                 self._follow(_SOME, self.store.database.last_position)
             entries = _missing(self.store, self._database, name)
@@ -372,7 +379,7 @@ class AuditTables(Derived[AuditRow]):
             "head": row.head,
             "erased_at": row.erased_at and row.erased_at.isoformat(),
             "erased_reason": row.erased_reason,
-            "state": self._state(conversation),
+            "state": self._states.pop(conversation, None) or self._state(conversation),
         }
         table_of(self._database, "conversations").insert(described, replace=True)
 

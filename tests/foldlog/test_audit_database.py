@@ -35,6 +35,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.said import said
 
@@ -226,6 +227,25 @@ def damage(store, conversation, event_id):
 
 def file_of(store):
     return Path(store._recorder.path)
+
+
+def test_what_is_redacted_while_named_conversations_are_added_goes_with_the_next_run(
+    store, tmp_path, monkeypatch
+):
+    add = audit_database.AuditTables._add
+
+    def redact_and_add(tables, changes):
+        if next(store.events("tidewatch", 0, 1)).redacted is None:
+            redact(store, "tidewatch", 0, reason="asked to", by="ann")
+        return add(tables, changes)
+
+    monkeypatch.setattr(audit_database.AuditTables, "_add", redact_and_add)
+    path = tmp_path / "audit.db"
+    for word in ("cache", "[redacted]"):
+        update(store, path, ["tidewatch"])
+        with closing(sqlite3.connect(path)) as database:
+            ((text,),) = database.execute("SELECT text FROM events WHERE id = 0")
+        assert word in text
 
 
 def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, tmp_path):
