@@ -304,6 +304,9 @@ def kept(
         for conversation, value, is_present in beside.below(start):
             if not is_present and is_wanted(conversation):
                 row = histories.store.conversation(conversation)
+                if value is not None:
+                    # A redaction since the cached results were read has deleted this result.
+                    value = beside.load([row], of_any_version=True).get(conversation)
                 value = None if row.erased_at else make(row, value)
                 if value is not None:
                     beside.keep(row, value)

@@ -135,6 +135,22 @@ def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, pare
     assert "unknown: pay {} may have run" in answer
 
 
+def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
+    histories, parent, monkeypatch
+):
+    assert [*kept(histories, "test", "paren", lambda row, before: "marigold")] != []
+    parent.append(said("three"))
+    below = KeptBeside.below
+
+    def read_and_redact(beside, start):
+        found = [*below(beside, start)]
+        parent.redact(1, reason="asked to")
+        return found
+
+    monkeypatch.setattr(KeptBeside, "below", read_and_redact)
+    assert [*kept(histories, "test", "paren", lambda row, before: before)] == []
+
+
 def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted_before):
     fork = parent.fork(3, "fork")
     calls = redacted_before(Store, "append")
