@@ -151,6 +151,27 @@ def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
     assert [*kept(histories, "test", "paren", lambda row, before: before)] == []
 
 
+def test_a_file_of_openhands_that_was_read(parent):
+    texts = ("hi", "tulip", "marigold")
+    records = [
+        {
+            "id": f"e{number}",
+            "timestamp": f"2026-01-05T09:00:0{number}",
+            "source": "user",
+            "llm_message": {"role": "user", "content": [{"type": "text", "text": text}]},
+            "kind": "MessageEvent",
+        }
+        for number, text in enumerate(texts)
+    ]
+    recorded = parent.append_records(records, format="openhands-v1")
+    fork = parent.fork()
+    files = EventFiles(fork)
+    parent.redact(recorded[1].id, reason="asked to")
+    assert "marigold" in files.text("e2")
+    parent.redact(recorded[2].id, reason="asked to")
+    assert "marigold" not in files.text("e2")
+
+
 def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted_before):
     fork = parent.fork(3, "fork")
     calls = redacted_before(Store, "append")

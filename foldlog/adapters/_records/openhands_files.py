@@ -69,7 +69,7 @@ class EventFiles:
         self._stored = history._stored_records()
         self._read_at = 0
         """The version at which ``_read`` and ``_stored`` were read. They are read again if the
-        version has changed, because events may have been redacted.
+        version or ``_redactions`` has changed, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
         """Maps a usage id of the SDK to the number of calls in the last state, or None before the
@@ -86,6 +86,7 @@ class EventFiles:
         moment = self._history._store.database.data_version()
         if moment == self._moment:
             return
+        redactions = self._redactions
         try:
             version, self._redactions = self._history._store.query(
                 self._history.id, _version_and_redactions
@@ -99,7 +100,7 @@ class EventFiles:
         if version > self.version:
             self._take(self._history.events(self.version, version))
         self._moment = moment
-        if version > self._read_at:
+        if version > self._read_at or redactions != self._redactions:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
