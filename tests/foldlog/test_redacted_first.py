@@ -205,3 +205,16 @@ def test_the_attributes_of_an_import(histories, parent):
     with pytest.raises(VersionConflict):
         histories.store.extend("fork", [change], expected_version=3, also=guard)
     assert fork.version() == 3
+
+
+def test_a_file_that_an_export_writes(foldlog, tmp_path, monkeypatch):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        store.append("c", said("marigold"), expected_version=0)
+
+    def redact_and_note(store, *about):
+        Histories(store)["c"].redact(0, reason="asked to")
+        return noted(store, *about)
+
+    monkeypatch.setattr(export, "noted", redact_and_note)
+    assert foldlog("export c --view -o out.jsonl").status == 0
+    assert "[redacted]" in (tmp_path / "out.jsonl").read_text()

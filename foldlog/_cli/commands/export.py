@@ -5,6 +5,7 @@ database.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -109,10 +110,15 @@ def _export(
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         is_listed = as_json and output is None
-        export = choose_export(store, conversation, format, view=view, as_records=is_listed)
+        choose = partial(
+            choose_export, store, conversation, format, view=view, as_records=is_listed
+        )
         if output is not None:
-            with noted(store, "export", output, conversation), whole_file(output) as file:
-                number = export.write(file)
+            # The choice may read the View, so the file is noted first.
+            with noted(store, "export", output, conversation):
+                export = choose()
+                with whole_file(output) as file:
+                    number = export.write(file)
             document = ExportedDocument(
                 conversation=conversation,
                 format=export.format,
@@ -123,6 +129,7 @@ def _export(
             sentence = f"{count(number, 'record')} of {conversation} ({export.format}) in {output}"
             terminal.answer(document, sentence)
         elif is_listed:
+            export = choose()
             read = streamed(readable(export.records, findings))
             terminal.emit_list(
                 RecordsDocument(conversation=conversation, format=export.format, records=read),
@@ -130,6 +137,7 @@ def _export(
                 exact=True,
             )
         else:
+            export = choose()
             sys.stdout.flush()
             export.write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
     for finding in findings:
