@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog._formats.decoded import decoder_of, events_of, values_of
-from foldlog._formats.files.frames import TITLE
+from foldlog._formats.files.frames import REDACTED, TITLE
 from foldlog._formats.forking import incomplete
 from foldlog._formats.format import RecordDecoder
 from foldlog._formats.record import INCOMPLETE, UNREAD, NotAnEvent
@@ -229,7 +229,10 @@ class _Making:
             sources = SourcesToWrite.beside(writing)
             stored = sources.settle(source.conversation)
             # If a record was redacted since it was read, the new events may contain its text.
-            if stored is None or (stored.made, stored.redacted) != (first, source.redacted):
+            if stored is None or (stored.made, _redacted_in(stored)) != (
+                first,
+                _redacted_in(source),
+            ):
                 raise VersionConflict(self.conversation, self.version, self.version)
             sources.put_made(source, records_made)
             if stop < stored.records:
@@ -270,6 +273,11 @@ class _Making:
             changed[UNREAD] = [*map(list, unread)]
             attributes[INCOMPLETE] = incomplete(unread)
         return change_of_documents(self.store, self.conversation, changed, attributes)
+
+
+def _redacted_in(source: Source) -> tuple[object, ...]:
+    # A redaction may remove only the texts beside the records, such as the title.
+    return source.redacted, REDACTED in about(source)
 
 
 def _first_since(first_ids: Mapping[int, int], record: int, end: int) -> int:

@@ -561,7 +561,8 @@ class SourceWriter:
 
 
 def _compared_by(source: Source) -> tuple[object, ...]:
-    return source.records, source.head, source.made, source.redacted
+    # A redaction may remove only the texts beside the records.
+    return source.records, source.head, source.made, source.redacted, REDACTED in about(source)
 
 
 def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:

@@ -122,6 +122,20 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(tmp_
         assert_sound(store)
 
 
+def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_title_back(tmp_path, monkeypatch):
+    message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
+    nodes = {"m": {"id": "m", "parent": None, "children": [], "message": message}}
+    chat = {"id": "c", "title": SECRET, "current_node": "m", "mapping": nodes}
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([chat]))
+    with new_store() as store:
+        name = imported(store, path).conversation
+        before_next_call(
+            monkeypatch, store.database.recorder, "transact", lambda: redact_beside(store, name)
+        )
+        assert Histories(store)[name].attributes() == {}
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
 def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_order_of_copies(
     order, tmp_path
