@@ -2,8 +2,8 @@
 for a whole store.
 
 Commands and methods are found in the application and in the classes, so a new one is tried by
-itself. ``VALUES`` and ``given`` have values for what they require; a method that requires another
-value is passed over.
+itself. ``VALUES`` and ``argument_values`` have values for what they require; a method that requires
+another value is passed over.
 """
 
 import inspect

@@ -458,7 +458,7 @@ def run(folder, seed, kind, place):
         if "copy" not in model.log:
             model.check_events()
         vacuum(model.store)
-        model.check_gone()
+        model.check_removed()
     finally:
         model.store.close()
         place.next_round()
