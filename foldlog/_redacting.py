@@ -17,7 +17,7 @@ import getpass
 import glob
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
@@ -171,6 +171,9 @@ class Redacting:
     conversations of the store. ``holds`` returns whether a text is a match. With ``before``, only
     events that were recorded before this time are redacted. ``problems`` maps each conversation
     that could not be searched to the reason.
+
+    ``conversation`` is the conversation that the user named. If it is erased, the methods raise
+    ``ConversationErased``. Any other conversation that is erased at the same time is left out.
     """
 
     def __init__(
@@ -181,6 +184,7 @@ class Redacting:
         before: datetime | None = None,
         *,
         everywhere: bool = True,
+        conversation: str | None = None,
     ) -> None:
         self.store = store
         self.rows = rows
@@ -192,6 +196,7 @@ class Redacting:
         """
         self.problems: dict[str, str] = {}
         self._before = before
+        self._conversation = conversation
 
     def choose(
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
@@ -208,6 +213,12 @@ class Redacting:
         ids_without_quotes = _keys(events_by_name)
         if with_summaries:
             events_by_name = with_related(self.store, events_by_name, unread, with_summaries=True)
+        names = [*events_by_name]
+        if self._conversation is not None:
+            names.append(self._conversation)
+        for name in names:
+            with self._without_erased():
+                self.store_of(name).version(name)  # binds the store
         unredacted = {
             name: [event for event in events if has_content(event)]
             for name, events in events_by_name.items()
@@ -247,15 +258,16 @@ class Redacting:
         )
         if self.holds is not None:
             for name, shown_events in chosen.shown.items():
-                keep_documents(
-                    self.store_of(name), name, {event.id for event in shown_events}, self.holds
-                )
+                ids = {event.id for event in shown_events}
+                with self._without_erased():
+                    keep_documents(self.store_of(name), name, ids, self.holds)
         batches = [*_batches(chosen, asked)]
         is_single = sum(len(ids) for _, ids in batches) == 1
         while batches:
             name, ids = batches.pop(0)
             try:
-                receipts.append(redact_ids(self.store_of(name), name, ids))
+                with self._without_erased():
+                    receipts.append(redact_ids(self.store_of(name), name, ids))
             except (CannotRedact, InvalidArgument) as error:
                 # One event that cannot be redacted stops its whole batch, so the events of the
                 # batch are tried one by one.
@@ -267,8 +279,20 @@ class Redacting:
                 stay.append(Problem(name, str(error)))
             on_events(len(ids))
         for name in chosen.beside:
-            redact_beside(self.store_of(name), name)
+            with self._without_erased():
+                redact_beside(self.store_of(name), name)
         return receipts, stay
+
+    @contextmanager
+    def _without_erased(self) -> Iterator[None]:
+        try:
+            yield
+        except ConversationErased as error:
+            self._check_not_named(error)
+
+    def _check_not_named(self, error: ConversationErased) -> None:
+        if error.conversation == self._conversation:
+            raise error
 
     def find_remaining(self) -> list[Problem]:
         """Return a problem for each place where the store still contains the text, such as an id, a
@@ -328,7 +352,9 @@ class Redacting:
         events_by_name: dict[str, list[Event]] = {}
         searched_ids = {row.id for row in self.rows}
         # Forks come first, because their documents may be differences to values that they share.
-        for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):
+        remaining = sorted(self.rows, key=lambda row: row.created_at)
+        while remaining:
+            row = remaining.pop()
             start = row.parent_version or 0 if row.parent in searched_ids else 0
             try:
                 events = events_with(
@@ -339,6 +365,12 @@ class Redacting:
                     start,
                     redacted=redacted_too,
                 )
+            except ConversationErased as error:
+                self._check_not_named(error)
+                # Its forks were detached, so they have their own copies of the shared events.
+                searched_ids.discard(row.id)
+                remaining += [fork for fork in self.rows if fork.parent == row.id]
+                continue
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
@@ -353,6 +385,9 @@ class Redacting:
         for row in self.rows:
             try:
                 name = source_with(self.store_of(row.id), row.id, self.holds)
+            except ConversationErased as error:
+                self._check_not_named(error)
+                continue
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
@@ -617,9 +652,11 @@ def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dic
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():
         begins = store.conversation(name).parent_version or 0
-        for event in (event for event in events if event.id >= begins):
-            for shower in (name, *store.forks_sharing(name, event.id)):
-                shown.setdefault(shower, []).append(event)
+        # The conversation may have been erased after its events were found.
+        with suppress(ConversationErased):
+            for event in (event for event in events if event.id >= begins):
+                for shower in (name, *store.forks_sharing(name, event.id)):
+                    shown.setdefault(shower, []).append(event)
     return shown
 
 

@@ -83,7 +83,10 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
     if search.is_asked_for:
         rows = _conversations_of(store, conversation, search.where)
     everywhere = conversation is None and not search.where
-    return Redacting(store, rows, search.holds, search.before, everywhere=everywhere)
+    named = None if conversation is None else whole(store, conversation)
+    return Redacting(
+        store, rows, search.holds, search.before, everywhere=everywhere, conversation=named
+    )
 
 
 def choose_events(

@@ -13,6 +13,8 @@ import foldlog as api
 from foldlog import _redacting
 from foldlog._cli.catalog import COMMANDS
 from foldlog._maintenance import Maintenance
+from foldlog._matching import holding
+from foldlog._redacting import redact_matching
 from foldlog.eventstore import (
     CannotRedact,
     ConversationErased,
@@ -70,6 +72,70 @@ def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch):
         monkeypatch.setattr(_redacting, "shown_by", erased_first)
         with pytest.raises(ConversationErased, match="'other'"):
             histories["other"].redact(0, reason="asked to", with_summaries=True)
+
+
+@pytest.mark.parametrize(
+    "step", ["_find_events", "choose", "redact", "find_remaining", "keep_documents", "shown_by"]
+)
+def test_conversations_that_are_erased_at_the_same_time_stop_no_redaction_of_a_text(
+    step, monkeypatch
+):
+    with api.open("memory:") as histories:
+        for name in ("a", "b", "c"):
+            histories[name].append([said("tulip"), said("rose")])
+        place = _redacting if step in ("keep_documents", "shown_by") else _redacting.Redacting
+        original = getattr(place, step)
+
+        def after_an_erasure(*args, **options):
+            if "b" in histories:
+                histories.erase("b", reason="asked to")
+                histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
+            return original(*args, **options)
+
+        monkeypatch.setattr(place, step, after_an_erasure)
+        report = histories.maintenance.redact_matching("tulip", reason="asked to")
+        assert report.stay == ()
+        for name in ("a", "c"):
+            assert [event.content for event in histories[name].view()] == ["[redacted]", "rose"]
+        assert [event.content for event in histories["b"].view()] == ["lily", "lily"]
+
+
+@pytest.mark.parametrize("step", ["choose", "redact", "find_remaining"])
+def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeypatch):
+    with api.open("memory:") as histories:
+        histories["c"].append([said("tulip")])
+        rows = [histories.store.conversation("c")]
+        redacting = _redacting.Redacting(
+            histories.store, rows, holding("tulip"), everywhere=False, conversation="c"
+        )
+        original = getattr(_redacting.Redacting, step)
+
+        def after_an_erasure(*args, **options):
+            histories.erase("c", reason="asked to")
+            return original(*args, **options)
+
+        monkeypatch.setattr(_redacting.Redacting, step, after_an_erasure)
+        with pytest.raises(ConversationErased):
+            redact_matching(
+                redacting, reason="asked to", by=None, with_summaries=False, dry_run=False
+            )
+
+
+def test_a_fork_that_is_detached_during_a_redaction_is_searched_whole(monkeypatch):
+    with api.open("memory:") as histories:
+        histories["c"].append([said("tulip"), said("rose")])
+        histories["c"].fork(2, "fork")
+        find_events = _redacting.Redacting._find_events
+
+        def after_an_erasure(*args, **options):
+            if "c" in histories:
+                histories.erase("c", reason="asked to", detach_forks=True)
+            return find_events(*args, **options)
+
+        monkeypatch.setattr(_redacting.Redacting, "_find_events", after_an_erasure)
+        report = histories.maintenance.redact_matching("tulip", reason="asked to")
+        assert (report.events, report.stay) == ({"fork": (0,)}, ())
+        assert histories["fork"].view()[0].content == "[redacted]"
 
 
 def test_a_history_redacts_several_events_all_or_none():
@@ -248,8 +314,9 @@ def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it
 
     monkeypatch.setattr("foldlog._cli.terminal.confirm", erased_meanwhile)
     ran = foldlog("store redact", *chosen, "--reason", "asked to")
-    assert ran.status != 0
-    assert "conversation 'c' was erased" in ran.err
+    is_named = chosen[0] == "c"
+    assert (ran.status != 0) is is_named
+    assert ("conversation 'c' was erased" in ran.err) is is_named
     with api.open(tmp_path / "foldlog.db") as histories:
         *_, newest = histories["c"].events()
         assert newest.content == "tulip"
