@@ -32,6 +32,7 @@ from foldlog.eventstore import (
     StoreDamaged,
 )
 from foldlog.eventstore.inside import check_text, check_time, check_whole, has_content
+from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row
 from foldlog.eventstore.sources.reading import own_blocks_with
@@ -104,6 +105,7 @@ def search(
     # This import loads condensers, which no help needs.
     from foldlog._figures.activity import written_by
 
+    kinds = tuple(kinds)
     criteria = _Criteria(words, kinds, tool, since, until)
     most = None if limit is None else check_whole("limit", limit, 0)
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -128,7 +130,24 @@ def search(
             if is_of_program is None or is_of_program(row):
                 hits_here += _Conversation(store, row, stop, unread).hits(criteria)
         except ConversationErased:
-            continue
+            if row.id == conversation:
+                raise
+            if conversation is None:
+                continue
+            # The fork was detached, and has its own copies of the shared events: search again.
+            return search(
+                store,
+                words,
+                conversation=conversation,
+                among=among,
+                kinds=kinds,
+                tool=tool,
+                program=program,
+                since=since,
+                until=until,
+                limit=limit,
+                seconds=seconds,
+            )
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             unread.append(f"{row.id}: {error}")
             failed_count += 1
@@ -157,14 +176,21 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events whose stored bytes pass ``may_be_in``, in any order. ``may_be_in`` is called
-    with the bytes in lower case. Redacted events are left out. Cost: the function reads the stored
-    bytes of the conversation.
+    """Yield the events whose stored bytes pass ``may_be_in``, in any order, and some events
+    possibly twice. ``may_be_in`` is called with the bytes in lower case. Redacted events are left
+    out. Cost: the function reads the stored bytes of the conversation.
     """
     for row, stop in _places(store, conversation, unread):
-        for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
-            if has_content(event):
-                yield event
+        try:
+            for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
+                if has_content(event):
+                    yield event
+        except ConversationErased:
+            if row.id == conversation:
+                raise
+            # The fork was detached, and has its own copies of the shared events: search again.
+            yield from candidates_in(store, conversation, may_be_in, unread)
+            return
 
 
 def _places(
@@ -340,16 +366,18 @@ class _Conversation:
         self._stop = stop
         self._unread = unread
 
-        def read(reader: Reader) -> tuple[Source | None, Made, int]:
+        def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
             sources = Sources(store.database, reader)
-            conversation_row = store.database.find(reader, row.id, pending=True)
+            conversation_row = not_erased(store.database.find(reader, row.id, pending=True))
             if conversation_row is None:
-                return None, {}, 0
+                return None, {}, 0, 0
             source = sources.find_by_key(conversation_row.key, has_texts=False)
             made = {} if source is None else sources.made(source)
-            return source, made, conversation_row.version
+            return source, made, conversation_row.begins, conversation_row.version
 
-        self._source, self._events_of_records, version = store.database.recorder.query(read)
+        self._source, self._events_of_records, self._begins, version = (
+            store.database.recorder.query(read)
+        )
         self._version = version if stop is None else min(stop, version)
 
     def hits(self, criteria: _Criteria) -> Iterator[Hit]:
@@ -376,7 +404,7 @@ class _Conversation:
             yield from self._in_records(self._source, may_be_in)
         # Events of records were found by their records, so only the events in between are searched
         # here.
-        start = self._row.parent_version or 0
+        start = self._begins
         for first, count in sorted(
             place for place in self._events_of_records.values() if place[0] >= start
         ):

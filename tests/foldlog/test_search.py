@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldlog import Action, Observation, open as foldlog_open
+from foldlog import Action, Observation, _search, open as foldlog_open
 from foldlog._figures import context
 from foldlog._figures.stored import FiguresOfStore
-from foldlog._search import search
+from foldlog._search import SearchTerms, events_with, search
+from foldlog.eventstore import ConversationErased
 from tests.said import said
 
 
@@ -51,3 +52,49 @@ def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be
     limit = window if window >= 900 else None  # of the table, not of these calls
     assert (document["peak_prompt_tokens"], document["max_input_tokens"]) == (900, limit)
     assert f"largest prompt: {shown_as}\n" in foldlog("stats c").out
+
+
+def test_a_search_in_a_conversation_that_is_erased_meanwhile_fails(histories, monkeypatch):
+    histories["c"].append([said("the gauge")])
+
+    def then_erased(*args):
+        histories.erase("c", reason="asked to")
+        return places(*args)
+
+    places = _search._places
+    monkeypatch.setattr(_search, "_places", then_erased)
+    with pytest.raises(ConversationErased):
+        histories.search("gauge", conversation="c")
+
+
+def detaching(histories, before):
+    """Return a class that detaches the fork of ``c`` before the conversation ``before`` is read."""
+
+    class Detaching(_search._Conversation):
+        def __init__(self, store, row, *more):
+            if row.id == before and "c" in histories:
+                histories.erase("c", reason="asked to", detach_forks=True)
+            super().__init__(store, row, *more)
+
+    return Detaching
+
+
+@pytest.mark.parametrize("before", ["c", "fork"])
+def test_a_fork_that_is_detached_meanwhile_is_searched_whole(before, histories, monkeypatch):
+    monkeypatch.setattr(_search, "_Conversation", detaching(histories, before))
+
+    histories["c"].append([said("gauge 1"), said("the rest")])
+    histories["c"].fork(2, "fork")
+    histories["fork"].append([said("gauge 2")])
+    found = histories.search("gauge", conversation="fork")
+    assert [(hit.conversation, hit.id) for hit in found] == [("fork", 2), ("fork", 0)]
+
+
+@pytest.mark.parametrize("before", ["c", "fork"])
+def test_the_events_of_a_fork_that_is_detached_meanwhile_are_found(before, histories, monkeypatch):
+    histories["c"].append([said("gauge 1"), said("the rest")])
+    histories["c"].fork(2, "fork")
+    histories["fork"].append([said("gauge 2")])
+    monkeypatch.setattr(_search, "_Conversation", detaching(histories, before))
+    found = events_with(histories.store, "fork", SearchTerms("gauge"), [])
+    assert [event.id for event in found] == [0, 2]
