@@ -168,10 +168,10 @@ def _mark(
     state = transaction.conversation(key)
     if state is None:
         raise ConversationNotFound(str(key))
-    if parent is None and expected is not None and (state.head or b"").hex() != expected.head:
-        raise VersionConflict(state.id, expected.version, state.version)
     if state.erasure is not None or parent not in (None, state.parent):
         return state, ()
+    if parent is None and expected is not None and (state.head or b"").hex() != expected.head:
+        raise VersionConflict(state.id, expected.version, state.version)
     forks = living_forks(transaction, state.key)
     if needing := [fork for fork in forks if not (detach_forks and _is_copied(transaction, fork))]:
         return state, needing

@@ -215,3 +215,11 @@ def test_bytes_of_an_erasure_after_another_vacuum_stay_pending(tmp_path):
         with recorder._alone() as writer:
             assert maintenance.empty_log(writer, pending)
         assert store.database.bytes_pending
+
+
+def test_an_erasure_of_an_expected_conversation_that_is_erased_meanwhile_succeeds():
+    with open_store("memory:") as store:
+        store.append("c", [said("one")], expected_version=0)
+        row = store.conversation("c")
+        erase(store, "c", reason="asked to")
+        assert erase(store, "c", reason="retention", expected=row).erased_reason == "asked to"
