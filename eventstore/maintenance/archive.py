@@ -68,7 +68,13 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     recorder = database.recorder
     check_url(recorder, to)
     state, placed, stays = recorder.query(partial(_read_stored, conversation=conversation))
-    stays = stays or _find_damage(store, state)
+    if stays is None:
+        stays = _find_damage(store, state)
+        if (
+            stays is not None
+            and recorder.query(lambda reader: reader.conversation(state.id)) != state
+        ):
+            stays = _CHANGED
     if stays is not None:
         return Archived(conversation, 0, 0, stays)
     assert state.head is not None  # the conversation has events

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 import foldlog as api
+from foldlog.eventstore.maintenance import archive
 from tests.said import said
 
 
@@ -18,3 +19,19 @@ def test_what_is_archived_is_older_than_a_span_or_a_moment(tmp_path):
             archive(timedelta(days=-1), to)
         [archived] = archive(histories.store.conversation("old").updated_at + timedelta(1), to)
         assert (archived.conversation, archived.events) == ("old", 1)
+
+
+def test_a_conversation_that_is_erased_as_it_is_archived_is_not_called_damaged(
+    tmp_path, monkeypatch
+):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append([said("1"), said("2")])
+        find_damage = archive._find_damage
+
+        def after_an_erasure(*args):
+            histories.erase("c", reason="asked to")
+            return find_damage(*args)
+
+        monkeypatch.setattr(archive, "_find_damage", after_an_erasure)
+        [outcome] = histories.maintenance.archive(timedelta(0), f"file://{tmp_path}/objects")
+        assert outcome.stays == "it was changed at the same time; archive it again"
