@@ -204,7 +204,8 @@ class AuditTables(Derived[AuditRow]):
             }
             for name in sorted(touched):
                 try:
-                    with self._transaction(), suppress(ConversationNotFound):
+                    # After an erasure, the entry of the erasure comes later.
+                    with suppress(ConversationErased, ConversationNotFound), self._transaction():
                         self._describe(name)
                     continue
                 except CorruptEvent as error:

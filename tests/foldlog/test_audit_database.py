@@ -406,3 +406,20 @@ def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_o
         update(store, tmp_path / "audit.db")
     assert {"events", "condensations_fts", "store"} <= set(tables)
     assert list(tmp_path.glob("audit*")) == []
+
+
+def test_a_conversation_that_is_erased_as_it_is_described_goes_at_the_next_update(
+    store, path, monkeypatch
+):
+    find = store.conversation
+
+    def then_erased(name, **options):
+        row = find(name, **options)
+        if row.erased_at is None:
+            erase(store, name, reason="asked to")
+        return row
+
+    monkeypatch.setattr(store, "conversation", then_erased)
+    update(store, path)
+    update(store, path)
+    assert rows(path, "SELECT * FROM events") == []
