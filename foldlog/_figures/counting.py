@@ -24,6 +24,7 @@ from foldlog._words.reasons import because
 from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
+    ConversationErased,
     ConversationRow,
     Event,
     EventStoreError,
@@ -142,6 +143,8 @@ def counted_on(
             calls_of_parent = store.query(
                 row.parent, lambda reading: told_beside(reading, reading.version)
             )
+    except ConversationErased:
+        raise
     except EventStoreError as error:
         findings.append(str(error))
     counts_event = counted_in(structural, row.version)

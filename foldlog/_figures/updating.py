@@ -186,7 +186,12 @@ class FigureCounter:
             if record is not None and record.code == CODE:
                 earlier = value_of(record.body, Figures)
             return figures_of(self._store, self._views, row, earlier, on_events=self._on_events)
-        except (ConversationErased, ConversationNotFound):
+        except ConversationErased as error:
+            if error.conversation == row.id:
+                return None
+            # The conversation was detached from this parent after it was listed.
+            return self._count_one(self._store.conversation(row.id, pending=True))
+        except ConversationNotFound:
             return None
         except EventStoreError as error:
             return Figures(
@@ -258,4 +263,5 @@ def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
         and (conversation.head or b"").hex() == row.head
         and conversation.redactions == row.redactions
         and conversation.pending == row.pending
+        and (conversation.parent is None) == (row.parent is None)
     )

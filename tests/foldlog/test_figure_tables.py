@@ -11,10 +11,12 @@ from msgspec.json import encode
 
 import foldlog
 from foldlog import Action, Message, Observation
+from foldlog._figures import counting
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats, document_of
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import SORTS, FigureTables, Where
+from foldlog._figures.updating import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.projections import Views
@@ -254,3 +256,33 @@ def test_replies_are_compared_again_when_figures_are_made_again(store, tmp_path)
     store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
     assert calls_of(store, figures) == before
     assert replies_stored(store) == {"first": 2, "second": 2}
+
+
+def begin_fork(histories):
+    histories["c"].append([said("one"), said("two")])
+    histories["c"].fork(2, "fork")
+    histories["fork"].append([said("three")])
+
+
+def detach(histories):
+    if "c" in histories:
+        histories.erase("c", reason="asked to", detach_forks=True)
+
+
+@pytest.mark.parametrize("place", [counting.overview_of, FigureCounter._write])
+def test_a_fork_that_is_detached_as_it_is_counted_has_its_figures(place, histories, monkeypatch):
+    begin_fork(histories)
+
+    def after_a_detachment(*args):
+        detach(histories)
+        return place(*args)
+
+    owner = FigureCounter if place is FigureCounter._write else counting
+    monkeypatch.setattr(owner, place.__name__, after_a_detachment)
+    stored = FiguresOfStore(histories.store)
+    stored.refresh()
+    stored.refresh()
+    [(_, figures)] = [*stored.of([histories.store.conversation("fork")])]
+    assert figures.overview.problem is None
+    assert sum(stored.totals().events.values()) == 3
+    assert stored.totals().findings == []
