@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from foldlog import _documents as documents
+from foldlog._bound_store import bound_store
 from foldlog._companions import ids_meant
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
@@ -392,6 +393,8 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
     """
     given = request.query_params.get("id")
     if given is not None:
+        # If another conversation gets the id, the page must not mix the two conversations.
+        _, store = bound_store(store, given)
         store.query(given, _present)  # an unknown id raises an error at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")

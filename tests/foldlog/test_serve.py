@@ -2,6 +2,7 @@
 shows its answers.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -13,20 +14,21 @@ import urllib.request
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import foldlog
-from foldlog import _documents as documents
+from foldlog import Histories, _documents as documents
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats, document_of
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._labels import KINDS
 from foldlog._page.report import write_report
 from foldlog._web.access import POLICY
-from foldlog._web.app import application
+from foldlog._web.app import _follow, application
 from foldlog._web.pages import matches
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
@@ -39,6 +41,7 @@ from foldlog.eventstore import (
     confirm,
     open_store,
 )
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
 from foldlog.projections import Views
@@ -510,3 +513,23 @@ def test_a_server_whose_file_was_replaced_shows_nothing_of_the_former_one(tmp_pa
             if path.exists():
                 path.rename(tmp_path / "former.db")
         assert "start the server again" in answer.text
+
+
+def test_a_page_does_not_follow_another_conversation_with_the_same_id(store):
+    store.append("c", [said("one")], expected_version=0)
+    polls = []
+
+    def is_ending():
+        polls.append(len(polls))
+        if len(polls) == 2:
+            erase(store, "c", reason="asked to")
+            Histories(store).create("c", replace_erased=True).append([said("two"), said("three")])
+        return len(polls) > 4
+
+    async def read():
+        request = SimpleNamespace(query_params={"id": "c"}, method="GET")
+        return [part async for part in _follow(store, request, is_ending).body_iterator]
+
+    text = "".join(asyncio.run(read()))
+    assert "event: problem" in text
+    assert text.count("event: version") == 1
