@@ -305,11 +305,13 @@ class History:
         idempotency_key: str | None = None,
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
+        guard: NothingRedacted | None = None,
     ) -> tuple[Recorded, ...]:
         how: dict[str, Any] = {
             "generation": self._generation,
             "idempotency_key": idempotency_key,
             "dedupe": dedupe,
+            "guard": guard,
             "also": partial(recorder.write, conversation=self.id),
         }
         recorded = self._append(list(events), expected_version, how, documents)
@@ -378,15 +380,20 @@ class History:
     def _append_guarded(
         self,
         events: list[Event],
-        version: int,
+        expected_version: int,
         guard: NothingRedacted | None,
         documents: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append what was made from the events below ``version``. Raises ``VersionConflict`` if
-        another event came first, or if one of the events was redacted first.
+        """Append what was made from the events below ``expected_version``. Raises
+        ``VersionConflict`` if another event came first, or if one of the events was redacted first.
         """
-        how = {"generation": self._generation, "guard": guard}
-        return self._append(events, version, how, documents)
+        how = {
+            "generation": self._generation,
+            "guard": guard,
+            "idempotency_key": idempotency_key,
+        }
+        return self._append(events, expected_version, how, documents)
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
         if isinstance(events, Event):

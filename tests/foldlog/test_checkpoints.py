@@ -12,6 +12,7 @@ from foldlog.adapters._langgraph.checkpoints import Checkpoints
 from foldlog.adapters._langgraph.record_lists import Listed
 from foldlog.adapters._shared import erase_all, with_those_below
 from foldlog.eventstore import Annotation, DocumentChanges
+from foldlog.runtimes import companion
 from tests.how_many import examples
 from tests.said import said
 
@@ -280,3 +281,23 @@ def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
             put(checkpoints, 9, f"{number - 1:03}" if number else None, "xy", "new")
             for reader in (checkpoints, opened(histories)):
                 assert contents(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")
+
+
+def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put_small = partial(checkpoints.put, THREAD, body={}, listed=lambda *before: None)
+        first = {"small": {"flower": "marigold"}, "channels": ["flower"]}
+        put_small("000", parent=None, channels=lambda before: (first, {}))
+        put_small("001", parent="000", channels=lambda before: ({"small": {}, "channels": []}, {}))
+        found = []
+
+        def repeat_small(before):
+            found.append({} if before.value is None else before.value["small"])
+            if len(found) == 1:
+                histories[THREAD].redact(0, reason="asked to")
+            return {"small": found[-1], "channels": []}, {}
+
+        put_small("002", parent="000", channels=repeat_small)
+        assert found == [{"flower": "marigold"}, {}]
+        assert checkpoints.find(THREAD, "002").value["small"] == {}

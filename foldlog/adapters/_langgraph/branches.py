@@ -120,7 +120,8 @@ class ThreadBranches:
         self._histories = histories
         self._store = histories.store
         self._attributes = attributes
-        self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
+        self._known = Recent[str, tuple[bytes | None, int, ThreadBranch]](KEPT)
+        """Each branch comes with its head and its number of redactions."""
 
     def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread, all read at one moment. Only branches that have grown
@@ -249,8 +250,8 @@ class ThreadBranches:
 
     def _known_branch(self, found: Conversation) -> ThreadBranch | None:
         known = self._known.get(found.id)
-        if known is not None and known[0] == found.head:
-            return known[1]
+        if known is not None and known[:2] == (found.head, found.redactions):
+            return known[2]
         return None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
@@ -264,7 +265,7 @@ class ThreadBranches:
         if hidden == REDACTED:
             hidden = newest_values(reading, standing_version(reading, HIDDEN)).get(HIDDEN)
         branch = ThreadBranch(Checkpoint(found.id, found.version, value), found.begins, hidden)
-        self._known[found.id] = found.head, branch
+        self._known[found.id] = found.head, found.redactions, branch
         return branch._replace(documents=documents)
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:

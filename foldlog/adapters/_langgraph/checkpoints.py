@@ -46,7 +46,7 @@ from foldlog.eventstore import (
     IdempotencyConflict,
     VersionConflict,
 )
-from foldlog.eventstore.inside import Moment, query_all
+from foldlog.eventstore.inside import Moment, NothingRedacted, query_all
 from foldlog.formats import Encoder
 from foldlog.runtimes import (
     HistoryRecorder,
@@ -83,13 +83,15 @@ class _Newest:
     """The newest checkpoint of a branch with its records.
 
     ``history`` is None if the branch was only read. Between the last record and the event id
-    ``alone``, the View shows no event.
+    ``alone``, the View shows no event. ``unredacted`` is the guard of an append that repeats values
+    of a checkpoint that was read; it is None for a checkpoint that this process wrote.
     """
 
     checkpoint: Checkpoint
     history: History | None
     records: RecordList
     alone: int = 0
+    unredacted: NothingRedacted | None = None
 
 
 class Checkpoints:
@@ -371,7 +373,7 @@ class Checkpoints:
                     removed = before.removed
                 value |= {} if removed < 0 else {"removed": removed}
                 if recorder is None:
-                    append = history.append
+                    append = history._append_guarded
                 else:
                     append = partial(history._append_recorded, recorder=recorder)
                 recorded = append(
@@ -379,6 +381,7 @@ class Checkpoints:
                     expected_version=before.version,
                     idempotency_key=numbered(checkpoint_id, number),
                     documents={**documents, CHECKPOINT: value},
+                    guard=newest.unredacted,
                 )
             except IdempotencyConflict:
                 number += 1  # this checkpoint was written before, with other values
@@ -533,15 +536,16 @@ class Checkpoints:
         read.
         """
         history = self.histories[checkpoint.branch]
+        _, unredacted = history._version_and_guard()
+        checkpoint = self.branches.at(checkpoint.branch, checkpoint.version)
         if known is not None and known.checkpoint.value == checkpoint.value:
-            return _Newest(checkpoint, history, known.records)
+            return _Newest(checkpoint, history, known.records, unredacted=unredacted)
         spans, values = query_all(
             self.histories.store.database, partial(self._records, checkpoint, self._value)
         )
         listed = self._listed(values)
-        return _Newest(
-            checkpoint, history, RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ())
-        )
+        records = RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ())
+        return _Newest(checkpoint, history, records, unredacted=unredacted)
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
         """Return a record by its index. All records of the checkpoint are read."""
