@@ -301,3 +301,16 @@ def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent
         put_small("002", parent="000", channels=repeat_small)
         assert found == [{"flower": "marigold"}, {}]
         assert checkpoints.find(THREAD, "002").value["small"] == {}
+
+
+def test_a_redacted_note_is_not_taken_from_memory():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        for flower in ("tulip", "marigold"):
+            checkpoints.note(THREAD, "000", "writes", {"flower": flower})
+        assert checkpoints.notes_here(THREAD, "000") == [
+            {"flower": "tulip"},
+            {"flower": "marigold"},
+        ]
+        histories[companion(THREAD, "writes")].redact(1, reason="asked to")
+        assert checkpoints.notes_here(THREAD, "000") == [{"flower": "tulip"}]

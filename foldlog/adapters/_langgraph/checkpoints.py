@@ -431,14 +431,18 @@ class Checkpoints:
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the notes on a checkpoint. If this process wrote all of them, they are taken from
-        memory.
+        memory, unless a note of the thread was redacted.
         """
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
         def others(moment: Moment) -> list[bool]:
             reading = moment.conversation(companion(thread, _NOTES))
             is_meant = history is not None and reading.key == history._generation.key
-            if not is_meant or reading.recall(numbered(checkpoint_id, len(known))) is not None:
+            if (
+                not is_meant
+                or reading.redactions
+                or reading.recall(numbered(checkpoint_id, len(known))) is not None
+            ):
                 return [True]
             return []
 
