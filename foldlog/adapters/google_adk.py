@@ -64,7 +64,7 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.eventstore.inside import Appending
+from foldlog.eventstore.inside import Appending, NothingRedacted
 from foldlog.projections import View, contains
 from foldlog.runtimes import companion, dicts_in, within
 
@@ -79,12 +79,14 @@ _TIMES = ("start_timestamp", "end_timestamp")
 class _Stored(NamedTuple):
     """A stored session at a version. ``about`` contains ``created``, the time when the session
     began. It also contains ``unordered`` if some event is older than the event before it.
+    ``unredacted`` is the guard of an append that repeats ``state`` or ``about``.
     """
 
     history: History
     version: int
     state: _Values
     about: _Values
+    unredacted: NothingRedacted | None
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
@@ -212,6 +214,11 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         required condensation may be impossible; then the event is stored, and
         ``NoCondensationAvailable`` is raised.
         """
+        return await self._append_event(session, event)
+
+    async def _append_event(
+        self, session: Session, event: AdkEvent, unredacted: NothingRedacted | None = None
+    ) -> AdkEvent:
         if event.partial:
             return event
         delta = event.actions.state_delta if event.actions else {}
@@ -220,7 +227,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         )
         names = session.app_name, session.user_id, session.id
         if (
-            not await self._append(names, session.last_update_time, event)
+            not await self._append(names, session.last_update_time, event, unredacted)
             and event in session.events
         ):
             return event
@@ -228,12 +235,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         appended = await super().append_event(session, event)
         # The next step calls a model.
         if self._condense and (event.author == "user" or event.get_function_responses()):
-            prepared = await self._make_compaction(names)
+            prepared, unredacted = await self._make_compaction(names)
             if isinstance(prepared, EventActions):
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
-                await self.append_event(
-                    session, AdkEvent(**about, timestamp=platform_time.get_time())
-                )
+                compacted = AdkEvent(**about, timestamp=platform_time.get_time())
+                # If an event was redacted in between, the next step makes another compaction.
+                with suppress(VersionConflict):
+                    await self._append_event(session, compacted, unredacted)
             else:
                 waiting = {
                     call
@@ -284,7 +292,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """
         history = self.histories.sync[self.conversation(*names)]
         try:
-            version = history.version()
+            version, unredacted = history._version_and_guard()
             if version:
                 about = history.document("session", version=version)
             else:
@@ -295,7 +303,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             state = document(history, "state", {}, version)
         except ConversationErased:
             return None
-        return _Stored(history, version, state, about)
+        return _Stored(history, version, state, about, unredacted)
 
     def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
         """Return the app, the user and the session id. Blanks around the session id are removed,
@@ -365,8 +373,11 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return {"state": stored.state, "updated": self._updated(stored)}
 
     @in_thread
-    def _make_compaction(self, names: _Names) -> EventActions | _Values:
-        """Return the compaction that the condenser makes now.
+    def _make_compaction(
+        self, names: _Names
+    ) -> tuple[EventActions | _Values, NothingRedacted | None]:
+        """Return the compaction that the condenser makes now, and the guard of its append, because
+        the summary may quote events.
 
         If no compaction is due, return the changes that masks make: a map from the id of a record
         to its masked form. The map has None for a record that is hidden.
@@ -374,6 +385,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         handler = self.histories.sync._handler
         history = self.histories.sync[self.conversation(*names)]
         while True:
+            _, unredacted = history._version_and_guard()
             view = history.view()
             result, reports = handler.preview(view)
             if not isinstance(result, View):
@@ -386,18 +398,20 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 break
         if isinstance(result, View):
             if result is view:
-                return {}
+                return {}, None
             log = {event.id: event for event in view}
             sent = dict(_records_of(shown_records(result, _FORMAT, history, log)))
             stored = _records_of(shown_records(view, _FORMAT, history))
-            return {
+            masked = {
                 record_id: sent.get(record_id)
                 for record_id, record in stored
                 if sent.get(record_id) != record
             }
+            return masked, None
         if paid := [report for report in reports_of(result.action) if cost_something(report)]:
             history.append(annotation(paid, handler._condenser.type))
-        return EventActions(compaction=_as_compaction(history, view, result.action))
+        compaction = _as_compaction(history, view, result.action)
+        return EventActions(compaction=compaction), unredacted
 
     # -- writing, in threads
     # ------------------------------------------------------------------------------------------
@@ -421,11 +435,17 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                     version = 1
                 documents = {"attributes": attributes, "session": about, "state": own}
                 self._write(history, version, records, documents, shared)
-                return _Stored(history, history.version(), own, about)
+                return _Stored(history, history.version(), own, about, None)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
 
     @to_its_end
-    def _append(self, names: _Names, known: float, event: AdkEvent) -> bool:
+    def _append(
+        self,
+        names: _Names,
+        known: float,
+        event: AdkEvent,
+        unredacted: NothingRedacted | None = None,
+    ) -> bool:
         own, shared = self._split_by_scope(
             names, event.actions.state_delta if event.actions else {}
         )
@@ -434,6 +454,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             stored = self._stored(names)
             if stored is None:
                 raise SessionNotFoundError(f"Session {names[2]} not found.")
+            if unredacted not in (None, stored.unredacted):
+                raise VersionConflict(stored.history.id, stored.version, stored.version)
             updated = self._updated(stored)
             since = GetSessionConfig(after_timestamp=event.timestamp)
             if event.timestamp <= updated and _event_of(record) in map(
@@ -449,7 +471,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             documents: _Values = {"session": about} if about != stored.about else {}
             documents |= {"state": {**stored.state, **own}} if own else {}
             with suppress(VersionConflict, ConversationErased):
-                self._write(stored.history, stored.version, [record], documents, shared)
+                self._write(
+                    stored.history, stored.version, [record], documents, shared, stored.unredacted
+                )
                 return True
 
     def _write(
@@ -459,6 +483,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         records: list[_Values],
         documents: _Values,
         shared: Mapping[str, _Values],
+        unredacted: NothingRedacted | None = None,
     ) -> None:
         """Append records and documents to a session at a version, in one transaction.
 
@@ -484,6 +509,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             documents,
             expected_version=version,
             generation=history._generation,
+            guard=unredacted,
             together=together,
             also=partial(recorder.write, conversation=history.id),
         )
