@@ -198,7 +198,11 @@ def _copy_if_different(
     ):
         return Moved(original.id, 0, version)
     try:
-        return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
+        try:
+            return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
+        except ConversationErased:
+            # If the source has erased the conversation meanwhile, this copies its tombstone.
+            return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
     except ConversationErased as error:
         return Moved(original.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:

@@ -14,6 +14,7 @@ from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
@@ -377,3 +378,21 @@ def test_a_fork_that_was_copied_brings_no_later_event_of_its_parent_back(source,
         assert "the target redacted event 4 in 'deep'" in str(problems(source, target, name))
     assert target.version("fork") == 3
     assert_sound(target)
+
+
+def test_a_conversation_that_is_erased_as_it_is_copied_has_its_tombstone_in_the_copy(
+    source, target, monkeypatch
+):
+    say(source, "a", "one", "two")
+    say(source, "b", "another")
+    stored_rows = copy.stored_rows
+
+    def after_an_erasure(database, conversation, *start):
+        if conversation.id == "a":
+            erased(source, "a")
+        return stored_rows(database, conversation, *start)
+
+    monkeypatch.setattr(copy, "stored_rows", after_an_erasure)
+    assert problems(source, target) == {"a": None, "b": None}
+    assert target.conversation("a").erased_at is not None
+    assert differing(source, target) == []
