@@ -5,6 +5,7 @@ expire``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -13,13 +14,19 @@ from foldlog._cli.hints import command, store_name
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._companions import with_companions
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
-from foldlog._figures.overview import overview_of
+from foldlog._figures.overview import Overview, overview_of
 from foldlog._history.lease import lease_that_keeps
 from foldlog._maintenance import and_forks, iter_erased
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
 from foldlog._written_files import is_a_copy, path_in
-from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationHasForks,
+    ConversationRow,
+    EventStoreError,
+    Store,
+)
 from foldlog.projections import Views
 
 WORDS_MAX = 200
@@ -223,7 +230,9 @@ def ask(
 
 
 def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
-    more = overview_of(store, Views(store), row)
+    more = Overview()
+    with suppress(ConversationErased):  # another process has erased the conversation meanwhile
+        more = overview_of(store, Views(store), row)
     about = more.title or more.problem or "without words of a user"
     events = count(row.version, "event")
     return (

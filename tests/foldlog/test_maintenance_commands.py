@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from foldlog import open as foldlog_open
+from foldlog._cli import erasing
 from foldlog.eventstore import ANY_VERSION, open_store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.importing import BACKUP
@@ -182,3 +183,14 @@ def test_a_stdout_that_is_closed_is_refused(command):
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "stdout is closed" in ran.stderr
     assert command("list --json").rows("version") == [5]
+
+
+def test_a_conversation_that_is_erased_before_the_question_stops_no_erasure(monkeypatch):
+    questions = []
+    monkeypatch.setattr(erasing.terminal, "confirm", lambda *question: questions.append(question))
+    with foldlog_open("memory:") as histories:
+        histories["c"].append([said("one")])
+        row = histories.store.conversation("c")
+        histories.erase("c", reason="asked for")
+        erasing.ask(histories.store, "memory:", [row])
+    assert len(questions) == 1
