@@ -624,40 +624,6 @@ async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histor
     history = service.histories.sync[service.conversation("a", "u", "s")]
 
     def condense_and_redact(view):
-        forgotten = [event.id for event in view.events[:2]]
-        action = CondensationAction(
-            forgotten_event_ids=forgotten, summary="marigold", summary_offset=0
-        )
-        history.redact(forgotten[0], reason="asked to")
-        return Condensation(action), ()
-
-    monkeypatch.setattr(service.histories.sync._handler, "preview", condense_and_redact)
-    await service.append_event(session, Event(author="user", invocation_id="4", content=said("4")))
-    kept = await events_of(service)
-    assert len(kept) == 4
-    assert not any(event.actions.compaction for event in kept)
-
-
-async def test_a_state_that_was_redacted_in_the_original_of_a_fork_stays_away(service, monkeypatch):
-    session = await service.create_session(**S, state={"flower": "marigold"})
-    await service.append_event(session, Event(author="user", invocation_id="1", content=said("x")))
-    original = service.histories.sync[service.conversation("a", "u", "s")]
-    original.fork(id=service.conversation("a", "u", "t"))
-    fork = await service.get_session(**{**S, "session_id": "t"})
-    event = Event(
-        author="user", invocation_id="2", actions=EventActions(state_delta={"color": "blue"})
-    )
-    before_next_call(monkeypatch, service, "_write", lambda: original.redact(0, reason="asked to"))
-    await service.append_event(fork, event)
-    assert (await service.get_session(**{**S, "session_id": "t"})).state == {"color": "blue"}
-
-
-async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histories, monkeypatch):
-    service = FoldlogSessionService(histories, condense=True)
-    session = await talk(service, 3)
-    history = service.histories.sync[service.conversation("a", "u", "s")]
-
-    def condense_and_redact(view):
         if any(event.redacted for event in view):
             return view, ()
         forgotten = [event.id for event in view.events[:2]]
