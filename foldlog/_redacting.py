@@ -258,9 +258,9 @@ class Redacting:
         )
         if self.holds is not None:
             for name, shown_events in chosen.shown.items():
-                ids = {event.id for event in shown_events}
+                shown_ids = {event.id for event in shown_events}
                 with self._without_erased():
-                    keep_documents(self.store_of(name), name, ids, self.holds)
+                    keep_documents(self.store_of(name), name, shown_ids, self.holds)
         batches = [*_batches(chosen, asked)]
         is_single = sum(len(ids) for _, ids in batches) == 1
         while batches:

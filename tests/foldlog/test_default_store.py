@@ -23,7 +23,7 @@ def users_store(foldlog, tmp_path, monkeypatch):
 
 def test_an_import_adds_to_the_store_of_the_hooks(foldlog, users_store, five_messages, tmp_path):
     advice = foldlog("setup claude-code").err
-    assert f"whose hooks will write to {users_store}; to import" in advice
+    assert f"and its hooks will write to {users_store}; to import" in advice
     assert advice.endswith(": foldlog import --from claude-code\n")
     assert quick_hook.options_in([]) == (str(users_store), False)
     assert stat.S_IMODE(users_store.parent.stat().st_mode) == 0o700
