@@ -23,7 +23,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from hashlib import blake2b
@@ -154,10 +154,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         thread = self._thread(conf)
         if wanted:
             found = self._checkpoints.find(thread, wanted, hidden=self._hidden_too)
-            if found is None:
-                whole = None
-            else:
-                whole = self._checkpoints.whole(thread, found)
+            whole = None
+            if found is not None:
+                with suppress(ConversationErased):  # The thread was deleted after it was read.
+                    whole = self._checkpoints.whole(thread, found)
         else:
             whole, _ = self._checkpoints.newest(thread, hidden=self._hidden_too)
         if whole is None:
@@ -183,10 +183,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")
         listed = self._listed(conf, stop, filter or {}, limit)
-        return (
-            self._tuple(thread_id, namespace, whole or self._checkpoints.whole(thread, found))
-            for (thread_id, namespace, thread), found, whole in islice(listed, limit)
-        )
+        return islice(self._tuples(listed), limit)
+
+    def _tuples(self, listed: Iterable[_Listed]) -> Iterator[base.CheckpointTuple]:
+        for (thread_id, namespace, thread), found, whole in listed:
+            try:
+                whole = whole or self._checkpoints.whole(thread, found)
+            except ConversationErased:  # The thread was deleted after it was listed.
+                continue
+            yield self._tuple(thread_id, namespace, whole)
 
     def put(
         self,

@@ -274,7 +274,10 @@ class ThreadBranches:
             yield each
             if each.before <= branch.begins:
                 return
-            each = self.at(each.branch, each.before)
+            try:
+                each = self.at(each.branch, each.before)
+            except ConversationErased:  # The thread was deleted after its branches were read.
+                return
 
 
 def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:

@@ -462,13 +462,16 @@ class Checkpoints:
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
 
     def _hide(self, history: History, ids: set[str], below: str) -> None:
-        while True:
-            version = history.version()
-            before = document(history, HIDDEN, {"ids": [], "below": ""}, version)
-            hidden = {"ids": sorted(ids.union(before["ids"])), "below": max(before["below"], below)}
-            with suppress(VersionConflict):
-                history.append((), documents={HIDDEN: hidden}, expected_version=version)
-                return
+        # A branch that was deleted after it was found has no checkpoints to hide.
+        with suppress(ConversationErased):
+            while True:
+                version = history.version()
+                before = document(history, HIDDEN, {"ids": [], "below": ""}, version)
+                all_ids = sorted(ids.union(before["ids"]))
+                hidden = {"ids": all_ids, "below": max(before["below"], below)}
+                with suppress(VersionConflict):
+                    history.append((), documents={HIDDEN: hidden}, expected_version=version)
+                    return
 
     # -- steps
     # ----------------------------------------------------------------------------------------------

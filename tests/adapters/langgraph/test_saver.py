@@ -847,3 +847,36 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(file_url):
             > 5
         )
         assert_sound(histories.store)
+
+
+def test_a_thread_that_is_deleted_as_checkpoints_are_listed_is_left_out(saver):
+    for thread_id in ("a", "b"):
+        parent = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+        for number in range(3):
+            versions = {"messages": f"{number}"}
+            values = {"messages": [HumanMessage(f"{number}", id=f"{number}")]}
+            parent = saver.put(parent, checkpoint_of(values, versions), {}, versions)
+    listed = saver.list(None)
+    assert next(listed).config["configurable"]["thread_id"] == "b"
+    saver.delete_thread("b")
+    assert [found.config["configurable"]["thread_id"] for found in listed] == ["a"] * 3
+
+
+@pytest.mark.parametrize("place", ["walk", "hide"])
+def test_a_thread_that_is_deleted_as_runs_are_hidden_stops_nothing(place, saver, monkeypatch):
+    config = put(saver, {"n": 1})
+    config["configurable"]["run_id"] = "r"
+    saver.put(config, checkpoint_of({"n": 2}, {"n": 2}), {"run_id": "r"}, {"n": 2})
+    owner = saver._checkpoints if place == "walk" else saver._checkpoints.branches
+    name = "walk" if place == "walk" else "of"
+    original = getattr(owner, name)
+
+    def then_deleted(*args, **options):
+        found = original(*args, **options)
+        saver.delete_thread("t")
+        return found
+
+    monkeypatch.setattr(owner, name, then_deleted)
+    saver.delete_for_runs(["r"])
+    monkeypatch.undo()
+    assert saver.get_tuple(THREAD) is None
