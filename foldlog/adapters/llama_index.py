@@ -150,11 +150,13 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
-        return [
-            unquoted(row.id.removeprefix(start))
-            for row in rows
-            if self._opened._sync[row.id].view()
-        ]
+        return [unquoted(row.id.removeprefix(start)) for row in rows if self._has_messages(row.id)]
+
+    def _has_messages(self, conversation: str) -> bool:
+        # The conversation may have been erased after it was listed.
+        with suppress(ConversationErased):
+            return bool(self._opened._sync[conversation].view())
+        return False
 
     def close(self) -> None:
         """Close the store if this object opened the store by its URL."""

@@ -19,7 +19,9 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
 
 import foldlog
+from foldlog.adapters import llama_index
 from foldlog.adapters._records.llama_index import NAME
+from foldlog.adapters._shared import below
 from foldlog.adapters.llama_index import FoldlogChatStore
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, Retraction
 from foldlog.formats import decode
@@ -154,3 +156,18 @@ class TestKeeps(Keeps):
 
     async def names(self, store):
         return [message.content for message in await store.aget_messages("k")]
+
+
+def test_a_key_that_is_erased_as_keys_are_listed_is_left_out(histories, monkeypatch):
+    store = FoldlogChatStore(histories)
+    for key in ("a", "b"):
+        store.add_message(key, ChatMessage("one", role="user"))
+    erased = store.history("a").id
+
+    def then_erased(*args):
+        rows = below(*args)
+        histories.erase(erased, reason="asked to")
+        return rows
+
+    monkeypatch.setattr(llama_index, "below", then_erased)
+    assert store.get_keys() == ["b"]
