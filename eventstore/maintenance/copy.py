@@ -201,7 +201,7 @@ def _copy_if_different(
         try:
             return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
         except ConversationErased:
-            # If the source has erased the conversation meanwhile, this copies its tombstone.
+            # The source has erased the conversation: copy its tombstone.
             return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
     except ConversationErased as error:
         return Moved(original.id, 0, version, error.problem)

@@ -231,7 +231,7 @@ def ask(
 
 def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
     more = Overview()
-    with suppress(ConversationErased):  # another process has erased the conversation meanwhile
+    with suppress(ConversationErased):  # another process has erased the conversation
         more = overview_of(store, Views(store), row)
     about = more.title or more.problem or "without words of a user"
     events = count(row.version, "event")
