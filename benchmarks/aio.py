@@ -52,7 +52,7 @@ def many_tasks(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 async def _tasks(events: Sequence[Event], folder: Path, number: int) -> float:
-    """Return the appends a second of many tasks, each of which appends to its own history."""
+    """Return the appends per second of many tasks. Each task appends to its own history."""
     async with foldlog.aio.open(folder / f"tasks-{number}.db") as faces:
 
         async def write(name: str) -> None:

@@ -206,7 +206,7 @@ def fill(store: Store, primary: Server, conversations: int) -> list[str]:
 
 
 def opening(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Read one conversation of many, and decode its events. Both sides already have a connection."""
+    """Read one conversation of many, and decode its events. Both sides are connected."""
     decoder = msgspec.json.Decoder(
         SystemMessage | Message | Action | Observation | CondensationAction
     )

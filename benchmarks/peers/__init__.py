@@ -1,7 +1,7 @@
 """Compare foldlog with the stores of other runtimes, on one history: ``python -m
 benchmarks.peers``.
 
-    items.py          the history that every peer records, and the answers that every peer must return
+    items.py          the history that peers record, and the answers that they must return
     side.py           the interface of a peer, and its process (standard library only)
     sides/            a file for each peer, which uses the peer as its runtime does
     environments.py   an environment for each peer, in .cache/peers

@@ -1,4 +1,4 @@
-"""Make the page of the command from each command's help and its output in ``tests/golden/outputs``."""
+"""Make the page of the command from the helps and from the outputs in ``tests/golden/outputs``."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(work
             second.lease(wait_s=0).__enter__()
         assert (raised.value.conversation, raised.value.worker) == ("c", "one")
         assert raised.value.until == second.current_lease().until
-        assert second._generation.fence is None  # it may append what it is told from outside
+        assert second._generation.fence is None  # it may append without a lease
         first.append(said("from the worker"))
         user.append(said("from a user"))
         waiting = threading.Thread(target=lambda: second.lease(wait_s=60, worker="two").__enter__())

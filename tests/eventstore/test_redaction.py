@@ -152,7 +152,7 @@ def test_an_event_of_a_later_version_is_not_redacted(path):
 # -- redacted events
 # --------------------------------------------------------------------------------------------------
 
-REDACTED_EVENTS = rows("places_of_texts.json", "what is left of a redacted event")
+REDACTED_EVENTS = rows("places_of_texts.json", "the stored form of a redacted event")
 
 
 @pytest.mark.parametrize("kind", REDACTED_EVENTS)

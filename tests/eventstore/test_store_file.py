@@ -346,7 +346,7 @@ def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store, path,
         with (
             pytest.raises(
                 StoreUnusable,
-                match=r"another file took the place.*first end all programs .* and move .*-wal away",
+                match=r"another file took the place.*first end all programs.*move .*-wal away",
             ),
             reading(store, "c1"),
         ):

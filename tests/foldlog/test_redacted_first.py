@@ -23,12 +23,6 @@ from tests.said import said
 
 
 @pytest.fixture
-def histories():
-    with foldlog.open("memory:") as histories:
-        yield histories
-
-
-@pytest.fixture
 def parent(histories):
     """A history whose event 1 has the word "marigold", as the value of two documents."""
     history = histories["parent"]

@@ -41,7 +41,10 @@ export class Comparison {
     if (!prompts) return [];
     if (prompts.events.includes(null)) return [el("h2", {}, "Only one run has a system prompt"), this.differing(prompts)];
     const [lines, apart] = [prompts.lines, prompts.lines_apart].map((numbers) => numbers.map(grouped));
-    return [el("h2", {}, `The system prompts differ: ${apart[0]} of ${lines[0]} lines only in the first, ${apart[1]} of ${lines[1]} lines only in the second`), this.differing(prompts)];
+    const first = `${apart[0]} of ${lines[0]} lines only in the first`;
+    const second = `${apart[1]} of ${lines[1]} lines only in the second`;
+    const title = `The system prompts differ: ${first}, ${second}`;
+    return [el("h2", {}, title), this.differing(prompts)];
   }
 
   firstDifference({ first_difference: first }) {

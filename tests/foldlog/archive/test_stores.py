@@ -74,7 +74,10 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path,
             projecting.make_events(store, outcome.conversation)
         records_made = source_of(store, outcome.conversation).made
         assert 0 < records_made < outcome.records
-        stay = f"the events of {records_made} of {outcome.records} records are stored, and the next use of the conversation adds the rest"
+        stay = (
+            f"the events of {records_made} of {outcome.records} records are stored, and the next"
+            " use of the conversation adds the rest"
+        )
         assert str(raised.value) == f"the disk is full; {stay}"
         with pytest.raises(StoreUnavailable, match="nothing was written"):
             projecting.make_events(store, outcome.conversation)
