@@ -36,7 +36,7 @@ _PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta
 
 
 class OtherFormat(UnknownFormat):
-    """The history was imported from another format. Export the history in that format, or as
+    """The history was imported from another format. Export the history in its own format or as
     ``openai-chat``, or export its View.
     """
 
@@ -96,15 +96,15 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    ``as_history`` only affects OpenHands V0. If it is true, the records are the agent's history,
-    and all events are shown except condensations and requests. If it is false, the records are a
-    stream, and its records outside of the agent's history are not shown. If a log of V1 or Claude
-    Code has branches, only the active branch is shown.
+    ``as_history`` only affects OpenHands V0. If ``as_history`` is true, the records are the agent's
+    history, and all events are shown except condensations and requests. If ``as_history`` is false,
+    the records are a stream, and only records of the agent's history are shown. If a log of V1 or
+    Claude Code has branches, only the active branch is shown.
 
     If a record is not an event, ``decode`` calls ``findings`` with the problem and goes on with the
     next record. If ``findings`` is None, ``decode`` raises ``InvalidEvent``. ``findings`` also
-    receives problems of records that could be read. Raises ``UnknownFormat``. The function reads
-    the records once.
+    receives problems of records that could be read. Raises ``UnknownFormat``. ``decode`` reads
+    ``records`` only once.
     """
     check_callable("findings", findings)
     chosen = format_named(format)
@@ -145,9 +145,9 @@ def encode(
     ``openai-chat``, ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
     Retracted events are written too. ``history.export`` leaves out retracted events, and returns
-    the records of an import unchanged. Any history can be written as ``openai-chat``, without its
-    bookkeeping. If the format cannot hold a kind of events, ``encode`` calls ``notes`` with a text
-    about these events.
+    the records of an import unchanged. Any history can be written as ``openai-chat``, which leaves
+    out bookkeeping. If the format cannot hold a kind of events, ``encode`` calls ``notes`` with a
+    text about these events.
 
     Raises ``UnknownFormat`` if foldlog does not write the format, or if the history was imported
     from another format. Raises ``ValueError`` if an event is missing, because a record may refer to
@@ -315,9 +315,9 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
 
 
 def format_of_history(store: Store, conversation: str) -> str:
-    """Return the default format for an export of a history. It is the format of the first event
-    that is imported or shown. Earlier events are ignored, because an adapter may write documents
-    before its first record.
+    """Return the default format for an export of a history: the format of the first event that is
+    imported or shown. Earlier events are ignored, because an adapter may write documents before its
+    first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)

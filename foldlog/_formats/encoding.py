@@ -56,7 +56,7 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""The argument ``stored`` for a history that has no stored records."""
+"""Pass this object as ``stored`` for a history that has no stored records."""
 
 
 class Encoder:
@@ -83,8 +83,8 @@ class Encoder:
         self._missing = 0
         """The number of events that the incomplete record still needs."""
         self._head: Sequence[Any] | None = None
-        """The opening records of the export: None before they are made, and empty once they are
-        written.
+        """The records at the beginning of the export. The value is None before the encoder makes
+        the records, and empty after they are written.
         """
         self._notes = notes
         self._first: int | None = None
@@ -217,8 +217,8 @@ class Encoder:
         return self._with_head(self._writer.end())
 
     def part(self, without: Event | None = None) -> list[Any]:
-        """Return new records for the first events of an incomplete record. ``without`` is the
-        missing event, which was redacted or retracted.
+        """Return new records for the first events of an incomplete record. ``without`` is the event
+        of the record that is missing, because it was redacted or retracted.
         """
         group = self._group
         self._group = []
@@ -256,7 +256,7 @@ class Encoder:
 
     def _write_remains(self, events: Sequence[Event]) -> list[Any]:
         """After a redaction, return new records for the remaining events of one record. If the
-        format has ``parts``, return a single record with all their parts.
+        format has ``parts``, return a single record with the parts of all remaining events.
         """
         earlier_records = self._end_open_record()
         records = list[Any]()

@@ -30,7 +30,7 @@ REDACTED = "[redacted]"
 """The text that replaces a redacted text, or a redacted value of a document."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
-"""No message format has records for these events."""
+"""Types of events for which no message format has a record."""
 
 
 def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
@@ -74,7 +74,7 @@ def id_of_source(event: Event) -> Any:
 
 
 def parts_in(content: Content) -> Iterable[dict[str, Any]]:
-    """Return content as parts. A text becomes a single part, and an empty text no part."""
+    """Return content as parts. A text becomes a single part. An empty text becomes no part."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else ()
     return content

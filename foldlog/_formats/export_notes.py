@@ -57,8 +57,8 @@ class ExportNotes:
             self._replies.add(reply)
 
     def end(self) -> list[str]:
-        """Return two texts. The first text lists the left-out events that a model never saw. The
-        second text lists the events and fields that the format cannot hold. Each text may be empty.
+        """Return two texts: a list of the left-out events that a model never saw, and a list of the
+        events and fields that the format cannot hold. Each text may be empty.
         """
         counts = (self._hidden, self._lost)
         return [

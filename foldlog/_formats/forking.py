@@ -80,7 +80,7 @@ def lacking(number: int, what: str, before: int) -> str:
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
     """Return the version after the last event whose id in the imported source is ``source_id``. The
     View at this version shows the branch of this event, even if the source switched to another
-    branch later. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    branch later. The text ``"7"`` also finds the number 7 as an id.
 
     The events of one record, the actions of one response and their observations are one group. The
     version comes after all events of the group, so that no call stays open. If a record has both a

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foldlog._formats.skeleton import Skeleton
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
-"""What ``Format.beside`` returns: further records, and the usage of calls."""
+"""The result of ``Format.beside``: further records, and the usage of calls."""
 LOOK_AT = 50
 """foldlog reads at most this many records to find the format and the name of a history."""
 
@@ -37,8 +37,8 @@ def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]
 
 
 class UnusableFormat(EventStoreError, TypeError):
-    """foldlog cannot use a format that a program registered or an installed package brings. Correct
-    the format, or uninstall the package.
+    """A custom format is not valid: a program registered it, or an installed package brings it.
+    Correct the format, or uninstall the package.
     """
 
 
@@ -207,8 +207,9 @@ class Format:
 
     These attributes count records without making events:
 
-    ``skeleton``      the fields of a record for lists and figures. A redaction does not delete
-                      these fields. If ``skeleton`` is None, the events of ``decoder`` are counted.
+    ``skeleton``      the fields of a record for lists and figures. A redaction does not delete the
+                      skeleton of a record. If ``skeleton`` is None, the events of ``decoder`` are
+                      counted.
     ``conversation``  the name of the conversation in the first records, or None.
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` in a record. If the
                       format has a skeleton, the skeleton reads these fields.
@@ -227,12 +228,12 @@ class Format:
     ``time``          the time of a record, in the form of ``read_time``. ``time`` is None if no
                       record of the format has a time. Imported events then have no time, and live
                       events have the time of their recording.
-    ``beside``        reads the object that holds the records. The arguments are the object and its
-                      records. The function returns further records, and the usage of each call
-                      (with the id of its ``reply``) or of the whole run.
+    ``beside``        reads the object that holds the records. ``beside`` is called with the object
+                      and its records, and returns further records, and the usage of each call (with
+                      the id of its ``reply``) or of the whole run.
     ``recorded_usage``    how events of the format record the calls of models.
-    ``says_again``    whether a compaction repeats the events that stay in the prompt. These copies
-                      come before the condensation.
+    ``says_again``    whether a compaction repeats the events that stay in the prompt. The decoder
+                      adds the copies before the condensation.
     ``repeats``       whether each record contains all earlier messages, like a request to a model.
                       After a redaction, no later record of a source in this format is imported.
     ``note``          a sentence about every history of this format. An import prints the sentence.
@@ -240,8 +241,8 @@ class Format:
     These attributes are about writing records. An imported record is exported unchanged:
 
     ``encoder``       the writer of events that were not imported, or whose record was redacted.
-                      Adapters use this writer too. An export uses it for any other history only if
-                      ``lacks`` is set.
+                      Adapters use this writer too. For a history that was not imported from this
+                      format, an export uses ``encoder`` only if ``lacks`` is set.
     ``lacks``         what the format cannot hold, as nouns of ``export_notes``. If ``lacks`` is
                       None, only a history that was imported from this format can be exported in
                       this format. Events that were appended after the import are left out, and a
@@ -293,10 +294,10 @@ class Recognize(NamedTuple):
     """Functions that recognize the histories of one format, or of any format.
 
     ``format_of``    returns the format of a history by its first records, or None.
-    ``reader_of``    returns the format whose ``files`` reads a file or folder, or None. The second
-                     argument has the first bytes of the file.
-    ``nothing``      returns a message for a file without a history. The argument has the first
-                     records of the file.
+    ``reader_of``    returns the format whose ``files`` reads a file or folder, or None. The
+                     arguments are the path and the first bytes of the file.
+    ``nothing``      returns a message for a file without a history, from the first records of the
+                     file.
     """
 
     format_of: Callable[[Iterable[Any]], Format | None]

@@ -21,9 +21,9 @@ The View at every version is the prompt that Gemini CLI would send. If the new m
 old message, the record makes no event.
 
 A resumed chat begins with a second record of the session. Gemini CLI then sets the messages twice:
-first only its context, and then all messages. These messages have new times and another form. If
-the content of a message is equal, the message stays. A context with a new text replaces the earlier
-context, like a system prompt.
+first only its context, and then all messages. The messages have new times and another form than
+before. An earlier message stays if a new message has the same content. A context with a new text
+replaces the earlier context, like a system prompt.
 """
 
 from __future__ import annotations
@@ -393,7 +393,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _find_same(self, record: _Part, index: int) -> int | None:
         """Return the index of the next current message that gives a model the same text as
-        ``record``, or None. Hidden messages before it are skipped.
+        ``record``, or None. Hidden messages are skipped.
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
@@ -477,8 +477,8 @@ class GeminiDecoder(FollowingDecoder):
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
         """Take back all messages from ``index`` on. If the View shows one of these messages, add a
-        retraction. If ``records``, which come next, repeat these messages, the reason of the
-        retraction is ``WRITTEN_AGAIN``.
+        retraction. ``records`` are the records that come next. If they repeat the messages, the
+        reason of the retraction is ``WRITTEN_AGAIN``.
         """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 SUFFIX: Final = slice(2, 7)
-"""The bytes of a hash that the set stores. Together with the number of the bucket, they are 50 bits
-of the hash. In an import of a million records, the probability of one wrong match is 1 in 2,000.
+"""The bytes of a hash that the set stores. The stored bytes and the number of the bucket are 50
+bits of the hash. In an import of a million records, the probability of one wrong match is 1 in
+2,000.
 """
 _BUCKETS: Final = 0x3FF
 _PAGE_BYTES: Final = 470
@@ -21,7 +22,7 @@ fragmented. With this size, a page is the largest object that Python's own alloc
 class HashSet:
     """A set of hashes of at least seven bytes. The set stores only the bytes of a hash that the
     slice ``part`` selects. An empty set takes 200 kB of memory. A hash takes a little more memory
-    than these bytes.
+    than its stored bytes.
     """
 
     def __init__(self, part: slice = SUFFIX) -> None:
@@ -54,7 +55,9 @@ class HashSet:
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
-        """Yield the stored parts of all hashes. A copy of the set yields them in the same order."""
+        """Yield the stored parts of all hashes. A copy of the set yields the parts in the same
+        order.
+        """
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]
 

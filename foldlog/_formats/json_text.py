@@ -64,7 +64,9 @@ def parse_stored(text: bytes) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Return None for a text that is not JSON. Return a value of another type unchanged."""
+    """Return the value of a JSON text, or None for a text that is not JSON. Return a ``value`` that
+    is not a text unchanged.
+    """
     try:
         return parse(value.encode()) if type(value) is str else value
     except (UnreadableJson, UnicodeEncodeError):

@@ -98,7 +98,8 @@ _OF_ANTHROPIC = (
 
 def is_message_of_anthropic(message: Part) -> bool:
     """Return whether a message of the user or the assistant is in Anthropic's format. In a user's
-    message, only some types of blocks prove this, because a user may send any part to any server.
+    message, only some types of blocks prove Anthropic's format, because a program may send the
+    other types to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -186,8 +187,8 @@ class MessageReader:
     """
 
     def refuse(self, problem: str) -> None:
-        """Handle a malformed value. A subclass may raise an error here. Without an error, the
-        reader goes on with the JSON text of the value.
+        """Handle a malformed value. A subclass may raise an error. This class does nothing, and the
+        reader then reads the value as JSON text.
         """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
@@ -196,7 +197,8 @@ class MessageReader:
 
     def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
         """Return the ``meta`` of an event, with all ``fields`` except ``taken`` under the key
-        ``name``. An import stores no such fields, so this class returns an empty ``meta``.
+        ``name``. This class returns an empty ``meta``, because an import does not store further
+        fields.
         """
         return {}
 

@@ -13,8 +13,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several open calls have the same id, a result with this id answers the first of
-them in the newest reply that has one.
+the newest reply. If several open calls have the same id, a result answers the newest reply with
+such a call, and in this reply the first such call.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
@@ -70,7 +70,7 @@ from foldlog.projections import arguments_of
 NAME = "openai-chat"
 
 _COMPARED = ("role", "content", "tool_calls", "function_call", "tool_call_id")
-"""Two messages are ``alike`` only if these fields are equal."""
+"""``alike`` messages must be equal in these fields."""
 
 
 def matches(record: Any) -> bool:
@@ -141,7 +141,8 @@ def _calls_or_answers(record: Any) -> bool:
 
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     """Read the object that holds the messages, for ``Format.beside``: a logged call with its
-    ``response``, or a run of SWE-agent with its ``info``. Return the answer and the usage.
+    ``response``, or a run of SWE-agent with its ``info``. Return the model's answer, and the usage
+    of the call or the run.
 
     If the response has several choices, the first choice is the answer. If the messages already end
     with the answer, the answer is left out.

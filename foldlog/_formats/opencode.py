@@ -1,8 +1,8 @@
 """Sessions of OpenCode: messages with their parts, from its storage folder, its database, or a file
 of ``opencode export``.
 
-The records of a session have the format of an export. Their order is the order in which OpenCode
-reads its messages:
+The records of a session have the format of an export, and the order in which OpenCode reads its
+messages:
 
     {"info": {"id", "projectID", …}}                          the session, with the fields that
                                                               never change
@@ -74,8 +74,8 @@ _WORDS = {
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""The texts that OpenCode sends to its model in place of parts of these types in a user's message.
-In an answer, parts of the types in ``_UNTOLD`` are not sent at all.
+"""Maps the type of a part in a user's message to the text that OpenCode sends to its model in place
+of the part. In an answer, parts of the types in ``_UNTOLD`` are not sent at all.
 """
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),

@@ -1,7 +1,7 @@
 """Number the events that were made from one record, so that an export finds all of them.
 
 ``origin.rest`` is the number of earlier events from the same record, and None for the first event.
-It is also None for a step to another branch, which was not made from a record.
+``origin.rest`` is also None for a step to another branch, which was not made from a record.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class _Decoder(FollowingDecoder):
         self._tip = 0
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """If the last line is a message of the user: the version before the line, and the text of
-        the line.
+        """The version before the last line and the text of the last line, if this line is a message
+        of the user.
         """
 
     def read(self, read: RecordEvents, record: _Part) -> None:

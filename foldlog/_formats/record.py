@@ -18,8 +18,8 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute that describes the unreadable records of an imported source."""
 UNREAD = "unread records"
-"""The document about unreadable records. It has a row for each of them: the number of readable
-records before the record, and the id of the event after it.
+"""The document with a row for each unreadable record: the number of readable records before the
+record, and the id of the event after the record.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -32,8 +32,8 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its ``place``, and the ``problem``. ``before``
-    is the row of an unreadable record in ``UNREAD``.
+    """A part of a source that could not be imported: its ``place``, and the ``problem``. For an
+    unreadable record, ``before`` is its row in the document ``UNREAD``.
     """
 
     place: str
@@ -51,7 +51,7 @@ class Located(NamedTuple):
                  describes the place.
     ``value``    the value, or its readable part if there is a problem.
     ``text``     the bytes of the value, which begin at ``offset`` in the file or in the text of its
-                 document. Empty if the bytes are unknown.
+                 document. The text is empty if the bytes are unknown.
     """
 
     line: int
@@ -171,8 +171,8 @@ are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the ye
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
 """Times that programs write for a missing time, with or without a zone."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record, as an event stores it. A time with a zone is the first value. A time
-without a zone is the second value, as the text for ``origin.time``.
+"""The time of a record, as an event stores it: first a time with a zone, or None; then a time
+without a zone as a text for ``origin.time``, or None.
 """
 
 

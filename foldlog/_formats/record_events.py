@@ -86,11 +86,11 @@ class FollowingDecoder(RecordDecoder):
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is filled. A format that does not use ``shown`` saves memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
-    """Which repetitions make no events:
+    """Which repetitions the decoder leaves out:
 
-    ``records``  a repeated record that has an id, and a repetition of the whole log.
-    ``logs``     only a repetition of the whole log.
-    ``events``   none: an equal record makes its events again.
+    ``records``  a repeated record that has an id, and a repetition of the whole log
+    ``logs``     only a repetition of the whole log
+    ``events``   no repetition, so an equal record makes its events again
     """
 
     has_own_ids: ClassVar[bool] = False

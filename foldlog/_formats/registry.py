@@ -85,7 +85,7 @@ def _load(name: str) -> Format:
 
 
 def _sent_by_name(format: Format) -> Format:
-    """Pickle ``format`` as its name. Another process finds the format by this name."""
+    """Pickle ``format`` as its name, so that another process loads its own copy of the format."""
     # copyreg looks up the exact type, and some formats have a subclass of ``Format``
     copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
@@ -169,7 +169,7 @@ def each_format() -> Iterator[Format]:
 
 
 def _load_packages() -> list[str]:
-    """Return the reasons why formats were refused."""
+    """Add the formats of installed packages. Return a message for each format that was refused."""
     global _refused
     if _refused is None:
         from importlib.metadata import entry_points  # most processes read only foldlog's formats

@@ -46,8 +46,8 @@ class Repeats:
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
-        """Return whether the next record is a repetition. ``at`` is its time, or None if it has an
-        id.
+        """Return whether the next record is a repetition. ``at`` is the time of the record, or None
+        if the record has an id.
         """
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 

@@ -320,7 +320,9 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Store the request in ``words`` for the title, unless an earlier request was stored."""
+        """Store the request in a user's message, from which a title can be made. Only the first
+        request is stored.
+        """
         if words and self.state.asked is None:
             request, whole_text = asked_in(words)
             self.state.asked = request[:_SHOWN_MAX] or None

@@ -61,7 +61,7 @@ class Calls(NamedTuple):
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
-        """Return the calls with negative figures. Adding them to a sum subtracts the calls."""
+        """Return a copy with negative figures. Adding the copy to a sum subtracts the calls."""
         usage = {name: -number for name, number in self.usage.items()}
         cost = None if self.cost is None else -self.cost
         return self._replace(usage=usage, cost=cost, calls=-self.calls)
@@ -183,7 +183,7 @@ class ReplyCounter:
             self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Note the usage of a line. The usage replaces the usage of earlier lines."""
+        """Store the usage in a line of a reply, in place of the usage in earlier lines."""
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
             self.add(_call_of(oldest, *self._open.pop(oldest)))

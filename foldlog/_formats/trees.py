@@ -4,7 +4,7 @@ its View shows one branch of the tree.
 A conversation has one record per message. If the site shows a branch that does not end in the
 newest message, an additional last record names the shown branch. The records are in the order of
 their times. New records therefore always come at the end, even if a message gets a second answer.
-The View at each version is the prompt of the model at that time.
+The View at each version is the prompt that the model got at that time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Exports(FileReader):
     """Reads files with an array of conversations, with a single conversation, or with a
     conversation on each line.
 
-    ``begins``  sets of keys. The beginning of a file has all keys of one of these sets.
+    ``begins``  sets of keys. The beginning of an export has all keys of one set.
     ``named``   the keys that may have the name of a conversation. The first text is the name.
     ``held``    the key of the array with the messages.
     ``id``      the key of a message's id.
@@ -156,8 +156,8 @@ _NO_PARENT = object()
 
 class TreeDecoder(FollowingDecoder):
     """Makes events of messages. If a message does not continue the branch, a retraction comes
-    first. A message whose parent is missing follows the last message. If its parent is also the
-    parent of the first message, the message begins a new tree instead.
+    first. A message whose parent is missing follows the last message. But a message with the same
+    missing parent as the first message begins a new tree.
     """
 
     keeps_shown = False
@@ -210,7 +210,7 @@ class TreeFormat(Format):
 
     ``is_about``   whether a record describes the conversation, and is not a message.
     ``id``         the key with the id of a message.
-    ``parent``     the key with the id of its parent.
+    ``parent``     the key with the id of a message's parent.
     ``title``      the key with the title of a conversation.
     ``newest``     the key with the id of the newest shown message of a conversation.
     """

@@ -53,7 +53,8 @@ class ModelCall(NamedTuple):
 class RecordedUsage:
     """How the events of a format record the calls of models.
 
-    ``calls``      returns the calls in events. None if each reply has its own usage in ``meta``.
+    ``calls``      a function that returns the calls in events, or None if each reply has its own
+                   usage in ``meta``.
     ``is_copied``  whether the format's program forks a history by copying replies under new ids.
                    The time, tokens and cost of a copied reply stay the same.
     """
@@ -234,9 +235,9 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """If ``counts`` exceed all earlier counts, yield a call with the difference. If the program
-        also records the tokens of this call, as ``own``, the call has at least these. A cost of 0
-        means that the cost is unknown.
+        """If ``counts`` exceed all earlier counts, yield a call with the difference. ``own`` are
+        the tokens of this call, if the program records them too. The yielded call has at least as
+        many tokens. A cost of 0 means that the cost is unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

@@ -1,8 +1,8 @@
 """Run the tool of a call at most once, or repeat it with the same key.
 
-The state of a call is a fold of the log: see ``foldlog.projections.effects``. A worker must have
-the lease to begin a tool. The outcome is always recorded, even if the lease is lost before the tool
-ends.
+The state of a call is computed from the events of the log: see ``foldlog.projections.effects``. A
+worker must have the lease to begin a tool. The outcome is always recorded, even if the lease is
+lost before the tool ends.
 """
 
 from __future__ import annotations
@@ -465,7 +465,7 @@ def taken_back(history: History, version: int) -> Message | None:
 
 
 def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
-    """Yield each trace once, although a call and its earlier intent share a trace."""
+    """Yield each trace once. In ``traces``, a call and its earlier intent have the same trace."""
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 

@@ -353,14 +353,15 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation with its companions for good. Return the tombstone of the
-        conversation.
+        """Erase a conversation for good, together with its companions (``ID/+NAME``). Return the
+        tombstone of the conversation.
 
         From the beginning of the call on, the conversation cannot be read, and appends under its id
         fail. ``unconfirmed`` of the tombstone lists the files that may still contain the
         conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
-        the shared events into the forks. ``with_forks`` erases the forks too. If you pass a row of
-        the conversation as ``expected``, the conversation is erased only if it has no newer events.
+        the shared events into the forks. ``with_forks`` erases the forks too. ``expected`` may be a
+        row of the conversation that you read earlier: the conversation is then erased only if it
+        has no newer events.
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites the file and its log. Call ``maintenance.vacuum`` once for many erasures. On

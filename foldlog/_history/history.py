@@ -277,8 +277,8 @@ class History:
 
         If other programs append while a model answers, the ``meta`` of the reply records the
         version of the View that was sent. Condensers therefore do not forget events that the model
-        has not seen. An event that is appended after a step and before the reply also records the
-        version of this View in its ``meta``.
+        has not seen. An event that is appended after ``step`` and before the reply also records the
+        version of the View from ``step`` in its ``meta``.
 
         Raises ``VersionConflict`` if the history does not have ``expected_version``: read and
         decide again. Raises ``InvalidEvent`` with the name of the broken rule, and
@@ -365,8 +365,9 @@ class History:
         return recorded
 
     def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
-        """Return the version, and the guard for an append that repeats content of the events below
-        the version. For a history without events, the guard is None.
+        """Return the version, and a guard for an append that repeats content of earlier events: the
+        guard refuses the append if such an event was redacted meanwhile. A history without events
+        needs no guard, so the guard is None.
         """
 
         def read(reading: ReadTransaction) -> tuple[int, NothingRedacted | None]:
@@ -385,7 +386,7 @@ class History:
         documents: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append what was made from the events below ``expected_version``. Raises
+        """Append events that were made from the events before ``expected_version``. Raises
         ``VersionConflict`` if another event came first, or if one of the events was redacted first.
         """
         how = {
@@ -618,8 +619,8 @@ class History:
     def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
     ) -> AbstractContextManager[Lease]:
-        """Return a context manager: ``with history.lease() as lease``. While its block runs, no
-        other worker drives this history.
+        """Return a context manager: ``with history.lease() as lease``. While the ``with`` block
+        runs, no other worker drives this history.
 
         If another worker has the lease, the block waits up to ``wait_s`` seconds before it raises
         ``LeaseTaken``. Waiting workers get the lease in any order. If a worker releases the lease
@@ -1024,8 +1025,8 @@ class History:
         The id, kind, position, times, size and head of the event stay, so published heads still
         verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
         history. The receipt lists the condensations whose summaries may quote the event. With
-        ``with_summaries``, the condensations that may quote the event are redacted too. The receipt
-        also lists copies of the content in companions of the conversation, which are redacted too.
+        ``with_summaries``, the condensations that may quote the event are redacted too. Copies of
+        the content in companions of the conversation are redacted too, and the receipt lists them.
         ``by`` is the name of the person who redacts. The default is the user of the operating
         system.
 
@@ -1118,7 +1119,7 @@ class History:
     def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by
         model and day, and condensations by strategy. Cost: the method reads all events once, and
-        the structural events once more.
+        the condensations, requests and retractions once more.
 
         The file ``prices`` gives the cost of calls that record no cost. Without ``prices``, the
         prices of litellm or genai-prices are used if one of these packages is installed.
@@ -1162,7 +1163,8 @@ class History:
         this history has no events. Durability: the fork is on disk when the method returns. Cost:
         the method writes a row. With ``at_source``, the method also reads all events from the
         record with this id on. If this history is an import with missing records, the first own
-        event of the fork names the missing records. The version of such a fork is ``at + 1``.
+        event of the fork names the missing records. Because of this event, the version of the fork
+        is ``at + 1``.
         """
         self._conversation_key()
         if at is not None and at_source is not None:

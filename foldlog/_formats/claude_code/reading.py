@@ -33,8 +33,8 @@ from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]
-"""The decoder tags each shown event with the id of its line, and with whether the event is a system
-prompt. A model gets the system prompt before all messages.
+"""The tag of a shown event: the id of its line, and whether the event is a system prompt. A model
+gets the system prompt before all messages.
 """
 _RESPONSES_MAX = 100
 """The number of responses whose thinking the decoder remembers. Side chains run at the same time,
@@ -64,7 +64,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._prompt: Any = None
         self._switches = Switches()
         self._boundary: dict[str, Any] = {}
-        """The last boundary, if its summary has not come yet."""
+        """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
         self._call_fields: Any = None
         self._usage: dict[str, Any] = {}
@@ -113,8 +113,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._name_session(record.get("sessionId"), begins=left == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
-        """If a line begins another session, the View hides all earlier lines. A finding tells the
-        user about the second session.
+        """If a line begins another session, the View hides all earlier lines. The import also
+        reports the second session to the user, as a finding.
         """
         if begins and session != self._session:
             self.options.findings.append(

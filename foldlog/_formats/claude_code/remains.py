@@ -1,4 +1,4 @@
-"""Write a line again after a redaction deleted its content. Claude Code's SDK accepts the written
+"""Write a line again after a redaction deleted its content. Claude Code's SDK can read the new
 line.
 """
 
@@ -16,7 +16,9 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class RemainsEncoder(RecordEncoder):
-    """Writes a line for each imported event, and no line for any other event."""
+    """Writes a line for each imported event. An event that was appended after the import gets no
+    line.
+    """
 
     def __init__(self) -> None:
         self._last_line: Any = None

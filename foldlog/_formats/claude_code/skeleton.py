@@ -106,9 +106,11 @@ class ClaudeCodeSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines. A summary usually names one of these lines."""
+        """Checksums of the ids of the newest lines, because a summary usually names a line that was
+        read shortly before.
+        """
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
-        """The titles of summaries whose line has not come yet, by the id of the line."""
+        """Maps the id of a line that has not been read yet to the title that a summary gives it."""
         self._told: dict[str, Any] | None = None
         """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
         lines of a reply repeat the usage.

@@ -19,12 +19,13 @@ The records, and the events that they become:
                                  replacement history
     event_msg                    Annotation, because the line repeats another record or is
                                  bookkeeping
-        thread_rolled_back           Retraction of the last turns; CondensationAction if some of
-                                     them began before a compaction
+        thread_rolled_back           Retraction of the last turns, or a CondensationAction if some
+                                     of these turns began before a compaction
     every other type             Annotation
 
-``reading.py`` makes the events. ``lines.py`` reads lines, contents and failures. ``skeleton.py``
-reads the fields for lists and figures. ``usage.py`` finds the calls of models in the events.
+``reading.py`` makes the events. ``lines.py`` reads the fields of a line, and finds out whether a
+call failed. ``skeleton.py`` reads the fields for lists and figures. ``usage.py`` finds the calls of
+models in the events.
 
 Records do not say which calls belong to one response. Codex writes the results of a response after
 all of its calls. foldlog therefore ends a response at the first result, or at the first message

@@ -5,8 +5,8 @@ a line was *bare*: the payload itself. The first bare line was the session, with
 bare lines were items of the model's API, mixed with lines of ``{"record_type": "state"}``. A bare
 line becomes the same events as a new line with this payload.
 
-Codex writes content as typed parts. An event has a text or OpenAI's parts. The text of a command's
-output shows whether the command failed.
+Codex writes content as typed parts. An event stores content as a text, or as parts in OpenAI's
+form. The text of a command's output shows whether the command failed.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def place_of(record: Any) -> tuple[str, int]:
 
 
 def base_end(session: Any) -> int | None:
-    """Return the number of records that a session continues from an earlier rollout. The session
-    drops the later records of that rollout. ``session`` is the payload of the session's first line.
-    Return None if the session continues no earlier rollout.
+    """Return how many records of an earlier rollout a session continues. Later records of the
+    earlier rollout do not belong to the session. ``session`` is the payload of the session's first
+    line. Return None if the session continues no earlier rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None

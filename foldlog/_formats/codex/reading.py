@@ -42,7 +42,7 @@ _REPEATS = {
     "agent_message": ("message",),
     "agent_reasoning": ("text",),
 }
-"""Fields that repeat other records. Events do not get these fields."""
+"""Fields that repeat other records, and are therefore left out of events."""
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
@@ -76,8 +76,9 @@ _NOT_HERE = (
 
 
 class _Known(NamedTuple):
-    """The tag of a shown event. ``role`` is one of the roles above. ``texts`` is empty, except for
-    system prompts and for messages that are not from the agent.
+    """What the decoder remembers about a shown event. ``role`` is ``_OTHER``, ``_TURN``,
+    ``_INSTRUCTED`` or ``_BASE``. ``texts`` is empty, except for system prompts and for messages
+    that are not from the agent.
     """
 
     role: int
@@ -191,7 +192,7 @@ class CodexDecoder(FollowingDecoder):
         possible, a condensation forgets the turns.
 
         A retraction cannot go back past the newest compaction or the newest ``session_meta`` line.
-        It cannot take back events that did not come from the rollout.
+        A retraction also cannot take back events that did not come from the rollout.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]

@@ -24,8 +24,8 @@ machine may leave NUL bytes in a file.
 class DocumentRecords:
     """The records of one history, and the text of the document that contains them.
 
-    A record with a ``text`` begins at its ``offset`` in the document. All other records were made
-    from fields of the document.
+    A record with a ``text`` begins at its ``offset`` in the document. A record without a text was
+    made from other fields of the document.
     """
 
     def __init__(self, text: str, records: Sequence[Located]) -> None:
@@ -94,7 +94,7 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
     """Return the records of a document. Elements of the array under ``key`` keep their place in the
-    text. Records outside of this array were made from fields of the object.
+    text. All other records were made from other fields of the document.
     """
     text = text_of(holder.text)
     array = holder.value.get(key)

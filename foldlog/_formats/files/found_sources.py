@@ -17,7 +17,7 @@ from foldlog.eventstore import EventStoreError
 class Found(NamedTuple):
     """One history at a path.
 
-    ``reader`` reads the records. ``usage`` is the usage of models from ``Format.beside``.
+    ``reader`` reads the records. ``usage`` is the usage of models that ``Format.beside`` read.
     ``others`` are further files that were read for the history. ``findings`` are the problems found
     in ``others``. ``title`` is described at ``Contained``.
     """
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 class LeftOut(NamedTuple):
     """A file that an import of a folder leaves out. If ``is_read`` is true, the file is intact but
     contains no history of a known format. If ``is_read`` is false, the file was not opened, because
-    no history has a name of this kind.
+    its name is not a name that histories have.
     """
 
     path: Path

@@ -7,9 +7,9 @@
                 ``messages/message_12.json``): one history. Any other folder: all histories in the
                 files and folders below it, also behind links
 
-A container is an object with records and further fields (metrics, a task, a patch). An import reads
-the name of the history and its active branch from the further fields. ``Format.beside`` reads an
-answer and the usage of models from the further fields.
+A container is an object with records and further fields (metrics, a task, a patch). From the
+further fields of a container, an import reads the name and the active branch of the history, and
+``Format.beside`` reads an answer and the usage of models.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _LOOK_AT_BYTES = 2**20
 _LEAST = 2
-"""The rows from index 0 to this index are always read, however long they are."""
+"""The first rows of a file, up to this index, are always read, however long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
 """Matches the beginning of a file that may be one JSON document. If its first line is a complete
 value, the file is JSON Lines.
@@ -64,7 +64,7 @@ value, the file is JSON Lines.
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
-"""Folders with copies of events, or without histories."""
+"""Names of folders that are skipped, because they contain copies of events or no histories."""
 _EMPTY = "is empty; import it again when its program has written to it"
 _NOT_JSON = (
     "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's"
@@ -233,7 +233,7 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and the names of the files that are missing between them. If more
+    """Yield the names of the files with records, and of missing files between these files. If more
     than half of the numbers have no file, the program probably skips numbers, and no missing files
     are yielded.
     """
@@ -418,8 +418,9 @@ class _File:
         return None
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
-        """Return whether most rows may contain a history, and at least one row contains a history.
-        In the telemetry of a program, only a few rows contain the messages of a run.
+        """Return whether at least half of the rows look like histories, and at least one row
+        contains a history. In the telemetry of a program, only a few rows contain the messages of a
+        run.
         """
         looked_at = list(rows)
         holders = [

@@ -1,12 +1,12 @@
 """Name a history. The name depends on the history and on its place, never on other histories of the
 import.
 
-    the source names the conversation   this name: ``conversation_id``, ``session_id``, the session
-                                        in its records
-    the source names a task             the names of the file and of the task:
+    the source names the conversation   this name (``conversation_id``, ``session_id``, or the
+                                        session in its records)
+    the source names a task             the names of the file and of the task, as in
                                         ``runs/1/output:django__django-11276``
-    the source names nothing            the name of the file: ``runs/1/events``; a number is added
-                                        if the file contains several histories
+    the source names nothing            the name of the file, as in ``runs/1/events``; a number is
+                                        added if the file contains several histories
 
 If a folder is imported, the name of a file is its path below this folder. A file with the same name
 as its folder gets the path of the folder. A single imported file has its own name without a path,

@@ -186,8 +186,8 @@ _BUFFER = 2**18
 parts of a line takes time.
 """
 _PADDING = b" \t\n\r\0"
-"""The reader removes these characters around a line. After a crash of the machine, a growing file
-may contain NUL bytes.
+"""Characters that the reader removes around a line. NUL bytes are included, because a crash of the
+machine may leave them in a growing file.
 """
 
 

@@ -70,8 +70,8 @@ _NAMES = frozenset(
     )
 )
 _KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
-"""Every action has at least one of these keys. In the oldest files an action has its arguments as
-its own keys, and has no ``args``.
+"""Every action has ``args``, ``thought`` or ``wait_for_response``. In the oldest files an action
+has its arguments as its own keys, and has no ``args``.
 """
 
 

@@ -49,7 +49,7 @@ _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself that no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""V0 sends these observations to the model even if they answer no action."""
+"""Observations that V0 sends to the model even if they answer no action."""
 
 _CAUSES_MAX = 10_000
 """The largest distance between an action and its result, in events."""

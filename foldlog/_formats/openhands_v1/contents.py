@@ -18,7 +18,7 @@ from foldlog._formats.record import dicts_in, joined_text, text_or_empty
 from foldlog.eventstore import Content
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")
-"""Each tool puts the text for the model into one of these fields."""
+"""The fields of an observation that may have the text for the model."""
 _TERMINALS = frozenset(("TerminalObservation", "ExecuteBashObservation"))
 _FAILED = "[An error occurred during execution.]\n"
 _COMMAND_FAILED = "[There was an error during command execution.]\n"

@@ -50,7 +50,7 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
-"""Records of these kinds never end a branch."""
+"""Kinds of records that are not steps, so no branch ends with them."""
 _REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason. A model could take an empty text for the result of the
 action.
@@ -153,8 +153,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """If ``place`` is on another branch, add a retraction to it. If the old branch has an open
-        request for a condensation, and the new branch has none, decline the request.
+        """If the next step does not continue the newest step, add a retraction to ``place``, the
+        parent of the next step. If the old branch has an open request for a condensation, and the
+        new branch has none, decline the request.
         """
         if place is self._newest:
             return

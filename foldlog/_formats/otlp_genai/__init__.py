@@ -102,7 +102,7 @@ _OF_MESSAGES = (
     "tool_call_id",
     "finish_reason",
 )
-"""All other fields of a message are reported as not read."""
+"""Fields of a message that the decoder reads. An import reports all other fields as not read."""
 
 
 # -- spans to events

@@ -324,7 +324,7 @@ class Trace:
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """For each attribute in ``_CONVERSATIONS``: a map from the id of a span to the conversation
         that the attribute names. The key None has the conversation of the trace, or an empty text
-        if its spans name several.
+        if the spans of the trace name several conversations.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
 
@@ -346,8 +346,8 @@ class Trace:
 
     def history_of(self, span: str) -> str:
         """Return the conversation of a span. If an agent called another agent in the conversation,
-        the spans of the called agent are a history of their own, and its name ends with the id of
-        the agent's span.
+        the spans of the called agent are a separate history, whose name ends with the id of the
+        called agent's span.
         """
         path = self.upwards(span)
         agents = [index for index, span_id in enumerate(path) if span_id in self._agents]
@@ -370,9 +370,9 @@ class Trace:
         return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return which of ``messages`` and ``usage`` the spans below the span of an agent report. A
-        span whose parent is unknown counts as below each agent that was running when the span
-        began.
+        """Return what the spans below an agent's span report: ``messages``, ``usage``, both or
+        nothing. A span whose parent is unknown counts as below each agent that was running when the
+        span began.
         """
         below = set[str]()
         for span, began, tells in self._reports:
