@@ -97,7 +97,7 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    The reports on a condensation are in its metadata, not in ``reports``.
+    If the result is a condensation, its metadata contains the reports, and ``reports`` is empty.
     """
 
     result: View | Condensation
@@ -175,7 +175,7 @@ class Summarizer(Protocol):
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """The interface of the agent's model for token budgets.
+    """What a token budget needs of the agent's model: its limits, and the token counts of prompts.
 
     The model may also have an attribute ``dialect``, the name of the message format that the
     model's server accepts: see ``foldlog.projections.View.to_messages``.
@@ -232,8 +232,8 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 
     ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
     configuration and the constructor check the bounds. A condenser with a method ``__post_init__``
-    must call ``Condenser.__post_init__`` there, because this call checks the bounds. ``in_tables``
-    is a minimum that only configurations check, instead of ``ge``.
+    must call ``Condenser.__post_init__`` there, because this call checks the bounds. Pass
+    ``in_tables`` instead of ``ge`` for a minimum that only configurations check.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -411,8 +411,8 @@ class Condenser:
         condensation, append its action, and call ``condense`` again with the new View.
 
         Raises ``NoCondensationAvailable`` if a request or a token limit requires a condensation and
-        no condensation is possible. Raises ``TypeError`` if ``view`` is not a ``View``. A list of
-        events, for example, is not a View.
+        no condensation is possible. Raises ``TypeError`` if ``view`` is not a ``View``, but a list
+        of events, for example.
         """
         if not isinstance(view, View):
             raise TypeError(
@@ -486,12 +486,13 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     """Run a step of a condenser, and check its result. The metadata from ``add_metadata`` becomes a
     report of the step.
 
-    If the condenser changes the events of the View without a report on the rule, foldlog cannot
-    rebuild the changed View from the log. The step then has a report with the rule ``None``. A
-    returned condensation never forgets an event that ``view`` must keep. If no event is left to
-    forget, the step returns the View unchanged. Raises ``NoCondensationAvailable`` if a
-    condensation is required and no event may be forgotten. Raises ``TypeError`` if the condenser
-    returned neither a condensation nor a View that was made from ``view``.
+    A condenser that changes the events of the View must report the rule by which it changes them.
+    Without this report, foldlog cannot rebuild the changed View from the log, and adds a report
+    with the rule ``None``. A returned condensation never forgets an event that ``view`` must keep.
+    If no event is left to forget, the step returns the View unchanged. Raises
+    ``NoCondensationAvailable`` if a condensation is required and no event may be forgotten. Raises
+    ``TypeError`` if the condenser returned neither a condensation nor a View that was made from
+    ``view``.
     """
     condenser.take_metadata()  # The metadata may come from an earlier step that failed.
     try:

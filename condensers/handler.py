@@ -56,8 +56,8 @@ from foldlog.projections.effects import begun_among
 
 _WAIT = 10
 _WAIT_MAX = 160
-"""The largest number of events between two calls of a failing model. The first wait is ``_WAIT``
-events long, and each failure doubles the wait.
+"""After a failure of its model, a soft condensation waits for ``_WAIT`` events. Each further
+failure doubles the wait, up to ``_WAIT_MAX``.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
@@ -115,11 +115,10 @@ class CondenseHandler:
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. Before
         ``handle`` raises ``NoCondensationAvailable``, it appends a condensation with the outcome
         ``declined``. The declined condensation closes the request, so the next step can go on. If
-        the prompt is still too long after a declined condensation, the next step raises
-        ``NoCondensationAvailable`` again, and appends only its reports on calls that cost
-        something. ``handle`` also raises the errors of the store. ``generation`` is passed to
-        ``Store.append``. When the method returns, the appended events are on disk. Cost: a step
-        reads the View and runs the condenser.
+        the prompt is still too long then, the next step raises ``NoCondensationAvailable`` again.
+        It appends only its reports on calls that cost something. ``handle`` also raises the errors
+        of the store. ``generation`` is passed to ``Store.append``. When the method returns, the
+        appended events are on disk. Cost: a step reads the View and runs the condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handled(conversation, generation)
@@ -332,9 +331,9 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """Return whether the agent may go on after a declined condensation. If the previous
-        condensation was declined too, the agent may go on only if it took a turn in between,
-        because the turn shows that the prompt was not too long.
+        """Return whether the agent may go on after a declined condensation. After two declined
+        condensations in a row, the agent may go on only if it took a turn between them, because
+        this turn shows that the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -409,10 +408,10 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
     View. Raises ``NoCondensationAvailable`` if the plan is no longer valid.
 
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
-    see ``selection.without_kept``. Its summary must still come before the same event, and at a cut
-    point of the new View. A retraction makes every plan invalid. A new condensation makes a plan
-    invalid, unless the new View shows all events that the plan forgets. Cost: the check copies the
-    View and its units.
+    see ``selection.without_kept``. In the new View, the summary of the plan must still come before
+    the same event, and at a cut point. A retraction makes every plan invalid. A new condensation
+    makes a plan invalid, unless the new View shows all events that the plan forgets. Cost: the
+    check copies the View and its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset

@@ -29,14 +29,14 @@ reason of a failure.
 """
 
 RULES_COUNT_FOR = 100
-"""A recorded rule applies to the next ``RULES_COUNT_FOR`` events. A handler records the rule again
-after half of these events.
+"""A *rule* says which events a condenser masks or hides in every step. A recorded rule applies to
+the next ``RULES_COUNT_FOR`` events, and a handler records it again after half of these events.
 """
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report has a ``rule``, for example for a mask. The report is the same in
-    every step, so a handler records it only if the rule is new.
+    """Return whether a report describes a rule. Such a report is the same in every step, so a
+    handler records it only if the rule is new.
     """
     return "rule" in report
 
@@ -47,8 +47,8 @@ def newest_rules(
     """Find the newest annotation with rules before ``version``. Return its id, and its reports on
     rules.
 
-    An annotation without reports counts too, because it ends the rules of earlier annotations. If
-    the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no
+    An annotation without reports counts too, because a handler appends it to end the earlier rules.
+    If the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no
     reports. Cost: the function reads at most ``RULES_COUNT_FOR`` events.
     """
     for event in store.events(

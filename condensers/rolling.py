@@ -41,7 +41,7 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
-"""Whether only hard condensations may ask a model, as in the steps after a failed model call."""
+"""True in the steps after a failed model call: then only hard condensations may ask a model."""
 
 
 class RollingCondenser(Condenser, ABC):
@@ -136,8 +136,8 @@ class RollingCondenser(Condenser, ABC):
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
         """If ``action`` has a summary, return an action that also forgets the earlier summaries of
-        the View. A strategy with its own ``should_condense`` therefore need not name the earlier
-        summaries.
+        the View. A strategy with its own ``should_condense`` therefore need not list the earlier
+        summaries among the events to forget.
         """
         if action.summary is None:
             return action
@@ -247,8 +247,8 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. ``keep_first`` and
-    ``beside`` together must be less than half of ``max_size``.
+    """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. Together with
+    ``beside``, the room for a summary, ``keep_first`` must be less than half of ``max_size``.
     """
     half = max_size // 2
     if keep_first + beside >= half:

@@ -161,13 +161,13 @@ def _has_message(view: View) -> bool:
 
 
 def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
-    """Return ``forgotten`` without the events that keep two tool loops apart. Call this function
-    for a condensation without a summary.
+    """Return ``forgotten`` without the events that must stay to separate two tool loops. Call this
+    function for a condensation without a summary.
 
     A tool loop ends at the next event that is neither an action nor an observation. If the event
     after a tool loop is forgotten, the loop continues into the next calls. If a call in a loop is
     abandoned, the prompt leaves out the whole loop (docs/internals/decisions/0031-joined-loops.md).
-    If the prompt would lose events because loops are joined, every event after a loop stays.
+    If joined loops would remove events from the prompt, every event that ends a loop stays.
     """
     dropped = {event.id: event for event in forgotten}
     view_after = view.with_events(event for event in view.events if event.id not in dropped)

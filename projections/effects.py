@@ -67,7 +67,7 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether the result says only that the call may have run."""
+    """True if the model was told only that the call may have run."""
 
     def state(self, living: str | None) -> EffectState:
         # ``living`` is the lease of the worker that runs the conversation now, or None if no worker
@@ -106,9 +106,9 @@ class CallTrace:
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     """Return the traces of the calls among ``events``, by the id of the call.
 
-    A mark with an intent belongs to a call that the runtime stores only later. If a later action
-    has the ``call_id`` of the mark, the action gets the trace of the mark. The returned ids include
-    the ids of marks with an intent.
+    A runtime may record the start of a tool before it stores the action. The mark then contains the
+    intent, and the trace has the id of the mark. A later action with the same ``call_id`` gets the
+    same trace.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -167,8 +167,8 @@ def key_of_intent(call_id: str) -> str:
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that the conversation itself recorded. In a fork, all
-    earlier events are shared. In a detached conversation, they are copies.
+    """Return the id of the first event that the conversation itself recorded. A fork shares the
+    events before this id with its parent, and a detached conversation has copies of them.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
@@ -187,8 +187,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of calls with an unknown outcome, and the ids of their results. A call is left
-    out if a message of the View tells whether the call ran.
+    """Yield the ids of calls with an unknown outcome, and the ids of their results. Leave out the
+    calls whose outcome a message among ``events`` reports.
     """
     settled = {
         effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)

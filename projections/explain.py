@@ -65,8 +65,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """Events that a condensation removed from the View, and the summary in their place. The later
-    View may no longer show that summary.
+    """The events that a condensation replaced by a summary. The later View may no longer show the
+    summary.
     """
 
     condensation: CondensationAction

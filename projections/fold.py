@@ -1,7 +1,7 @@
 """Fold the events of a conversation into a View.
 
-The same fold makes every View. The result of a fold does not depend on the number of its steps. The
-fold accepts every event of a log and repairs nothing. ``well_formed`` makes the events of a View
+This fold makes every View. Folding events one by one or all at once gives the same View. The fold
+accepts every event of a log and repairs nothing. ``well_formed`` makes the events of a View
 acceptable for a model.
 
     a shown event          is added to the end
@@ -47,9 +47,9 @@ class PastLog(Protocol):
 
     @property
     def memory(self) -> dict[str, Any]:
-        """A cache of values that readers derived from a ``PastLog``. The readers choose the names
-        of their values. A later View of the conversation may share the cache. A redaction empties
-        the cache, so readers must be able to derive all values again.
+        """A cache of values that readers derived from a ``PastLog``. Each reader chooses the keys
+        of its values. A later View of the conversation may share the cache. A redaction empties the
+        cache, so readers must be able to derive all values again.
         """
 
     @property
@@ -71,9 +71,9 @@ class ViewState:
 
     ``items`` contains the shown events, and the summaries that have a fixed place. The ids of
     events ascend, and summaries have negative ids. ``left_behind`` contains the ids of items whose
-    unit was partly forgotten. These items are not sent to a model. ``register`` and ``tomb`` belong
-    to the V0 dialect. A retraction finds the earlier state in ``past``. Comparisons of states
-    ignore ``past``.
+    unit was partly forgotten. These items are not sent to a model. Only conversations from
+    OpenHands V0 use ``register`` and ``tomb``: see ``v0_dialect``. A retraction finds the earlier
+    state in ``past``. Comparisons of states ignore ``past``.
     """
 
     version: int = 0
@@ -101,8 +101,9 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into the state.
 
-    If a retraction returned to a version before the fold, ``older`` contains the condensations of
-    that version, which replace the earlier condensations. Otherwise ``older`` is None.
+    If a retraction returned to a version before the first folded event, ``older`` contains the
+    condensations at that version, and they replace the condensations before the fold. Otherwise
+    ``older`` is None.
     """
 
     state: ViewState
@@ -111,8 +112,8 @@ class Folded(NamedTuple):
 
 
 def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
-    """Return the state after ``events``. The ids of ``events`` are dense and begin with the version
-    of ``start``.
+    """Return the state after ``events``. The ids of ``events`` begin with the version of ``start``
+    and have no gaps.
 
     Events that no conversation contains yet (id -1) get the next ids. Raises ``InvalidEvent`` if
     the first or the last id is wrong. Raises ``UnknownEventType`` for a structural event of unknown
@@ -181,8 +182,8 @@ class _Retained:
     version: int
     batch: Sequence[Event]
     memory: dict[str, Any] = field(default_factory=dict)
-    """Every past has its own cache, because two Views may continue the same View with different
-    events.
+    """The cache is not shared with ``before``, because two Views may continue the same View with
+    different events.
     """
 
     @property

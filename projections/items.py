@@ -17,31 +17,33 @@ class Items(Sequence[Event]):
     sequence, so only the added events take time. The list may contain further events after the end
     of a sequence, because a longer sequence added them.
 
-    Only the first sequence that takes the ``token`` may grow the list. Any other sequence copies
-    it. Any number of threads may use a sequence.
+    The first call of ``plus`` takes the ``_token`` and adds its events to the shared list. Each
+    later call copies the list, because other events already follow this sequence there. Any number
+    of threads may use a sequence.
     """
 
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
         """Use the list ``events`` without a copy: the caller must not change the list any more. If
-        ``shown_for`` is passed, ``events`` are sent to a model in place of ``shown_for``. Both
-        sequences share caches.
+        ``shown_for`` is passed, ``events`` replace it in the prompt, for example with some results
+        masked. Both sequences share caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
-        """A cache of masks and sizes that condensers computed. The key is a condenser with an event
-        id, and the value is the event with its mask or size.
+        """A cache of masks and sizes that condensers computed. The key is the condenser's type
+        (``tokens`` for a size) and the id of the event. The value is the event and its mask or
+        size.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
-        """The newest messages, by dialect. A caller takes the messages out of ``renderings`` while
-        it uses them.
+        """The newest messages, by dialect. A caller removes the messages while it uses them, so
+        that no other thread changes them.
         """
         self._units_so_far: list[UnitsSoFar] = []
-        """The units that were computed so far, possibly for only a first part of the list. A caller
-        takes the units out of ``_units_so_far`` while it uses them.
+        """The units of the list, or only of its beginning. A caller removes the units while it uses
+        them, so that no other thread changes them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:

@@ -9,8 +9,8 @@ from foldlog.projections.intervals import Intervals
 
 
 def target(retraction: Retraction) -> int:
-    """Return the version to which a recorded retraction returns. An imported retraction takes
-    nothing back if its version is later than the retraction itself.
+    """Return the version to which a recorded retraction returns. An imported retraction may name a
+    version after itself, and then takes nothing back.
     """
     return min(retraction.version, retraction.id)
 

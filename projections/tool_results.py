@@ -53,12 +53,11 @@ def append_tool_result(
 
     ``current`` returns the newest View, in which the call must be open. If another writer answers
     the call first, the call gets no second observation. If ``idempotency_key`` was used before with
-    an equal result, nothing is appended, and the recorded event is returned. ``unredacted`` is the
-    guard for a ``content`` that repeats an event; if it refuses, ``VersionConflict`` is raised.
-    Raises ``InvalidEvent`` if no call with the id ``call_id`` is open, and the errors of
-    ``Store.append``.
-    Durability: the observation is on disk when the function returns. Cost: loading the View, and
-    one pass over the open calls.
+    an equal result, nothing is appended, and the recorded event is returned. If ``content`` repeats
+    text of an event, pass ``unredacted``: after a redaction of the conversation it raises
+    ``VersionConflict``. Raises ``InvalidEvent`` if no call with the id ``call_id`` is open, and the
+    errors of ``Store.append``. Durability: the observation is on disk when the function returns.
+    Cost: loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(f"call_id is {call_id!r}; give the call id as a text, or the action itself")
@@ -103,8 +102,8 @@ def close_open_calls(
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
     """Append the observations that ``answers`` returns for the open calls, all or none. A call that
-    was made after ``before`` stays open, but a call without a time is answered. Return the recorded
-    answers in the order of the calls that they answer.
+    was made after ``before`` stays open. A call without a time counts as older than ``before``.
+    Return the recorded answers in the order of the calls that they answer.
 
     Other writers may append at the same time. If another writer answers a call first, the call gets
     no second observation. Raises ``ConversationNotFound`` before the first append, and the errors

@@ -63,8 +63,8 @@ def is_unseen(event: Event) -> bool:
 
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
-    """Return whether a reply of the model begins with ``event``. ``before`` is an earlier event of
-    the agent. If ``before`` and ``event`` belong to the same reply, the result is False.
+    """Return whether a reply of the model begins with ``event``. The result is False if ``event``
+    belongs to the same reply as ``before``, an earlier event of the agent.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
@@ -147,7 +147,9 @@ class UnitsSoFar:
         self.has_bonds = False
         self.has_parallel = False
         self._returned = 0
-        """The number of parallel calls that ``units`` has returned. They must not be changed."""
+        """The number of parallel calls that ``units`` has returned. A caller has these parallel
+        calls, so they must not be changed.
+        """
 
     def read(self, events: Sequence[Event]) -> None:
         for position, event in enumerate(events, self.count):

@@ -1,14 +1,14 @@
 """The V0 dialect: the rules by which a View folds condensations that were imported from OpenHands
 V0.
 
-A condensation from V0 contains ids of the *source*. A condensation from V0 forgets every event with
-one of its source ids, anywhere in the log: later events, condensations, requests, and itself. If
-two events have the same source id, both are forgotten. Every reading of a View shows only the
+A condensation from V0 lists *source ids*: ids that the events had in OpenHands. It forgets every
+event with one of these ids, anywhere in the log: later events, condensations, requests, and itself.
+If two events have the same source id, both are forgotten. Every reading of a View shows only the
 newest summary, and applies the summary's offset again.
 
 An import cannot translate a condensation of V0 into a native condensation: 59 of 440 recorded
-histories would then show another View. The summary of V0 moves with new events, and its
-condensation also forgets later events.
+histories would then show another View. The reason is that the summary of V0 moves with new events,
+and that its condensation also forgets later events.
 
 The state of a View contains two values for the V0 dialect. The *tomb* contains the source ids that
 are forgotten forever. The *register* contains the newest summary with its offset. The first native
@@ -34,8 +34,8 @@ class Register(NamedTuple):
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Return the tomb with the ids that an event from V0 forgets: the event's own id and the ids
-    that it names.
+    """Return the tomb with the source id of ``event``. If ``event`` is a condensation from V0, the
+    tomb also gets all ids that it forgets.
     """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):

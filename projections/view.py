@@ -28,7 +28,8 @@ from foldlog.projections.units import Units, cut_positions, fit_positions, open_
 @dataclass(frozen=True)
 class View:
     """The events of a conversation that are shown to a model at one version, in their order. A View
-    also contains the request flag, and the condensations that made the View.
+    also contains the condensations that made it, and a flag that says whether a condensation was
+    requested.
 
     A View is immutable, except for the maps inside its events. Do not change these maps: Python
     cannot freeze maps, and other Views share these maps.
@@ -51,8 +52,8 @@ class View:
     are read from the log when they are used.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
-    """The form of the messages if ``to_messages`` gets no dialect. If the store knows the agent's
-    model, its Views have the model's dialect.
+    """The form of the messages if ``to_messages`` gets no dialect. If the store was opened with the
+    agent's model, its Views have the model's dialect.
     """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)

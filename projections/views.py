@@ -1,12 +1,12 @@
 """Views of stored conversations at any version. Loading a View costs as much as reading the events
 that it shows.
 
-To load a View, a first read gets its last revision. A second read gets the events that the last
-revision shows, and the later events. After ``store.register(views)``, the store calls
-``Views.project`` in every transaction that appends structural events. A revision is stored together
-with its event. If a writer appends without ``Views.project``, readers continue from the last stored
-revision. A read writes nothing: the next structural event, or ``rebuild``, stores the missing
-revisions.
+Loading a View takes two reads. The first read gets the View's last revision. The second read gets
+the events that the revision shows, and the later events. After ``store.register(views)``, the store
+calls ``Views.project`` in every transaction that appends structural events. A revision is stored
+together with its event. If a writer appends without ``Views.project``, readers continue from the
+last stored revision. A read writes nothing: the next structural event, or ``rebuild``, stores the
+missing revisions.
 """
 
 from __future__ import annotations
@@ -67,11 +67,10 @@ need three queries.
 class _Latest:
     """The last View of a conversation, and the state of the conversation at that version.
 
-    If a transaction was rolled back, the View of its events must not be used, because other events
-    may have the same ids. The head in ``state`` shows whether events of the View were rolled back.
-    After a redaction of its content, a View must not be used. The number of redactions in ``state``
-    shows whether content of the View was redacted. ``missing`` contains the revisions that were not
-    stored.
+    Do not use ``view`` if a transaction with its events was rolled back, because other events may
+    get the same ids. The head in ``state`` shows this. Do not use ``view`` after a redaction
+    either, because it still has the redacted content. The number of redactions in ``state`` shows
+    this. ``missing`` contains the revisions of ``view`` that the store does not have yet.
     """
 
     folded: ViewFold

@@ -78,8 +78,8 @@ class CondenserConfig(StrictTable):
             raise configuration_error(error, condenser.type) from error
 
     def arguments(self, path: str) -> dict[str, Any]:
-        """Return the arguments of the condenser's constructor. ``path`` names this configuration in
-        error messages.
+        """Return the arguments of the condenser's constructor. Error messages begin with ``path``,
+        the place of this configuration in its file.
         """
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 

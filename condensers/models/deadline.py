@@ -44,7 +44,7 @@ def within_s(seconds: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Without a limit, the result is infinity."""
+    """Return the remaining seconds, or infinity if there is no limit."""
     return _seconds_left.get()()
 
 

@@ -102,7 +102,7 @@ def is_connection_refused(error: BaseException | None) -> bool:
 
 
 def asked_to_wait(error: BaseException | None) -> float:
-    """Return the seconds that the server asked the client to wait, or 0."""
+    """Return how many seconds the server asked the client to wait, or 0 if it did not ask."""
     for link in chain_of(error):
         headers = getattr(getattr(link, "response", None), "headers", None) or {}
         try:
@@ -152,9 +152,9 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     the sent key, the password in the address, and the values of environment variables that are
     named like keys.
 
-    An error may repeat a whole request. In an error, ``***`` also replaces texts in ``extra``, such
-    as headers, and the values of environment variables that may be keys. In a reply, these texts
-    and values stay, because a reply must not lose any words.
+    An error may repeat a whole request, so in an error ``***`` also replaces the texts in
+    ``config.extra``, such as headers, and the values of environment variables that may be keys. In
+    a reply, these texts and values stay, because a reply must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

@@ -26,8 +26,8 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Raise ``ModelCallFailed`` if the model fails, or if ``checked`` refuses the reply. Raises
-    ``InvalidCondenser`` if ``llm`` is None.
+    """Return the model's reply. Raises ``ModelCallFailed`` if the call fails, or if the reply is
+    not usable: see ``checked``. Raises ``InvalidCondenser`` if ``llm`` is None.
     """
     if llm is None:
         raise InvalidCondenser(

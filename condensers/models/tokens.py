@@ -98,10 +98,10 @@ class TokenCounter:
 
     def token_sums(self, view: View) -> tuple[int, ...]:
         """If several events make a message, the last of these events gets the tokens of the
-        message. A call and its results count as a single message. To get an upper limit for the
-        tokens of the last events, subtract the sum before these events from the last sum. Raises
-        ``TokensUnknown`` if the tokens cannot be counted. Cost: a pass over all messages. Only the
-        messages that are new since the last View of the conversation are counted.
+        message. A call and its results count as a single message. The last events have at most as
+        many tokens as the last sum minus the sum before these events. Raises ``TokensUnknown`` if
+        the tokens cannot be counted. Cost: a pass over all messages. Only the messages that are new
+        since the last View of the conversation are counted.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)

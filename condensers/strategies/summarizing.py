@@ -288,9 +288,9 @@ class SummarizingCondenser(RollingCondenser):
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
         """If the prompt exceeded a limit, the text is shortened until the prompt needs at most the
-        share ``_ROOM`` of the limit. If the text cannot be shortened so much, the text itself may
-        have the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
-        prompt is smaller than before the condensation.
+        share ``_ROOM`` of the limit. If the text cannot be made that short, it may itself use the
+        share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the prompt is
+        smaller than before the condensation.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -366,6 +366,6 @@ that needs more than its quarter is shortened, if possible.
 
 _HEAD_AND_TAIL = 1 / 2
 _SUMMARY = 1 / 8
-"""``_HEAD_AND_TAIL`` is the part of a token limit that head and tail may use. ``_SUMMARY`` is the
-part of a token limit that a summary may always have.
+"""Head and tail may use the part ``_HEAD_AND_TAIL`` of a token limit. A summary may always use the
+part ``_SUMMARY``, even if head and tail leave too little room.
 """

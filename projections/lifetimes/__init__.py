@@ -40,9 +40,9 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     prompt, leaves it, enters it again, and so on. An action is sent only after its observation and
     the observations of its parallel calls.
 
-    For a summary, ``place`` is the number of its place, as in ``Standing``. A summary of the V0
-    dialect has no fixed place: every reading of the View inserts it at ``index``. If the summary
-    only moves to another place, ``departure`` is None.
+    For a summary, ``place`` is the number of its place among the events: see ``Standing``. A
+    summary of the V0 dialect has no fixed place: every reading of the View inserts it at ``index``.
+    If the span ends only because the summary moves to another place, ``departure`` is None.
     """
 
     start: int
@@ -65,10 +65,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event or one summary. The id of a summary is
     negative. ``spans`` is empty if the View never shows the event. There are several spans if
-    retractions removed the event and brought it back. ``tokens`` comes from the caller's count.
-    Without a count, and for an event that was never shown, ``tokens`` is 0. If a retraction changed
-    the reason why the event is hidden, ``returns`` contains the version of the retraction and the
-    new reason.
+    retractions removed the event and brought it back. ``tokens`` is what the caller's function
+    ``count`` returned for the event, or 0 without this function or if the event was never shown. If
+    a retraction changed the reason why the event is hidden, ``returns`` contains the version of the
+    retraction and the new reason.
     """
 
     id: int

@@ -134,9 +134,8 @@ class LifetimesFold:
         """Return the indices of the items that enter the prompt with the newest item. If the newest
         item is an action, return the indices of the items that leave the prompt.
 
-        Because of ``_changed_by``, most events need no check of the whole View. Return None if the
-        whole View must be checked, because the View has bonds, or because a tool loop may lose or
-        gain further items.
+        This method saves most events a check of the whole View. It returns None if the check is
+        needed: if the View has bonds, or if a tool loop may lose or gain further items.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, the actions of a
         response are sent to a model only together and with all their observations. A loop is sent
@@ -311,8 +310,8 @@ class _Order:
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        """Maps the place of an event or a summary to the summaries that directly follow it. Each
-        summary is stored with its own place.
+        """Maps the id and the place of an event or a summary to the ids and the places of the
+        summaries that directly follow it.
         """
         self._count: Counter[int] = Counter()
 

@@ -66,8 +66,8 @@ def rendered(
     *,
     opening: bool = True,
 ) -> list[Rendered]:
-    """Return the messages of the events at ``positions``, in ascending order. A model's server must
-    accept the events at ``positions``.
+    """Return the messages of the events at ``positions``, in ascending order. Pass only events that
+    a model's server accepts: see ``View.fit_positions``.
 
     Every tool call is followed by one tool message. If two calls have the same id, the later call
     gets a new id. Equal events make equal messages. ``opening`` is true if the messages are the
@@ -99,8 +99,8 @@ def copy_messages(
 ) -> list[dict[str, Any]]:
     """Return copies of the messages in a rendering. The caller may change the copies.
 
-    The copies contain the marks for the server's prompt cache. The marks move when a prompt grows.
-    Cost: copying the messages.
+    Only the copies get the marks for the server's prompt cache, because the marks move when a
+    prompt grows. Cost: copying the messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(
         [message for message, _ in shared], enc_hook=said

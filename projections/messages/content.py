@@ -229,8 +229,8 @@ class File(NamedTuple):
 
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
         """Return the fields of the file for one of OpenAI's servers, or a ``text`` in place of the
-        file. The text contains ``taken``, a description of the files that the server accepts. If
-        ``any_type`` is true, the server accepts files of any type, and web addresses.
+        file. ``taken`` describes the files that the server accepts, and becomes a part of this
+        text. If ``any_type`` is true, the server accepts files of any type, and web addresses.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
@@ -357,8 +357,9 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the texts, and the parts of the type ``holds``, which the message may contain. All
-    other images and files are added to ``moved``, and replaced by texts.
+    """Return the parts that the message may contain: the texts, and the parts of the type
+    ``holds``. Add all other images and files to ``moved``, for the user's message after this one,
+    and put a text in their place.
     """
     remaining: list[Part] = []
     for part in parts:

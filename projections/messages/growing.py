@@ -31,8 +31,9 @@ class Rendered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A message of the model from which rendering can continue. ``message`` is the index of the
-    message, and ``position`` is the index of its first event.
+    """A message of the model. Rendering can start again from this message, and leave all earlier
+    messages unchanged. ``message`` is the index of the message, and ``position`` is the index of
+    its first event.
     """
 
     message: int
@@ -43,7 +44,7 @@ class MessageList:
     """A growing list of messages. If ``opening`` is true and the assistant speaks first, a user
     message is added at the beginning.
 
-    ``content_of`` converts the content of a complete message.
+    When a message is complete, ``content_of`` converts its content.
     """
 
     def __init__(
@@ -105,8 +106,8 @@ class Rendering:
     """The messages of a View in one dialect, before the marks for a prompt cache are set. Only one
     thread at a time may use a ``Rendering``.
 
-    ``render`` makes the messages of turns. ``render`` gets True as its second argument if the turns
-    open the conversation.
+    ``render`` converts turns into messages. Its second argument is True if the turns open the
+    conversation.
     """
 
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
@@ -122,8 +123,8 @@ class Rendering:
         """Update the messages. ``fit`` contains the indices of the events to render, in ascending
         order.
 
-        Cost: comparing the events with the former events. Messages are rendered again from the last
-        reply before the first difference.
+        Cost: comparing the events with the events of the last call. Messages are rendered again
+        from the last reply before the first difference.
         """
         if events is self._events and fit is self._fit:
             return

@@ -40,8 +40,8 @@ class StoredPast:
     """The folds of a stored conversation at earlier versions.
 
     If ``stored`` is false, no stored revision is used. Callers that compare or replace stored
-    revisions pass false. ``records`` contains revisions that the caller has made. Use a
-    ``StoredPast`` only while the read transaction of ``reading`` is open.
+    revisions pass false. ``records`` contains revisions that the caller made but has not stored.
+    Use a ``StoredPast`` only while the read transaction of ``reading`` is open.
     """
 
     def __init__(
@@ -128,7 +128,8 @@ def load_revision(
 
     Return the fold, and the revisions that are missing before ``version``. Return None if the
     conversation has no revision, or if its last revision is unreadable or was made by another
-    version of the code. Cost: one read of the events that the revision shows, and of later events.
+    version of the code. Cost: reading the events that the revision shows, and at most one chunk of
+    later events.
     """
     stored = stored_revision(version, past)
     if stored is None or stored[0] == 0:

@@ -25,10 +25,9 @@ from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):
-    """The state of a View, and the basis of its next revision.
+    """The state of a View, and its last revision, from which the next revision is made.
 
-    ``revision`` is the revision of the last structural event, and ``revised`` is the version of
-    ``revision``.
+    The last structural event made ``revision``, at the version ``revised``.
     """
 
     state: ViewState = EMPTY

@@ -48,7 +48,9 @@ _CHECKS = re.compile(
     r"|(?P<build>build|build[:-]\w+|compile)"
     r"|(?P<check>check|check[:-]\w+|make|gradlew|verify)"
 )
-"""Finds the kind of a check. The kind ``check`` counts only if no other kind is found."""
+"""Matches a word of a command that checks the agent's work, and names the kind of the check. The
+kind ``check`` counts only if no other kind is found.
+"""
 _CHECK_WORDS = 6
 """How many words of a command are compared with ``_CHECKS``."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
@@ -145,9 +147,10 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether an error of the command ``narrow`` is repaired once the command ``wide``
-    succeeds. This requires that ``wide`` is the same command, checks at least the same files, or
-    commits a failed merge.
+    """Return whether a success of the command ``wide`` shows that an error of the command
+    ``narrow`` is repaired. It does if the commands are equal, if ``wide`` checks at least the same
+    files, or if ``narrow`` is a git command, such as a merge, that ``wide`` completes with a
+    commit.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True

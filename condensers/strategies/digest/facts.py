@@ -75,8 +75,8 @@ class CallOutcome(NamedTuple):
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` lists the changed files that only the output names.
-    ``is_proven`` is false if the call still runs and its output comes later.
+    git's line about a commit. ``changes`` lists changed files that the output names, but not the
+    call. ``is_proven`` is false if the call still runs and its output comes later.
     """
 
     failed: bool = False
@@ -149,8 +149,8 @@ _RUNNING = re.compile(
 _HEADER_MAX = 200
 """The first ``_HEADER_MAX`` characters of a result show how a process ended."""
 _ECHO_LEAST = 12
-"""Outputs are searched for the first line of a command only if the line has ``_ECHO_LEAST``
-characters.
+"""A terminal repeats the first line of a command before the output. Outputs are searched for this
+line only if it has ``_ECHO_LEAST`` characters.
 """
 _LISTED_LINES = 6
 """An output of up to ``_LISTED_LINES`` short lines is shown whole."""

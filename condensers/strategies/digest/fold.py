@@ -108,7 +108,9 @@ _IN_ALL = 0.75
 """
 _IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
-"""How many names are remembered. A digest of the default length never shows more names."""
+"""How many names are remembered. A digest of the default length has no room for more than this
+number of names.
+"""
 
 
 class DigestLine(NamedTuple):
@@ -123,7 +125,7 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """``deeds`` counts the changes by kind. The kind of the newest change is last."""
+    """``deeds`` counts the changes of the file by kind, with the kind of the newest change last."""
 
     deeds: Mapping[str, int]
     line: str
@@ -165,10 +167,10 @@ class _Pending(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted with its result, because the result shows what the call did. If a result comes
-    before the output of its command, ``late`` maps the first line of the command to the call,
-    because a terminal repeats this line before the output. When the output comes, the value becomes
-    None.
+    A call is noted with its result, because the result shows what the call did. Some results come
+    before the output of their command. ``late`` then maps the first line of the command to the
+    call, because a terminal repeats this line before the output. Once the output has come, the line
+    maps to None.
     """
 
     count: int = 0
@@ -183,9 +185,9 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Counts results without an error, by program and line. A line counts if it is near the
-    beginning or end of the result. An empty program stands for all programs, and an empty line
-    counts all results.
+    """Counts the results without an error that have a line near their beginning or end. The key is
+    the program and the line. An empty program stands for all programs, and an empty line for all
+    results.
     """
     opening: str = ""
     """The beginning of the environment's first message, or empty if a call came first. An example

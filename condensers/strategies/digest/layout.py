@@ -68,9 +68,9 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""A pair for each round of the layout. A section may use its share times the first number, and the
-section of requests may use its share times the second number. A long request thus uses only
-characters that no other section needs.
+"""Two factors for each round of the layout. A section may use its share times the first factor, and
+the section of requests its share times the second factor. A long request thus uses only characters
+that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -91,13 +91,13 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 
 def text_of(digest: Digest, max_length: int) -> str:
     """Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. In
-    a second round, every section may have up to twice its share. Last, the sections get the
-    remaining characters in the order of their importance, and the section of requests gets its part
-    last. If a section is too small for all its lines, its newest lines stay in the digest. The
-    first request and the first standing order stay in the digest too, if there is room. If the
-    newest request or the agent's last text is too long, only its beginning and its end are shown. A
-    standing order is not repeated if it is part of a request in the digest. The digest always says
-    how many files were changed.
+    a second round, every section may have up to twice its share. Then the other sections get the
+    remaining characters, in the order of their importance. Only what is left after that goes to the
+    section of requests. If a section is too small for all its lines, its newest lines stay in the
+    digest. The first request and the first standing order stay in the digest too, if there is room.
+    If the newest request or the agent's last text is too long, only its beginning and its end are
+    shown. A standing order is not repeated if it is part of a request in the digest. The digest
+    always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
