@@ -31,6 +31,22 @@ _WITH_PIPES = (
 """A program that becomes another one, which reads its descriptor 3 and writes 4."""
 
 
+_MIDDLE = """(element) => {
+  const box = element.getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+}"""
+_RESTS = f"""await (async (element) => {{
+  const middle = {_MIDDLE};
+  if (!element) return false;
+  element.scrollIntoView({{ block: "nearest" }});
+  const before = middle(element);
+  for (const frame of [1, 2, 3]) await new Promise(requestAnimationFrame);
+  const after = middle(element);
+  return element.isConnected && before[0] === after[0] && before[1] === after[1];
+}})"""
+"""Whether an element stays where it is for three frames."""
+
+
 _TAB = "try { sessionStorage['foldlog-tab'] ??= '%s' } catch {}"
 
 
@@ -335,23 +351,28 @@ class Page:
         self.settle()
 
     def search(self, text: str) -> None:
-        """Type into the first box for searches."""
-        self.click("input[type=search]")
+        """Type into the first box for searches. A page that scrolls to an event that it has just
+        loaded can take the box away from under a click: then it is clicked on again.
+        """
+        until = time.monotonic() + PATIENCE_S
+        while not self.ask("document.activeElement?.type === 'search'"):
+            if time.monotonic() > until:
+                raise TimeoutError("the box for searches did not take the focus")
+            self.click("input[type=search]")
         self.type(text)
 
     def click(self, selector: str, text: str | None = None) -> None:
-        """Click on the middle of the first visible element that matches, and that has this text."""
+        """Click on the middle of the first visible element that matches, and that has this text, once
+        it rests: a page that is still scrolling would move another element under the click.
+        """
         chosen = (
             f"Array.from(document.querySelectorAll({json.dumps(selector)})).find((each) =>"
             f" each.getClientRects().length && {json.dumps(text)} === null ||"
             f" each.getClientRects().length && each.textContent.includes({json.dumps(text or '')}))"
         )
         self.wait(f"{chosen} !== undefined")
-        place = self.ask(
-            f"(() => {{ const found = {chosen}; found.scrollIntoView({{block: 'nearest'}});"
-            " const box = found.getBoundingClientRect();"
-            " return [box.x + box.width / 2, box.y + box.height / 2]; })()"
-        )
+        self.wait(f"{_RESTS}({chosen})")
+        place = self.ask(f"({_MIDDLE})({chosen})")
         self.click_at(*place)
 
     def click_at(self, x: float, y: float) -> None:
