@@ -19,8 +19,8 @@ def homes_of(folder: str) -> dict[str, str]:
 
 
 def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a package. It imports a name at its first use, and stores the
-    imported object in the package.
+    """Return the ``__getattr__`` of a package. ``__getattr__`` imports a name at its first use, and
+    stores the imported object in the package.
     """
 
     def get(name: str) -> object:

@@ -100,8 +100,9 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of a store. When a method returns, its work is done. ``stays`` is called with
-    an id, and returns an error if this old conversation must not be erased now.
+    """The maintenance of a store. When a method returns, its work is done. Before ``expire`` erases
+    an old conversation, it calls ``stays`` with the id, and leaves the conversation out if
+    ``stays`` returns an error.
 
     ``on_result`` is called with each result as soon as it is known, in the thread of the caller.
     Use it to show progress, or to keep the results if the call fails later. If ``on_result`` raises
@@ -167,9 +168,8 @@ class Maintenance:
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space. This removes the bytes of erased events, and the remains of
-        interrupted operations. Cost: the whole store is rewritten. See
-        ``maintenance.backup.vacuum``.
+        """Reclaim disk space: remove the bytes of erased events, and the remains of interrupted
+        operations. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
         """
         return backup.vacuum(self._store, on_progress)
 
@@ -187,10 +187,11 @@ class Maintenance:
         one object. With ``where``, only conversations with these attributes are archived. Return
         the outcome for each conversation.
 
-        Lists, figures, versions and heads stay in the store. The first use of an archived
-        conversation restores it. ``maintenance.archive.archive`` describes the errors, and which
-        conversations cannot be archived. See also ``docs/how-to/archiving.md``. Archiving needs the
-        extra ``archive`` of the package.
+        Archived conversations still appear in lists, and their figures, versions and heads stay in
+        the store. The first use of an archived conversation restores it.
+        ``maintenance.archive.archive`` describes the errors, and which conversations cannot be
+        archived. See also ``docs/how-to/archiving.md``. Archiving needs the extra ``archive`` of
+        the package.
         """
         if isinstance(older_than, datetime):
             before = older_than
@@ -269,15 +270,15 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that contain a text. Case and accents do not matter. If a source
-        contains the text outside of its records, everything outside of its records is erased too.
-        By default, all events of all conversations are searched. With ``where``, only conversations
-        with these attributes are searched. With ``older_than``, only events that are older than
-        this time span are redacted. With ``dry_run``, nothing is redacted, and the events that
-        would be redacted are returned.
+        """Redact the events that contain a text. Case and accents do not matter. An imported file
+        may contain the text outside of its records, for example in a header; then the store erases
+        everything that it keeps from outside the records. By default, all events of all
+        conversations are searched. With ``where``, only conversations with these attributes are
+        searched. With ``older_than``, only events that are older than this time span are redacted.
+        With ``dry_run``, nothing is redacted, and the events that would be redacted are returned.
 
-        The result lists the places where the store still contains the text. It also names the
-        places that were searched, and those that were not, such as other files and encoded text.
+        The result lists the places where the store still contains the text. The result also names
+        what was searched, and what was not searched, such as other files and encoded text.
         ``History.redact`` describes ``with_summaries``, and what else is redacted together with an
         event. A SQLite file still contains the bytes until ``vacuum``. Raises ``InvalidArgument``
         if the text is empty, or if ``reason`` or ``by`` contains the text, because the receipt
@@ -316,8 +317,8 @@ class Maintenance:
         ``maintenance.copy.copy_store``.
 
         ``damaged`` is the path of a new file, which only its owner can read. With ``damaged``, a
-        damaged history is copied up to its first damaged event, and its later readable events are
-        written to this file as lines of JSON.
+        damaged history is copied up to its first damaged event. The later events that can be read
+        are written to this file as lines of JSON.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
@@ -400,8 +401,8 @@ def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Do the erasures in ``work``, and return the erased conversations. Errors are passed to
-    ``on_stay``. Without ``on_stay``, the last error is raised after all erasures.
+    """Do the erasures in ``work``, and return the erased conversations. The text of each error is
+    passed to ``on_stay``. Without ``on_stay``, the last error is raised after all erasures.
     """
     erased: list[ConversationRow] = []
     last_error: EventStoreError | None = None
@@ -427,9 +428,9 @@ def conversations_with(
     """Return the conversations with these attributes, and their companions. With ``before``, a
     conversation is left out if it, or one of its companions, has a later event or imported record.
 
-    The companion of a path, such as ``app/user``, belongs to all conversations below the path. It
-    is returned only if all these conversations are returned. Unless ``and_shared`` is set, it must
-    also have the attributes itself.
+    A companion can belong to a path, such as ``app/user``, and so to all conversations below the
+    path. Such a companion is returned only if all these conversations are returned. Unless
+    ``and_shared`` is set, the companion must also have the attributes.
     """
     ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -499,8 +500,8 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase all conversations that can be erased. After an error, erase the others, and raise the
-    last error.
+    """Erase all conversations that can be erased. If a conversation cannot be erased, go on with
+    the next conversation, and raise the last error at the end.
     """
     work = iter_erased(
         store,
@@ -628,8 +629,9 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Return the names of the files and read models that are not encrypted. Cost: backups and
-    former files are opened, and their conversations are read until one is not encrypted.
+    """Return the names of the files and read models that are not encrypted. Cost: every backup and
+    every file that a restore has replaced is opened, and its conversations are read until one is
+    found that is not encrypted.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys

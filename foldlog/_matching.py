@@ -48,11 +48,13 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields whose texts do not show that an event is a copy: a redaction does not remove them, or many
-events have the same text there.
+"""Fields that are ignored in the search for copies of an event. A redaction does not remove these
+fields, or many events have the same text in them.
 """
 _REPEATED_MIN = 8
-"""Shorter texts do not show that an event is a copy, because many events contain them."""
+"""An event that contains a shorter text need not be a copy, because many events contain short
+texts.
+"""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -102,8 +104,8 @@ def events_with(
     events that were recorded before this time. With ``redacted``, redacted events are returned too,
     and records are not searched. Raises ``CorruptEvent`` if a block of records cannot be unpacked.
 
-    Cost: the events are read, and their records are unpacked. An import that is younger than
-    ``before`` is not read.
+    Cost: the events are read, and their records are unpacked. If the conversation was first
+    imported after ``before``, nothing is read.
     """
     row = store.conversation(conversation, pending=True)
     if before is not None and row.pending and row.version == 0 and row.created_at >= before:
@@ -147,8 +149,8 @@ def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> It
 
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
-    """Return the conversation if its source contains a match outside of the records. A fork may
-    share the source of its parent; then return the parent. Return None if there is no match.
+    """Return the conversation if its imported file contains a match outside of the records. A fork
+    may share the source of its parent; then return the parent. Return None if there is no match.
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
@@ -179,9 +181,9 @@ class _Changes:
     def hold(self, event: DocumentChanges) -> bool:
         """Return whether the next event must be redacted.
 
-        An event must be redacted if it or the new value of its document contains a match. It must
-        also be redacted if it stores only the difference from an earlier value that contains a
-        match, because without this value the difference cannot be read.
+        An event must be redacted if it or the new value of its document contains a match. An event
+        must also be redacted if it stores only the difference from an earlier value that contains a
+        match: once the earlier value is redacted, the difference cannot be read.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
             change.get("base") == self._matching.get(name, -1)
@@ -220,7 +222,8 @@ def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> li
     """Return the events of a companion that contain one of ``texts``. A runtime may have stored the
     text in another form, such as base64.
 
-    A short text may be a common word, so the name before the text must match too.
+    A short text may be a common word, so the event must also contain the name of the value directly
+    before the text.
     """
     long_texts = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short_pairs = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)
@@ -250,8 +253,8 @@ def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 def keep_documents(
     store: Store, conversation: str, redacted_ids: Collection[int], holds: Holds
 ) -> None:
-    """If an event that will be redacted has the newest value of a document, append the value again,
-    unless it contains a match. Other writers may append at the same time.
+    """Append the newest values of documents again if their events will be redacted, unless a value
+    contains a match. Other writers may append at the same time.
     """
     while True:
         version, guard, documents, newest = store.query(conversation, _read_documents)

@@ -2,8 +2,8 @@
 
 When a process closes any descriptor of a file, it loses all its locks on that file. Then another
 process could remove the log of a database while this process still writes to it. So if this process
-has the file open as a database, the file is read with SQLite's own descriptor. This happens if the
-store itself is in an imported folder.
+has the file open as a database, the file is read with SQLite's own descriptor. An import of a
+folder that contains the store itself reads such a file.
 """
 
 from __future__ import annotations

@@ -58,14 +58,15 @@ def change_of_prompt(
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
     """Return whether a retraction can remove exactly the events ``gone`` from ``before``.
 
-    The events must be the end of ``before``, and newer than the newest condensation.
+    A retraction can remove them if they are the last events of ``before``, and newer than the
+    newest condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:
-    """Return the indexes in ``old`` of the entries with which ``new`` begins. Other old entries may
-    lie between them.
+    """Find the entries of ``old`` that ``new`` repeats at its beginning, and return their indexes
+    in ``old``. Entries of ``old`` that ``new`` does not repeat are skipped.
     """
     places: list[int] = []
     for place, entry in enumerate(old):

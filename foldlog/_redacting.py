@@ -4,7 +4,7 @@ redact_events     redact events of one conversation, for ``History.redact``
 redact_matching   search a store for a text or for old events, and redact the events that are found
 Redacting         the steps of ``redact_matching``; between them, the command asks the user
 
-These events are redacted together with an event:
+When an event is redacted, these events are redacted too:
 
 records   the other events of the same source record
 copies    events of companions that contain the same texts
@@ -107,7 +107,8 @@ class Chosen(NamedTuple):
     ``events``      all events by conversation, including events that are redacted already
     ``unredacted``  the events that still have content, by conversation
     ``quotes``      the conversations and ids of the events that may quote other events
-    ``shown``       the same events, by every conversation that shows them, including forks
+    ``shown``       the events to redact, by each conversation that shows them; forks show
+                    events of their parents
     ``beside``      the conversations whose source contains the text outside of its records
     ``unread``      names of companions and events that could not be read
     """
@@ -172,8 +173,9 @@ class Redacting:
     events that were recorded before this time are redacted. ``problems`` maps each conversation
     that could not be searched to the reason.
 
-    ``conversation`` is the conversation that the user named. If it is erased, the methods raise
-    ``ConversationErased``. Any other conversation that is erased at the same time is left out.
+    ``conversation`` is the conversation that the user named. If this conversation is erased during
+    the redaction, the methods raise ``ConversationErased``. If any other conversation is erased, it
+    is left out.
     """
 
     def __init__(
@@ -191,8 +193,8 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Returns, for an id, a store that is bound to its present conversation. So if the id is
-        used again, the new conversation is not redacted.
+        """Returns a store that is bound to the conversation which has the id now. If that
+        conversation is erased and the id is used again, the new conversation is not redacted.
         """
         self.problems: dict[str, str] = {}
         self._before = before
@@ -243,8 +245,9 @@ class Redacting:
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
         """Redact the events in ``chosen``. Return the receipts, and the events that could not be
-        redacted. ``asked`` maps a conversation to the ids of the only events to redact in it. If
-        ``chosen`` has only one event and it cannot be redacted, raises ``CannotRedact``.
+        redacted. If ``asked`` has an entry for a conversation, only the events with these ids are
+        redacted in it. If ``chosen`` has only one event and it cannot be redacted, raises
+        ``CannotRedact``.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
@@ -397,10 +400,10 @@ class Redacting:
 
 
 def _batches(chosen: Chosen, asked: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:
-    """Yield the ids of events in the order in which they must be redacted. Companions come first,
-    because the copies in them are found by the content of the conversation's own events. Within a
-    conversation, later events come first, because a document may be stored as a difference from an
-    earlier event.
+    """Yield the ids of events in the order in which they must be redacted. Companions come first: a
+    copy in a companion is found by the content of the original event, so the original is redacted
+    last. Within a conversation, later events come first, because a document may be stored as a
+    difference from an earlier event.
     """
     ids_of: dict[str, Sequence[int]] = {
         name: [event.id for event in reversed(events)] for name, events in chosen.events.items()
@@ -434,8 +437,8 @@ def redact_events(
     for_content: bool = True,
 ) -> RedactionReceipt:
     """Redact events of a conversation, and all events that are redacted together with them. Set
-    ``for_content`` to False if events are redacted because of their age. Then other histories may
-    still import records that are equal but have neither an id nor a time.
+    ``for_content`` to False if events are redacted because of their age. Then an equal record
+    without id and time, such as a common short message, may still be imported into other histories.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")

@@ -1,7 +1,7 @@
 """Search without an index, by reading the stored records and events. So there is no index from
 which an erasure must remove text.
 
-A record or an event is first searched as bytes. It is parsed only if the bytes contain all words.
+A record or an event is first searched as bytes, and parsed only if the bytes contain all words.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ def events_with(
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events whose stored bytes pass ``may_be_in``, in any order, and some events
-    possibly twice. ``may_be_in`` is called with the bytes in lower case. Redacted events are left
-    out. Cost: the function reads the stored bytes of the conversation.
+    """Yield the events for whose stored bytes ``may_be_in`` returns true. The order is not defined,
+    and an event may be yielded twice. ``may_be_in`` gets the bytes in lower case. Redacted events
+    are left out. Cost: the function reads the stored bytes of the conversation.
     """
     for row, stop in _places(store, conversation, unread):
         try:
@@ -197,14 +197,16 @@ def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
     """Return the conversations to search, each with the version at which the search stops, or None
-    to search all events. If ``conversation`` is a fork, the conversations whose events it shares
-    are returned too.
+    to search all events. For a fork, the conversations whose events it shares are returned too.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
         if archived := sum(row.archived > 0 for row in rows):
-            count_text = gist.count(archived, "conversation")
-            unread.append(f"{count_text} in an archive; a search in one of them restores it")
+            count_text = gist.count(archived, "archived conversation")
+            unread.append(
+                f"{count_text} not searched; a search in one conversation restores it from the"
+                " archive"
+            )
             rows = [row for row in rows if not row.archived]
         return [(row, None) for row in _last_active_first(store, rows, unread)]
     row = store.conversation(conversation, pending=True)
@@ -292,8 +294,8 @@ class SearchTerms:
 
 
 class _Criteria:
-    """What a search looks for. The caller checks ``tool``, because often only the call names the
-    tool of a result.
+    """What a search looks for. This class does not check ``tool``, because often only the call
+    names the tool, not the result; the caller finds the call.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ _MORE = {
     "NPM tokens": re.compile(r"\bnpm_[A-Za-z0-9]{36}\b"),
     "Linear API Key": re.compile(r"\blin_api_\w{30,}"),
 }
-"""Shapes that ``detect-secrets`` does not know."""
+"""Secrets that ``detect-secrets`` does not find."""
 _RULES = (
     *(
         "AWSKeyDetector",

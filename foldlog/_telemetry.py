@@ -24,12 +24,13 @@ TRACEPARENT: Final = "traceparent"
 SHOWN: Final = "shown_version"
 """The key in an event's ``meta`` for the version of the View that the model was shown.
 
-A reply has this key if other programs appended events after the View and before the reply. After
-``prepare`` or ``step``, the next event also has this key if it is not a reply.
+A reply has this key if other programs appended events between the reading of the View and the
+append of the reply. The first event after ``prepare`` or ``step`` also has this key if it is not a
+reply.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
-"""The keys that an append adds to ``meta``. If the same append is repeated, these values may
-differ.
+"""The keys that an append adds to ``meta``. A repeated append may have other values under these
+keys, and still counts as the same append.
 """
 
 _INFO = logging.INFO
@@ -130,7 +131,9 @@ class Telemetry(Protocol):
         """
 
     def store(self, *given: Any, **named: Any) -> Any:
-        """Return a ``Store`` whose appends are observed. It has the same arguments as ``Store``."""
+        """Return a ``Store`` whose appends are observed. The method takes the arguments of
+        ``Store``.
+        """
 
 
 telemetry: Telemetry | None = None

@@ -26,8 +26,8 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""A function that may be called in any thread, and makes an event loop call its argument. It raises
-``RuntimeError`` if the loop has ended.
+"""A function that hands a callback to an event loop, from any thread. Raises ``RuntimeError`` if
+the loop has ended.
 """
 
 _PAUSE_S: Final = 0.005
@@ -70,8 +70,9 @@ class _Call(Generic[T]):
 class ThreadPool:
     """A pool of at most ``threads_max`` threads, for the calls of many tasks and event loops.
 
-    If ``together`` is set, a thread takes all waiting calls, and passes their work to this
-    function, which returns the outcomes. Then it wakes their tasks together.
+    If ``together`` is set, a thread takes all waiting calls at once, and passes their work to the
+    function ``together``, which returns the outcomes. Then the thread wakes the waiting tasks
+    together.
     """
 
     def __init__(
@@ -102,9 +103,10 @@ class ThreadPool:
         """Run ``work`` in a thread. Return the result of ``work``, or raise its error.
 
         If the task is cancelled before the call begins, the call is withdrawn, unless
-        ``may_withdraw`` is false. If the task is cancelled later, it first waits for the call. Then
-        the cancellation is raised, and its attribute ``outcome`` is the outcome of the call. With
-        ``finish=False``, which is meant for calls that only read, the task does not wait.
+        ``may_withdraw`` is false. If the task is cancelled later, it first waits for the call. When
+        the call has ended, the cancellation is raised, and its attribute ``outcome`` is the outcome
+        of the call. With ``finish=False``, which is meant for calls that only read, the task does
+        not wait.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
@@ -191,8 +193,8 @@ def _run_together(
 ) -> None:
     """Run several calls, and wake all waiting tasks of an event loop together.
 
-    Then wait until the woken tasks have made their next calls, so that these calls run together
-    too. Without this wait, the tasks would split into two groups.
+    After that, wait until the woken tasks have made their next calls, so that these calls run
+    together too. Without this wait, the tasks would split into two groups.
     """
     try:
         outcomes = together([call.work for call in calls])

@@ -1,5 +1,5 @@
 """Read conversations of a damaged store. In place of an event that cannot be read, the functions
-return its problem.
+return an error or a placeholder.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def logged(
 def sound(
     store: Store, conversation: str, start: int, stop: int, findings: list[str]
 ) -> Iterator[Logged]:
-    """Yield the events that can be read. The problems of the others are added to ``findings``, as
-    one finding for consecutive events with the same problem.
+    """Yield the readable events. Problems of unreadable events are added to ``findings``.
+    Consecutive events with the same problem have a single finding.
     """
     first: CorruptEvent | None = None
-    """The first event of the series of unreadable events that was found last."""
+    """The error of the first event in the present series of unreadable events."""
     next_id = start
-    """The id after the last event of this series."""
+    """The id after the last event in the present series of unreadable events."""
     for item in logged(store, conversation, start, stop):
         if not isinstance(item, CorruptEvent):
             yield item

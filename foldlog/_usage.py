@@ -21,11 +21,13 @@ a map with the same name.
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
 """The keys under which ``meta`` and the metadata of a condensation contain usage."""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The keys for the name of the model and the id of the reply. A redaction does not remove these
-texts, because they are not content.
+"""The keys for the name of the model and the id of the reply. A redaction does not remove the texts
+under these keys, because they are not content.
 """
 USAGE_NAMES: Final = ("condenser", "failure")
-"""A text under one of these keys is not content either, if it is a single word."""
+"""A redaction also leaves a text under one of these keys, if the text is a single word: such a word
+is a name, not content.
+"""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
@@ -64,7 +66,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""If a key ends with one of these words, its value is a map with further counts."""
+"""If a key ends with one of these words, such as ``prompt_tokens_details``, its value is a map that
+also contains counts.
+"""
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]

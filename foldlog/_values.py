@@ -47,8 +47,8 @@ def texts_in(value: Any, length_min: int = 0) -> list[str]:
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts and whole numbers in a value, each with its name, like ``values_in``. The
-    ``type`` of a part is left out, because it is not content.
+    """Yield the texts and whole numbers in a value, each with its name, like ``values_in``. Texts
+    under the key ``type`` are left out, because they are not content.
     """
     for name, item in values_in(value):
         if type(item) in (str, int) and not (name == "type" and str(item).isidentifier()):
@@ -56,7 +56,7 @@ def named_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def parsed(value: Any) -> Any:
-    """Return the value of a JSON text. Any other text or value is returned unchanged."""
+    """Return the value of a JSON text. If ``value`` is not a JSON text, return it unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

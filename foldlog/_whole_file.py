@@ -2,9 +2,9 @@
 name.
 
 The file may contain texts of conversations, so it has mode 0600 from the beginning, whatever the
-umask is. It is first written under a random name in the same folder, so that another user cannot
-prepare a link with this name. Then it is synced and renamed, and the folder is synced. A link under
-the final name is replaced, not followed.
+umask is. The file is first written under a random name in the same folder, so that another user
+cannot prepare a link with this name. Then the file is synced and renamed, and the folder is synced.
+A link under the final name is replaced, not followed.
 
 A database is never replaced, because a mistyped name must not destroy a store. A device or a pipe
 is written to directly.

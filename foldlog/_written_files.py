@@ -132,8 +132,8 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether a file or read model may contain one of ``conversations``, which its name
-    shows. A name without ids stands for all conversations.
+    """Return whether a file or read model may contain one of ``conversations``. Its name lists the
+    ids of its conversations. A name without ids stands for all conversations.
     """
     matched = _FILE.fullmatch(name)
     ids = json.loads(matched["ids"] or "[]") if matched is not None else []
@@ -145,7 +145,9 @@ def may_hold(name: str, conversations: Container[str] | None) -> bool:
 
 
 def stores_in(names: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of backups and former files that are still databases."""
+    """Yield the paths of backups, and of files that a restore has replaced, if they are still
+    databases.
+    """
     for name in names:
         if name.startswith(("backup", "former file")) and is_database(Path(path_in(name))):
             yield path_in(name)

@@ -177,7 +177,7 @@ class _Telemetry:
     def _measure_call(
         self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
     ) -> dict[str, Any]:
-        """Measure a model call. Return its attributes, with the names of OpenTelemetry's
+        """Measure a model call. Return the attributes of the call, named as in OpenTelemetry's
         conventions for generative AI.
         """
         provider, _, _ = str(values["model"]).rpartition("/")

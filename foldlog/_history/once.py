@@ -1,5 +1,5 @@
-"""Do a piece of work once and record its result, for steps that may run again, as in durable
-engines.
+"""Do a piece of work once and record its result. A durable engine may run a step again, and then
+gets the recorded result.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""How many events may lie between a call and its result, if the result does not name the event of
-the call.
+"""The search for the result of a call, or for the call of a result, reads at most this number of
+events.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names of the recall tool, and of the tools of ``foldlog mcp``."""
@@ -61,7 +61,7 @@ _PARAMETERS: dict[str, Any] = {
         },
         "path": {
             "type": "string",
-            "description": "A file: the calls that named it, with their results.",
+            "description": "Path of a file: reads the calls that name the file, with results.",
         },
     },
     "additionalProperties": False,
@@ -80,9 +80,9 @@ class RecallTool:
 
     Offer ``schema()`` to the model, and answer the model's call with
     ``history.append_tool_result(call, tool(call))``. For an SDK that makes tools from functions,
-    use ``tool.recall``. Words are searched as in ``Histories.search``. A file in base64 can be read
-    only with the id of its event. The tool does not find events that were taken back or redacted,
-    system prompts, and earlier results of this tool and of ``foldlog mcp``.
+    use ``tool.recall``. Words are searched as in ``Histories.search``. To read a file that is
+    stored in base64, the model must give the id of its event. The tool does not find retracted or
+    redacted events, system prompts, or earlier results of this tool and of ``foldlog mcp``.
     """
 
     name = "recall"
@@ -98,8 +98,8 @@ class RecallTool:
         self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
-        """Return the definition of the tool in the format of a dialect. Raises ``ValueError`` for
-        an unknown dialect.
+        """Return the definition of the tool in the format of an API, such as OpenAI's. Raises
+        ``ValueError`` for an unknown dialect.
         """
         name_and_text = {"name": self.name, "description": _DESCRIPTION}
         if checked(dialect).startswith("anthropic"):
@@ -110,8 +110,8 @@ class RecallTool:
         return {"type": "function", "function": function}
 
     def __call__(self, call: Action | Mapping[str, Any] | str) -> str:
-        """Return the result of a call. ``call`` is the action, or its arguments as a map or as the
-        text that the model wrote.
+        """Return the result of a call. ``call`` is the ``Action``, or only its arguments: a map, or
+        the JSON text that the model wrote.
 
         If the arguments of the call cannot be used, the result tells the model what is wrong.
         Raises the errors of ``recall``.
@@ -145,11 +145,10 @@ class RecallTool:
         Args:
             query: Words to search for; events with the most of these words come first.
             ids: Ids of events: the numbers in brackets at the ends of lines of a summary.
-            path: A file: the calls that named it, with their results, the newest first.
+            path: Path of a file: reads the calls that name the file, with results, newest first.
 
         Returns:
-            The events with their ids, cut so that the text has at most ``max_tokens`` estimated
-            tokens.
+            The text of the events with their ids, cut to at most ``max_tokens`` estimated tokens.
         """
         if bool(query.strip()) + bool(ids) + bool(path.strip()) != 1:
             return "use one of query, ids and path of recall"

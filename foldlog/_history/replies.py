@@ -1,8 +1,8 @@
 """Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, and
 Anthropic's messages.
 
-``foldlog._formats.messages`` reads the messages, as for an import. Unlike an import, this module
-refuses malformed values, parses arguments, and stores unknown fields in ``meta``.
+``foldlog._formats.messages`` reads the messages, as it does for imports. Unlike an import, this
+module refuses malformed values, parses arguments, and stores unknown fields in ``meta``.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class RuntimeCall:
     """The attributes that the conversation gets if this call is its first event."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
-        """Return the key of the call. If the tool must not run, also return an answer for the
-        model.
+        """Record that the tool begins, and return the key of the call. If the tool must not run,
+        also return an answer for the model.
 
         The first call of this method in a process also reads the effects for which other processes
         recorded no outcome. The model gets a message that names these effects before the tool runs.
@@ -140,12 +140,13 @@ def effect(
     *, repeat: effects.Repeat = "never", check: effects.Check | None = None
 ) -> Callable[[F], F]:
     """Mark a tool that has effects outside the store: ``@foldlog.effect(repeat="same key")``.
-    ``History.run`` and the adapters for agent runtimes run the tool as ``repeat`` and ``check``
-    say: see ``History.run``.
+    ``History.run`` and the adapters for agent runtimes run the tool. ``repeat`` and ``check``
+    decide what happens after a crash: see ``History.run``.
 
-    The argument ``key`` of the tool is for the outside system. A model or a runtime never sees
-    ``key``. Write this decorator below the decorator of a runtime. A marked tool raises
-    ``InvalidArgument`` if it is not called by ``History.run`` or by an adapter.
+    If the tool has an argument ``key``, foldlog passes it the key of the call, with which the
+    outside system can recognize a repeated call. A model or a runtime never sees ``key``. Write
+    this decorator below the decorator of a runtime. A marked tool raises ``InvalidArgument`` if it
+    is not called by ``History.run`` or by an adapter.
     """
     rule = effects.EffectRule(repeat, check)
 

@@ -55,7 +55,9 @@ def style() -> str:
 
 
 def content_hash(text: str) -> str:
-    """Return the hash by which a Content-Security-Policy allows this text."""
+    """Return the hash of a script or style. A browser accepts the text if the
+    Content-Security-Policy contains the hash.
+    """
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -57,7 +57,7 @@ class PageFold:
 
     The page draws a line at ``limit`` tokens. ``model`` counts tokens. Without a model, tokens are
     estimated. If the ``redactions``, ``borders`` or ``key`` of the conversation change, make a new
-    ``PageFold``.
+    ``PageFold``, because this one is out of date.
     """
 
     def __init__(
@@ -257,14 +257,14 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
 def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent`` for the events from the id ``since`` on, and
+    """Return the columns ``left``, ``by`` and ``sent``, which begin with the event ``since``, and
     the spans.
 
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
     still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
     the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
-    events that do not fit into the columns, such as an event that was shown twice, and older events
-    that have changed.
+    events that the columns cannot describe: events that were shown twice, for example, and changed
+    events before ``since``.
     """
     left = []
     by = []

@@ -51,8 +51,8 @@ def write_report(
     """Write the page of a conversation to ``path``, and return the size of the page in bytes.
 
     The page draws a line at ``limit`` tokens. ``model``, such as a ``foldlog.LLM``, counts tokens.
-    Without a model, tokens are estimated. ``notes`` are shown beside the events. ``prices`` are for
-    calls that record no cost; the default is an installed table of prices.
+    Without a model, tokens are estimated. ``notes`` are shown beside the events. If a call records
+    no cost, its cost is computed with ``prices``, by default an installed table of prices.
 
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises

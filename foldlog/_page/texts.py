@@ -18,8 +18,8 @@ _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
 def text_document(event: Event) -> dict[str, Any]:
-    """Return an event as ``--json`` prints it, without its source record. An image is replaced by
-    its size.
+    """Return the JSON of an event that ``--json`` prints, without the source record. An image is
+    replaced by its size.
     """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
     sizes = {

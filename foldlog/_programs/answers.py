@@ -65,7 +65,7 @@ class Answers:
         return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
-        """Return why the agent knows, or does not know, words or an event."""
+        """Explain why the agent knows, or does not know, some words or an event."""
         return _answer(self._answer_about(conversation, partial(self._why, about, at)))
 
     def recall(

@@ -18,8 +18,8 @@ _SOON_DAYS = 7
 
 
 def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return the status of a program. ``hooks`` is the folder ``FIRED``. Cost: a status call for
-    every file of the program.
+    """Return the status of a program. ``hooks`` is the folder ``FIRED``. Cost: one ``stat`` call
+    for every transcript of the program.
     """
     importing = Import(store, [])  # used only to check which files are in the store
     problem = None

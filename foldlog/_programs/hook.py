@@ -33,8 +33,8 @@ def answer_hook(
 
     After a compaction, the hook prints a text of at most 120 tokens for the model. A hook for any
     other event prints nothing. The hook notes the event in the folder ``fired``. If ``is_secret``
-    is true for a record, the record is imported without its content. OpenCode's plugin names only
-    its program, so OpenCode's database is imported. Raises the errors of the import.
+    is true for a record, the record is imported without its content. OpenCode's plugin names no
+    transcript, so OpenCode's database is imported. Raises the errors of the import.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")

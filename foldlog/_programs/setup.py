@@ -24,11 +24,11 @@ _RECORD = "setup.json"
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """Setup writes only these sections of a plugin's file into settings."""
 _WHOLE_FILE = ""
-"""The name in ``made`` for a settings file that setup created."""
+"""If ``made`` contains this name, setup created the settings file."""
 
 
 class Written(NamedTuple):
-    """The new state of a settings file. If ``text`` is None, the file is removed. ``ours`` is
+    """A settings file and its new text. If ``text`` is None, the file is removed. ``ours`` is
     foldlog's part of the file.
     """
 
@@ -197,8 +197,8 @@ def _remove_ours(
 def _without_ours(value: Any, ours: Any) -> Any:
     """Return a value without foldlog's entries, or None if the whole value is foldlog's.
 
-    In the list of an event's hooks, groups with only foldlog's hooks are left out. Groups without
-    foldlog's hooks stay unchanged, even an empty group.
+    In a list of hooks, a group that contains only foldlog's hooks is left out. A group without
+    foldlog's hooks stays unchanged, even if it is empty.
     """
     if not isinstance(value, list) or not isinstance(ours, list):
         return None if value == ours else value

@@ -1,8 +1,8 @@
 """This module shows a View as it is sent to a model: without hidden events, with masks, and with
 shortened texts.
 
-A step that sends less than the View records its rules in the log (``reports.newest_rules``). This
-module applies the recorded rules again, at any version.
+If condenser rules hide, mask or shorten events in a prompt, the step records the rules in the log
+(``reports.newest_rules``). This module applies the recorded rules to the View of any version.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ must not run other code, call a model or use an API key.
 class Sent:
     """``rules`` describes the recorded rules in words, and is empty if the log has no rules.
 
-    A rule that cannot be applied, such as the rule of a condenser of your own, changes nothing. If
-    a rule cannot be applied, ``rules`` says so, and ``known`` is False.
+    If a rule cannot be applied, because it belongs to a condenser of your own for example, ``sent``
+    is the whole View, ``rules`` gives the error, and ``known`` is False.
     """
 
     view: View

@@ -56,9 +56,8 @@ _NAME = "audit database "
 _SOME = "some conversations"
 """Runs that export only named conversations have this scope in the table ``followed``."""
 _REMAINS = "bytes of removed rows"
-"""A row with this scope in the table ``followed`` means that the file may still contain bytes of
-deleted rows. The row is written with each deletion, so that the next run completes an interrupted
-deletion.
+"""While the table ``followed`` has a row with this scope, the file may still contain bytes of
+deleted rows. Each deletion writes the row, so the next run can complete an interrupted deletion.
 """
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
@@ -124,8 +123,8 @@ class AuditTables(Derived[AuditRow]):
         self._name = name_of(path)
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._states: dict[str, str] = {}
-        """Maps a conversation to its state before its events were read. A redaction in between
-        changes the state, so the next run adds the conversation again.
+        """Maps a conversation to its state before its events were read. If an event is redacted
+        during the reading, the state changes, and the next run adds the conversation again.
         """
         self._writing = threading.RLock()
         self._to_confirm = True

@@ -118,8 +118,8 @@ def verdict_of(
     """Return sentences about the cheapest strategy that loses no user message. The recorded
     condensations cannot be chosen. If a cost is unknown, strategies are compared by the tokens that
     they send. If the tokens are unknown, strategies are compared by the sizes of their Views.
-    ``priced`` is the name of the model that has this ``price``. ``about`` is written before an
-    estimated cost.
+    ``price`` is the price of the model ``priced``. An estimated cost is written with the prefix
+    ``about``.
     """
     offered = [row for row in rows if row.condenser is not None]
     measures = (

@@ -14,7 +14,8 @@ SHOWN = 3
 _WORDS_COMPARED = 2_000
 """Only this number of words is compared, because more words would take too long."""
 _WORDS_BETWEEN = 2
-"""Two differences are one passage if at most this number of equal words is between them."""
+"""If at most this number of equal words separates two differences, they are shown as one passage.
+"""
 _WORDS_MAX = 16
 _CHARACTERS_MAX = 160
 _CHARACTERS_AROUND = 40

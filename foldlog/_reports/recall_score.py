@@ -25,7 +25,9 @@ _OCCURRENCES_NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 _NEAR = 120
-"""The maximum distance in characters between a term and a word of its fact."""
+"""A prompt shows a fact if it has the term and one of its neighbours within this number of
+characters: see ``docs/RECALL.md``.
+"""
 
 
 def terms_of(text: str) -> set[str]:
@@ -107,11 +109,15 @@ class Needs:
         self.used: list[str] = []
         """The earlier terms that the agent used again. A reply adds a term only once."""
         self.facts = 0
-        """The number of terms in ``used`` that had words beside them in an earlier event."""
+        """The number of terms in ``used`` that had neighbours (other words around the term) at
+        their last earlier occurrence.
+        """
         self.facts_shown = 0
         self._texts: dict[int, str] = {}
         self._occurred: dict[str, dict[int, frozenset[str]]] = {}
-        """For each term, maps the id of an event with the term to the words beside the term."""
+        """Maps each term to the events that contain it, and each of these events to the neighbours
+        of the term.
+        """
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:

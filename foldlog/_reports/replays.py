@@ -67,8 +67,8 @@ class Replay:
                         is unknown
     ``needed``      the earlier terms that the agent used again, one for each use in a reply
     ``missing``     the terms in ``needed`` that the prompt did not show: see ``docs/RECALL.md``
-    ``facts``       how many of ``needed`` had words beside the term
-    ``facts_in_prompts``  how many of ``facts`` the prompt shows, with the term near a word
+    ``facts``       how many of ``needed`` had neighbours: see ``docs/RECALL.md``
+    ``facts_in_prompts``  for how many of ``facts`` the prompt shows the term near a neighbour
     """
 
     turns: Sequence[CallDocument]
@@ -106,8 +106,8 @@ class Replay:
 
     @property
     def needed_named(self) -> float | None:
-        """The percentage of ``needed`` that the prompt showed, or that a digest named for
-        ``recall``.
+        """The percentage of ``needed`` that the prompt showed, or for which a digest in the prompt
+        gave the id of an event, so that the agent could read it with ``recall``.
         """
         lost = sum(not term.named for term in self.missing)
         return 100 * (1 - lost / len(self.needed)) if self.needed else None
@@ -184,8 +184,8 @@ def replay(
     model. Raises the errors of the condenser except ``NoCondensationAvailable``. Raises
     ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would then
     be wrong. Raises ``CondenserError`` if the condenser condenses without end. Cost: the function
-    reads the events. At each call of the agent's model, the function also calls the condenser and
-    ``AgentModel.token_sums``.
+    reads all events, and calls the condenser and ``AgentModel.token_sums`` before each call of the
+    agent's model.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)

@@ -28,7 +28,9 @@ POLICY = (
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that accept POST. They add no events: tools only read, and notes are not events."""
+"""The paths that accept POST. A POST never adds an event: the MCP tools only read, and notes are
+not events.
+"""
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",

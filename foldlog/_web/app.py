@@ -251,8 +251,8 @@ def _json_route(
     document: Callable[[Request], documents.Document | Response],
     path: str | None = None,
 ) -> Route:
-    """Return the route of a path. A thread makes the document. The response is JSON: the document
-    or an error.
+    """Return the route of a path. A thread makes the document. The response is the document as
+    JSON, or an error as JSON.
     """
 
     def made(request: Request) -> documents.Document | Response:

@@ -1,6 +1,7 @@
 """The list of conversations with their figures, and totals over all conversations.
 
-The list is shown at once. A thread counts new conversations.
+A request does not wait until all new conversations are counted: a thread counts them in the
+background.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from foldlog.eventstore import EventStoreError, Store
 LIMIT_MAX = 10_000
 """The maximum number of conversations in an answer."""
 _AT_ONCE = 20
-"""The maximum number of conversations that a request counts before its answer. The thread counts
-the other conversations.
+"""The maximum number of conversations that a request counts before its answer. The background
+thread counts all further conversations.
 """
 _HITS_MAX = 1_000
 _SEARCH_S = 5.0
@@ -135,7 +136,8 @@ class ServedConversations:
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
         """Return the sums, facets and days of the conversations that a search line selects. The
-        days include activity outside the period of the search line.
+        days also cover the time outside the period in the search line, so that the reader can
+        choose another period.
         """
         left = self.refresh()
         where = self.where(line)

@@ -24,7 +24,8 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
     """Return the figures. Without ``complete``, leave out the sums over Views and calls, because
     they would be too low.
 
-    Cost: a status call for the store's files, and a read of the store's followers.
+    Cost: the function looks up the size of the store's files, and reads the positions of the
+    followers.
     """
     lines = []
     for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
@@ -123,8 +124,8 @@ def _by_reason(counted: Counter[str]) -> list[_Sample]:
 
 
 def _sample_of(figure: float | None) -> list[_Sample]:
-    """Return the sample of a figure. Return no sample for an unknown figure, because 0 would be
-    wrong.
+    """Return a list with one sample for a figure, or an empty list for an unknown figure, because 0
+    would be wrong.
     """
     return [] if figure is None else [({}, figure)]
 

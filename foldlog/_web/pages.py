@@ -43,7 +43,7 @@ _KEPT = 8
 _HITS_MAX = 1_000
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
-"""An answer ends with the event that exceeds this number of characters."""
+"""When the texts of an answer exceed this number of characters, no further event is added."""
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """The page documents of a conversation with this many events are cached in the store."""
@@ -54,8 +54,8 @@ D = TypeVar("D", bound=Document)
 
 
 class Pages:
-    """Makes the documents of pages, and keeps the folds of the last pages in memory. Many threads
-    may use this object.
+    """Makes the documents of pages. The ``PageFold`` of each recently used page stays in memory.
+    Many threads may use this object.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Pages:
         self._reached: dict[str, int] = {}
         """Maps a conversation to the number of events that its fold has read so far."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """Maps a conversation to a lock and a list with its fold. The list is empty before the
-        first request, and while a request uses the fold.
+        """Maps a conversation to a lock and a list that contains its ``PageFold``. The list is
+        empty before the first request, and while a request uses the ``PageFold``.
         """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
@@ -185,7 +185,7 @@ class Pages:
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, at most 1,000 events, with the text around the
-        words. A text in double quotes is searched with its spaces.
+        words. Words in double quotes are searched as one text.
         """
         wanted = [
             word

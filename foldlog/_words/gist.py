@@ -68,8 +68,8 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _document(name: str, change: dict[str, Any]) -> str:
-    """Return the name of a document. For the attributes, add the values, as ``foldlog attributes``
-    prints them.
+    """Return the name of a changed document. If the document contains the attributes of the
+    conversation, add their values in the form that ``foldlog attributes`` prints.
     """
     if "deleted" in change:
         return f"{name} (deleted)"
@@ -143,8 +143,8 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def content(events: int, records: int) -> str:
-    """Return two numbers as text, such as ``6 events and 4 records of sources``. ``records`` counts
-    only records without events.
+    """Return two numbers as text, such as ``6 events and 4 records of sources``. ``records`` is the
+    number of source records that became no event.
     """
     return count(events, "event") + (
         f" and {count(records, 'record')} of sources" if records else ""
@@ -152,8 +152,8 @@ def content(events: int, records: int) -> str:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
-    """Return the arguments of a call as one text. If an argument is a command, return only the
-    command and the path.
+    """Return the arguments of a call as one text. If the call has the argument ``command`` or
+    ``cmd``, return only the command and the argument ``path``.
     """
     arguments = parsed(arguments)
     if not isinstance(arguments, dict):

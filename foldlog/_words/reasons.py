@@ -1,4 +1,6 @@
-"""Describe why a condensation forgot events. All commands use the words of this module."""
+"""Describe why a condensation forgot events. Every command takes its words for these reasons from
+this module.
+"""
 
 from __future__ import annotations
 

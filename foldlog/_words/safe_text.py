@@ -78,8 +78,8 @@ def well_formed(text: str) -> str:
 
 
 def _encoded(value: Any) -> bytes | None:
-    """Return ``value`` as msgspec writes JSON, in a third of the time of ``json``. Return None if
-    msgspec and ``json`` may write different texts, for example for an infinite number.
+    """Write ``value`` as JSON with msgspec, which takes a third of the time of ``json``. Return
+    None if msgspec and ``json`` may write different texts, for example for an infinite number.
     """
     import msgspec  # imported here, because the help of a command does not need msgspec
 

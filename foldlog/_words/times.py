@@ -60,8 +60,8 @@ def duration_words(seconds: float) -> str:
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names no zone.
 
-    An event without a ``timestamp`` happened when it was recorded. If the event's source has times,
-    return the event's time in the source, or None if the event has no time there.
+    An event without a ``timestamp`` happened when it was recorded. An imported event has the time
+    that its source recorded for it, or None if the source records times but not for this event.
     """
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked the timestamp
@@ -74,14 +74,16 @@ def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
 
 
 def happened_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return the result of ``told_at`` as a time that can be compared: see ``in_utc``."""
+    """Return when the event happened (see ``told_at``), converted by ``in_utc`` so that times can
+    be compared.
+    """
     at = told_at(event, recorded_at)
     return None if at is None else in_utc(at)
 
 
 def time_text(event: Event, recorded_at: datetime) -> str | None:
-    """Return the result of ``told_at`` as ISO 8601. If the source wrote another text, return this
-    text.
+    """Return when the event happened (see ``told_at``) in ISO 8601. If the time that the source
+    wrote cannot be read, return the text of the source.
     """
     at = told_at(event, recorded_at)
     if at is not None:
@@ -90,7 +92,9 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
 
 
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:
-    """Return ``read(format)``, or None if the format is unknown."""
+    """Return the result of ``read`` for the format with this name, or None if the format is
+    unknown.
+    """
     # imported here, because most events need no format
     from foldlog._formats.registry import format_named
 

@@ -1,5 +1,5 @@
 """Store entries, such as messages of pydantic-ai, that name their predecessor. Linked entries form
-a tree, and a branch of the tree is a consecutive part of the log.
+a tree. The entries that a program adds one after the other are consecutive in the log.
 
 An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. If a program
 continues after an earlier entry, a retraction returns to the View at that entry. So directly after
@@ -73,7 +73,8 @@ class LinkedEntries:
         ``limit``, return only its last ``limit`` entries.
 
         Raises ``LookupError`` if an entry of the chain is missing in the store. Only the returned
-        entries are read. Wherever they are not consecutive in the log, a search finds the next one.
+        entries are read. If the parent of an entry is not directly before the entry in the log, the
+        parent is found by a search.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 

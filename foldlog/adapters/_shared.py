@@ -85,7 +85,8 @@ def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]
 
 
 class _Given:
-    """The base class of adapters. It has the open histories, with their sync and async interface.
+    """The base class of adapters. An adapter has the open histories, with their sync and async
+    interface.
 
     ``async with`` closes a store that the adapter opened by its URL. A new conversation gets
     ``attributes`` before its first event. Raises the errors of ``foldlog.open``.
@@ -202,7 +203,9 @@ def effect_of(
 def begin_effect(
     given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
 ) -> Token[RuntimeCall | None]:
-    """Set the current tool call. Pass the returned token to ``CURRENT.reset``."""
+    """Set the current tool call. When the tool has ended, pass the returned token to
+    ``CURRENT.reset``.
+    """
     pool = given.histories.pool
     call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
     return CURRENT.set(call)
@@ -213,8 +216,8 @@ def begin_effect(
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the rest of the list ``there``, which must begin with the list ``here``. Raises
-    ``ValueError`` if it does not.
+    """Return the items of ``there`` that follow the items of ``here``. Raises ``ValueError`` if
+    ``there`` does not begin with ``here``.
     """
     if there[: len(here)] != here:
         raise ValueError(
@@ -239,8 +242,8 @@ def unquoted(part: str) -> str:
 def recent(
     histories: Histories, attributes: Mapping[str, Any]
 ) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield the conversations that have these attributes, the most recently active first. They are
-    read from the store in pages.
+    """Yield the conversations that have these attributes, the most recently active first. The
+    conversations are read from the store in pages.
 
     A read-only store has no index of attributes, so all its conversations are read and yielded.
     """
@@ -277,7 +280,7 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase the conversations. Forks get copies of shared events."""
+    """Erase the conversations. Their forks get copies of the events that they share."""
     from foldlog.runtimes import erase_conversations
 
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
@@ -322,8 +325,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, read at the same moment. If there is no
     event yet, return 0 and None.
 
-    Raises ``ConversationErased``. A later append through ``history`` also raises it, if another
-    conversation has the id by then.
+    Raises ``ConversationErased``. If another conversation gets the id after this call, an append
+    through ``history`` raises ``ConversationErased`` too.
     """
     try:
         return history._store.query(
@@ -376,11 +379,11 @@ def records_of(
 
 
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
-    """Yield the records before the event ``stop``, the newest first. Events of other formats are
-    left out.
+    """Yield the records of the events before ``stop``, the newest record first. Events of other
+    formats are left out.
 
-    In this format, a record must be readable without other records. Only the yielded records are
-    read.
+    ``format`` must be a format in which each record can be read without other records. Only the
+    yielded records are read.
     """
     group = list[Event]()
     stored = history._stored_records()
@@ -479,7 +482,7 @@ def shown_records(
     """Yield the records that are sent to a model, each with the shown events that it represents.
 
     If all events of a stored record are shown, and none of them differs from the event in ``log``,
-    the stored record is used. Otherwise the format writes a new record.
+    the stored record is used. Otherwise the format makes a new record from the events.
     """
     stored = history._stored_records()
     encoder = Encoder(format, stored=stored)

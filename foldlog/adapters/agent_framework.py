@@ -81,8 +81,8 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The event ids of a loaded message. They are stored in its ``raw_representation``, which the
-    SDK does not send to a model.
+    """The event ids of a loaded message. The ids are stored in the message's
+    ``raw_representation``, which the SDK does not send to a model.
     """
 
 
@@ -143,8 +143,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _unchanged_messages(self, history: History, run: Any) -> list[Message] | None:
-        """Return the stored messages, or None if the run needs other messages, or needs them in
-        another order.
+        """Return the stored messages if the run can use them unchanged and in their order;
+        otherwise return None.
         """
         whole = sent_whole(history, _FORMAT)
         if whole is None:
@@ -214,8 +214,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware for ``Agent(middleware=[…])``. With it, a tool that ``foldlog.effect``
-        marks runs at most once for each call.
+        """The middleware for ``Agent(middleware=[…])``. An agent with this middleware runs a tool
+        that ``foldlog.effect`` marks at most once for each call.
         """
         return _Effects(self)
 
@@ -226,8 +226,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
-        session in ``other`` does not begin with the messages of this session. This happens, for
-        example, after a condensation.
+        session in ``other`` does not begin with the messages of this session. For example,
+        ``other`` differs after this session was condensed.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -345,8 +345,8 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
 
 
 def _count_repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return the number of records at the beginning of ``records`` that the View already has. This
-    happens because the SDK may save the same messages again.
+    """Return the number of records at the beginning of ``records`` that the View already has. The
+    SDK may save the same messages again, and repeated messages must not be appended.
     """
     start = len(view)
     count = len(records) + 1
@@ -464,8 +464,8 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
 
 
 def _records_in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
-    """Yield records up to the first call that waits for an approval, or whose result does not
-    directly follow it.
+    """Yield records, and stop before the first call that waits for an approval, or whose result
+    does not directly follow.
 
     The yielded messages can be sent unchanged. If the input of the run answers a call, nothing is
     yielded.

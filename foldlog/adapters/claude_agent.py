@@ -196,8 +196,9 @@ class FoldlogSessionStore(OpenHistories):
     # ----------------------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
-        """Return ``hooks`` for ``ClaudeAgentOptions``. They announce each call of a tool that
-        ``with_effects`` has wrapped.
+        """Return ``hooks`` for ``ClaudeAgentOptions``. Before a tool that ``with_effects`` has
+        wrapped is called, the hooks announce the call, because the tool itself does not get the id
+        of its call.
         """
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 

@@ -3,9 +3,10 @@
     service = FoldlogSessionService("sqlite:///history.db")
     runner = Runner(agent=agent, app_name="app", session_service=service)
 
-A session is the conversation ``PREFIX/APP/USER/SESSION`` in the format ``google-adk``. Its document
-``state`` has the state of the session. The conversation ``PREFIX/APP/USER/+state`` has the state of
-a user, and ``PREFIX/APP/+state`` has the state of an app.
+A session is the conversation ``PREFIX/APP/USER/SESSION`` in the format ``google-adk``. The
+conversation's document ``state`` has the state of the session. The conversation
+``PREFIX/APP/USER/+state`` has the state of a user, and ``PREFIX/APP/+state`` has the state of an
+app.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 class _Stored(NamedTuple):
     """A stored session at a version. ``about`` contains ``created``, the time when the session
-    began. It also contains ``unordered`` if some event is older than the event before it.
-    ``unredacted`` is the guard of an append that repeats ``state`` or ``about``.
+    began. If some event is older than the event before it, ``about`` also contains ``unordered``.
+    An append that repeats ``state`` or ``about`` passes ``unredacted``, and is refused if an event
+    was redacted in between.
     """
 
     history: History
@@ -307,7 +309,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _session_names(self, app_name: str, user_id: str, session_id: str) -> _Names:
         """Return the app, the user and the session id. Blanks around the session id are removed,
-        unless a session is stored under the id with blanks.
+        unless the store has a session whose id contains these blanks.
         """
         names = (app_name, user_id, session_id)
         stripped = (app_name, user_id, session_id.strip())
@@ -376,8 +378,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _make_compaction(
         self, names: _Names
     ) -> tuple[EventActions | _Values, NothingRedacted | None]:
-        """Return the compaction that the condenser makes now, and the guard of its append, because
-        the summary may quote events.
+        """Return the compaction that the condenser makes now, and a guard for its append. The
+        summary may quote events, so the append must fail if an event was redacted in between.
 
         If no compaction is due, return the changes that masks make: a map from the id of a record
         to its masked form. The map has None for a record that is hidden.
@@ -540,9 +542,9 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
     """Return a condensation as a compaction of the SDK, which forgets all messages between two
     times.
 
-    If the forgotten messages are not consecutive, only the first consecutive ones are compacted. A
-    message stays if a neighbour with the same time stays. Raises ``NoCondensationAvailable`` if no
-    message can be compacted.
+    If the forgotten messages are not consecutive, only the first group of consecutive messages is
+    compacted. If a message has the same time as a neighbour that is not forgotten, the message is
+    not compacted. Raises ``NoCondensationAvailable`` if no message can be compacted.
     """
     intervals, summaries = action.forgotten
     earlier = {
@@ -591,8 +593,8 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
     """Return an event in the form in which it is sent to a model. ``changed`` is the map that
-    ``_make_compaction`` returns. An event with a call in ``waiting`` is not changed, because the
-    SDK still reads it.
+    ``_make_compaction`` returns. An event is not changed if a call of it is in ``waiting``, because
+    the SDK still waits for its result or confirmation.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

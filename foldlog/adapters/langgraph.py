@@ -5,8 +5,8 @@
         saver.copy_from(other)          # the threads of any open saver, such as a SqliteSaver
 
 The messages of a thread are a conversation in the format ``langchain``: ``saver.history(config)``.
-The other parts of a checkpoint are documents of this conversation. Small values of channels are in
-the document ``checkpoint``. Each larger value is a document ``channel:NAME``. A run or an
+The conversation stores the other parts of a checkpoint as documents. Small values of channels are
+in the document ``checkpoint``. Each larger value is a document ``channel:NAME``. A run or an
 ``update_state`` from an earlier checkpoint begins a fork.
 """
 
@@ -77,7 +77,9 @@ _Names = tuple[str, str, str]
 
 
 class _Listed(NamedTuple):
-    """A checkpoint in a list. ``whole`` is None if only its document ``checkpoint`` was read."""
+    """A checkpoint that is yielded in a list. ``whole`` is the checkpoint with its documents,
+    records and notes, or None if only the document ``checkpoint`` was read.
+    """
 
     names: _Names
     found: Checkpoint
@@ -174,8 +176,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first. Their ids contain the times of the writers' clocks,
-        and these decide the order. Checkpoints are read while the caller iterates.
+        """Yield checkpoints, the newest first. The order is the order of the checkpoints' ids,
+        which contain the time of the writer's clock. Checkpoints are read while the caller
+        iterates.
 
         With ``limit``, only the most recently active threads are read. Without ``limit``, all
         threads of the config are read.
@@ -377,8 +380,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, Any]:
-        """Return the writes and the seeds of channels that are stored as differences.
-        ``BaseCheckpointSaver`` describes the result.
+        """Return the writes of channels that are stored as differences, and the last whole value
+        (the *seed*) of each channel. ``BaseCheckpointSaver`` describes the result.
 
         The checkpoints since the last snapshot are read, with their writes.
         """
@@ -409,7 +412,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
         """Return the writes before the checkpoint ``target``. ``known`` has the writes before an
-        earlier checkpoint, which are not read again.
+        earlier checkpoint, so that only later writes are read.
         """
         if target.id == known.id:
             return known
@@ -602,8 +605,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _recent_namespaces(self) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the most recently active first.
 
-        Each pair also has an id that is greater than all checkpoint ids in the namespace.
-        Conversations are read while the caller iterates.
+        Each namespace is yielded with an id that is greater than all checkpoint ids in the
+        namespace. Conversations are read while the caller iterates.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -645,9 +648,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        Each namespace comes with an id that is greater than all checkpoint ids in this and all
-        later namespaces. So checkpoints with greater ids can be yielded before this namespace is
-        read.
+        Each namespace comes with an id that is greater than all checkpoint ids in the namespace and
+        in the namespaces after it. So checkpoints with still greater ids are yielded before the
+        namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -714,7 +717,9 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return a key of a message. Within one process, equal messages have equal keys."""
+        """Return a key by which a message is recognized: within one process, equal messages have
+        equal keys.
+        """
         # A key from the serializer's bytes takes three times as long (``benchmarks.adapters``).
         kind: Any = type(message)
         named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__

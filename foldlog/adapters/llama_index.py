@@ -102,8 +102,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
         """Replace the messages of a key, in one transaction.
 
-        Old messages with which ``messages`` begins stay. The other old messages are retracted or
-        forgotten, and the new messages are appended.
+        Old messages that ``messages`` repeats at its beginning stay. All further old messages are
+        retracted or forgotten, and the new messages are appended.
         """
         records = list(map(_record, messages))
 

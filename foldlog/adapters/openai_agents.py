@@ -131,7 +131,8 @@ class FoldlogSession(OpenHistories):
         returns.
 
         A compaction of the SDK calls ``clear_session``, and then adds some of the items again.
-        Foldlog stores it as a condensation that forgets the other items.
+        Foldlog stores the compaction as a condensation that forgets the items which were not added
+        again.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
@@ -234,7 +235,8 @@ class FoldlogSession(OpenHistories):
             await Runner.run(agent, "hello", **session.run_options())
 
         ``config`` contains the other settings of the run. Raises ``ValueError`` if ``config`` has
-        its own ``call_model_input_filter``. In this case, call ``input_filter`` in your filter.
+        its own ``call_model_input_filter``. If you have a filter of your own, call ``input_filter``
+        in it, and pass the session and ``config`` to ``Runner.run`` yourself.
         """
         settings = config or RunConfig()
         if settings.call_model_input_filter is not None:
@@ -292,9 +294,9 @@ class FoldlogSession(OpenHistories):
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     """Store a compaction of the SDK as a condensation.
 
-    In a compaction, the SDK has just cleared the session. So restore the View from before, and
-    forget its events that are not in ``items``. If ``items`` contain no compaction, append nothing
-    and return ``()``.
+    To compact a session, the SDK clears the session and then adds ``items``. So restore the View
+    that the session had before it was cleared, and forget the events of this View that are not in
+    ``items``. If ``items`` contain no compaction, append nothing and return ``()``.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()

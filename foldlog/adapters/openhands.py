@@ -235,7 +235,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             return True
 
     def get_absolute_path(self, path: str) -> str:
-        """Return an absolute name for a file of the store. It is not the path of a file on disk."""
+        """Return an absolute name for a file of the store. No file on disk has this path."""
         return f"foldlog:{self.history.id}/{normal_path(path)}"
 
     @contextmanager

@@ -6,10 +6,10 @@ saves every message of a run.
     conversation = await store.load("c7") or Conversation(conversation_id="c7")
     await agent.run("hello", conversation=conversation)
 
-A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. Its document
-``record`` is the SDK's record, without the messages. The record and the messages are written in one
-transaction. A fork shares the events of its parent. A new branch is stored as a retraction: the
-View returns to an earlier version, and all events stay in the log.
+A conversation of the SDK is a conversation of foldlog in the format ``pydantic-ai``. The document
+``record`` of a conversation is the SDK's record, without the messages. The record and the messages
+are written in one transaction. A fork shares the events of its parent. A new branch is stored as a
+retraction: the View returns to an earlier version, and all events stay in the log.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     @to_its_end
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation. Its forks get copies of the messages that they share with it."""
+        """Erase a conversation. Forks of the conversation get copies of the messages that they
+        share with it.
+        """
         erase = partial(
             self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
         )
@@ -223,7 +225,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return history, self._record_in(value), version
 
     def _stored_value(self, conversation_id: str) -> tuple[History, Any, int | None]:
-        """Like ``_stored_record``, but return the record as JSON."""
+        """Return a conversation's history, its record as JSON, and the version at which the record
+        was read: see ``_stored_record``.
+        """
         conversation = self.conversation(conversation_id)
         with suppress(ConversationErased):  # another conversation may have the id now
             written = self._written.get(conversation)
@@ -563,7 +567,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     def _results_without_hook(self, ended: Conversation) -> list[ModelRequest]:
-        """Return a request with the results of the calls in the last response. This is needed
+        """Return a request with the results of the calls in the last response. The method is needed
         because ``run_stream`` calls no hook with these results.
         """
         last = ended.messages[-1] if ended.messages else None
@@ -619,7 +623,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         """Return the stored conversation that a run continues, without its messages.
 
         Raises ``ConversationConflict`` if the run does not have the newest stored message. If the
-        newest stored message is a request without an answer, the run need not have it.
+        newest stored message is a request without an answer, a run that begins with all earlier
+        messages is accepted too, because it repeats the request.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
@@ -641,8 +646,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _count_stored(self, head_id: str, given: int | None) -> int | None:
-        """If the first ``given`` messages of the run are the last stored messages, return
-        ``given``. Otherwise return None, and the caller must compare all messages.
+        """``given`` counts the messages of the run up to the newest stored message. If these are
+        also the newest messages in the store, return ``given``. Otherwise return None, and the
+        caller must compare all messages.
         """
         if given is None:
             return None

@@ -4,9 +4,9 @@
     agent = Agent(session_manager=RepositorySessionManager("7", repository))
     agent("hello")
 
-An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. Its
-document ``agent`` has the agent's state. If the agent's conversation manager removes or summarizes
-messages, the View forgets them, but they stay in the log.
+An agent's messages are the conversation ``PREFIX/SESSION/AGENT`` in the format ``strands``. The
+document ``agent`` of this conversation has the agent's state. If the agent's conversation manager
+removes or summarizes messages, the View forgets them, but they stay in the log.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The name of the document with the messages that were updated. It maps the id of a message's first
-event to the ids of all its events and to the new record.
+"""The name of the document with the messages that were updated. The document maps the id of a
+message's first event to the ids of all its events, and to the new record of the message.
 """
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
@@ -337,8 +337,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 
 def _read_document(history: History, name: str, redacted: Any = None) -> Any:
-    """Return a document. Return None if it does not exist, and ``redacted`` if all its values were
-    redacted.
+    """Return a document, or None if the document does not exist, or ``redacted`` if all values of
+    the document were redacted.
     """
     try:
         value = history.document(name)
@@ -348,7 +348,9 @@ def _read_document(history: History, name: str, redacted: Any = None) -> Any:
 
 
 def _agent_state(history: History, agent_id: str) -> Any:
-    """Return the state of an agent. The summary in it is read from the condensation."""
+    """Return the state of an agent. The summary in the state is stored only in the condensation,
+    and read from there.
+    """
     manager = SlidingWindowConversationManager().get_state()
     kept = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:

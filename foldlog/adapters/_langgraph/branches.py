@@ -2,8 +2,8 @@
 
 A *thread* has the id of its first conversation. All other branches of the thread are forks with the
 id ``THREAD/@CHECKPOINT``, where ``CHECKPOINT`` is the first checkpoint that the fork does not
-share. A checkpoint is a version of a branch. Its events are appended with an idempotency key, which
-consists of the checkpoint's id and a number.
+share. A checkpoint is a version of a branch. The events of a checkpoint are appended with an
+idempotency key, which consists of the checkpoint's id and a number.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Checkpoint(NamedTuple):
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether ``checkpoint_id`` can follow this checkpoint in a branch. This checkpoint
-        must be ``parent``, and its id must be smaller than ``checkpoint_id``.
+        """Return whether the checkpoint ``checkpoint_id`` can follow this checkpoint in a branch:
+        its parent must be this checkpoint, and its id must be greater than the id of this
+        checkpoint.
         """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
@@ -146,8 +147,8 @@ class ThreadBranches:
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
-        """Return at most ``limit`` ancestors of a checkpoint, the nearest first. They are read in
-        one transaction.
+        """Return at most ``limit`` ancestors of a checkpoint, the nearest first. All ancestors are
+        read in one transaction.
 
         The list ends at a checkpoint whose parent is not in the branch.
         """
@@ -210,9 +211,9 @@ class ThreadBranches:
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the newest checkpoint of the branch in which a new checkpoint belongs.
 
-        A branch fits if it ends in ``parent``, already has the new checkpoint, or was begun for the
-        new checkpoint. If no branch fits, the method begins a fork of the parent, or an empty
-        branch if the parent is not stored.
+        The new checkpoint belongs in a branch that ends in ``parent``, that already has the new
+        checkpoint, or that was begun for it. If there is no such branch, the method begins a fork
+        of the parent, or an empty branch if the parent is not stored.
         """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
@@ -230,7 +231,9 @@ class ThreadBranches:
         return self._newest_or_begin(name if is_thread_begun else thread)
 
     def begin(self, conversation: str) -> None:
-        """Begin a conversation. An erased conversation with the same id is replaced."""
+        """Begin a conversation. If a conversation with the same id was erased, the new conversation
+        replaces it.
+        """
         begin(self._histories, conversation, self._attributes)
 
     def begin_new(self, conversation: str) -> None:
@@ -298,8 +301,8 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of the last checkpoint before a redacted checkpoint. Its channels are
-    removed, because they may have had other values in the redacted checkpoint.
+    """Return the document of the last checkpoint before a redacted checkpoint, without its
+    channels, because the channels may have had other values in the redacted checkpoint.
     """
     if CHECKPOINT in documents:
         return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}

@@ -42,7 +42,7 @@ class ChannelValues:
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
 
     def fresh(self, packed: Mapping[str, Any]) -> Any:
-        """Return the value in ``packed``, which the caller may change."""
+        """Return a copy of the value in ``packed``, so that the caller may change the value."""
         return self.unpacked(copied(packed) if "json" in packed else packed)
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:

@@ -82,9 +82,10 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. Between the last record and the event id
-    ``alone``, the View shows no event. ``unredacted`` is the guard of an append that repeats values
-    of a checkpoint that was read; it is None for a checkpoint that this process wrote.
+    ``history`` is None if the branch was only read. The View shows no event after the last record
+    and before the event id ``alone``. An append that repeats values which were read from the store
+    passes ``unredacted``, and is refused if an event was redacted in between. ``unredacted`` is
+    None for a checkpoint that this process wrote.
     """
 
     checkpoint: Checkpoint
@@ -97,10 +98,10 @@ class _Newest:
 class Checkpoints:
     """Reads and writes the checkpoints of all threads of a store.
 
-    ``format`` is the format of the records, in which a record can be read without other records.
-    ``value`` converts a record into the runtime's form. ``listed`` returns the keys and ids of
-    converted records. New conversations get ``attributes``. Many threads and processes may use the
-    checkpoints.
+    ``format`` is the format of the records. The format must allow each record to be read without
+    other records. ``value`` converts a record into the runtime's form. ``listed`` returns the keys
+    and ids of converted records. New conversations get ``attributes``. Many threads and processes
+    may use the checkpoints.
     """
 
     def __init__(
@@ -296,8 +297,8 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return some records of the newest checkpoint: their event ids and their keys. They are
-        the records that the branch already had at ``version``.
+        """Return the event ids and the keys of the records in the newest checkpoint that its branch
+        already had at ``version``.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint that is in
         memory is not read again.
@@ -332,8 +333,8 @@ class Checkpoints:
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
-        """Write a checkpoint after its parent, in one transaction. This writes its document
-        ``body``, its changed documents, and its records.
+        """Write a checkpoint after its parent, in one transaction. The method writes the document
+        ``body`` of the checkpoint, the changed documents, and the records.
 
         ``channels(previous)`` returns further fields of ``body``, and the changed documents.
         ``listed(previous, records)`` returns the records of the new checkpoint, or None for a
@@ -539,8 +540,8 @@ class Checkpoints:
         return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. If ``known`` is the same checkpoint, no record is
-        read.
+        """Return a checkpoint with its records. If ``known`` is the same checkpoint, its records
+        are used, and no record is read.
         """
         history = self.histories[checkpoint.branch]
         _, unredacted = history._version_and_guard()

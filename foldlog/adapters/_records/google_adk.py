@@ -141,8 +141,8 @@ class _Span(NamedTuple):
 
 
 class _Decoder(PartsDecoder):
-    """Converts parts into events, compactions into condensations, and rewinds into retractions. The
-    tag of a shown event is its ``_Span``.
+    """Converts parts into events, compactions into condensations, and rewinds into retractions.
+    ``tag`` returns the time or time span of a shown event.
     """
 
     keeps_shown = True

@@ -1,8 +1,8 @@
 """Read and write the events of a conversation as files of the OpenHands SDK.
 
-The SDK's events form a tree. Its model is shown the branch that ends in the head, and the View is
-this branch. Before an event of another branch is appended, a retraction returns to the event's
-parent.
+The SDK's events form a tree, and one event is the *head*. The SDK shows its model the branch that
+ends in the head, so foldlog's View is this branch. Before an event of another branch is appended, a
+retraction returns to the event's parent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _AHEAD = 64
 _ROOT = "__root__"
 """In the SDK, an event with this parent begins another tree."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
-"""An event of this kind does not become the head."""
+"""When an event of this kind is appended, the head does not move to it."""
 
 
 class EventFiles:
@@ -68,7 +68,7 @@ class EventFiles:
         self._read: dict[int, Event] = {}
         self._stored = history._stored_records()
         self._read_at = 0
-        """The version at which ``_read`` and ``_stored`` were read. They are read again if the
+        """The version at which ``_read`` and ``_stored`` were read. Both are read again if the
         version or ``_redactions`` has changed, because events may have been redacted.
         """
         self._counted: dict[str, int] | None = None
@@ -105,7 +105,7 @@ class EventFiles:
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
         """Note events that this object has appended, so that they need not be read. If other
-        writers have appended events before them, do nothing.
+        writers have appended events that this object has not read yet, do nothing.
         """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
@@ -290,8 +290,8 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 def _uncounted_usage(
     metrics: dict[str, dict[str, Any]], counted: dict[str, int]
 ) -> Iterator[Annotation]:
-    """Yield an event with the usage of each call that was not counted yet. It includes the cost of
-    the call if the state has a cost for every call.
+    """Yield an event with the usage of each call that was not counted yet. The event has the cost
+    of the call if the state has a cost for every call.
     """
     for use, each in metrics.items():
         calls = dicts_in(each.get("token_usages"))

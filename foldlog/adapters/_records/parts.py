@@ -166,8 +166,8 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 def answered(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
-    """Return the result of a call. Its content is ``parts`` if one of them is a file, and otherwise
-    ``content`` as a text.
+    """Return the result of a call. The content of the result is ``parts`` if they include a file,
+    and otherwise the text of ``content``.
     """
     result = tuple(parts) if any(map(file_in, parts)) else text_of(content)
     return Observation, {

@@ -183,8 +183,8 @@ def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> So
 
 
 def _shown(content: Any) -> Content:
-    """Return the content of a user's message: a text, or texts and files. Any other item becomes a
-    text with its kind and its media type.
+    """Return the content of a user's message: a text, or texts and files. An item that is neither
+    text nor file, such as audio, becomes a text with its kind and its media type.
     """
     if type(content) is list:
         return tuple(map(_shown_item, content))
