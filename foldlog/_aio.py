@@ -55,7 +55,7 @@ _EVENTS_MAX: Final = 100
 commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""An append may share a commit if it has no other arguments than these."""
+"""The arguments of ``append`` with which an append may still share a commit."""
 _faces_lock = Lock()
 
 
@@ -209,8 +209,8 @@ def append_all(
 
 
 def _only_async_for(self: object) -> Any:
-    """Raise ``TypeError``. Without this method, ``for`` would loop forever: it would ask for the
-    histories 0, 1, 2 and so on.
+    """Raise ``TypeError``, because ``for`` would otherwise look up the histories 0, 1, 2 and so on,
+    without an end.
     """
     raise TypeError(
         f"a {type(self).__name__} of foldlog.aio cannot be iterated over with 'for' or 'list';"
@@ -301,7 +301,7 @@ class _Following(_Pages[Recorded]):
 
 def _hint_for_missing(of: type, remedy: str) -> Callable[[Any, str], Any]:
     """Return a ``__getattr__`` that always raises ``AttributeError``. If the sync class ``of`` has
-    the attribute, the error says how to use it.
+    the attribute, the error shows how to reach it from async code.
     """
 
     def missing(self: object, name: str) -> Any:
@@ -382,9 +382,9 @@ class AsyncHistories:
     def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
         """Yield the events of all histories after a position, in the order of their positions.
 
-        With ``forever``, the iteration waits for more events. Without ``forever``, it ends like
-        ``Store.follow``. To resume without a missed or repeated event, store the last position and
-        begin after it. Raises the errors of ``Store.follow``.
+        With ``forever``, the iteration waits for more events. Without ``forever``, the iteration
+        ends where ``Store.follow`` ends. To resume without a missed or repeated event, store the
+        last position and begin after it. Raises the errors of ``Store.follow``.
 
         Cost: while the iteration waits, it makes a query of some microseconds every 5 to 100 ms.
         """

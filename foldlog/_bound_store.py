@@ -1,5 +1,5 @@
-"""The store of one ``History``. If the conversation is erased and its id is used again, the history
-never shows the new conversation. See ``docs/internals/decisions/0036-generations.md``.
+"""The store of one ``History``. After the erasure of its conversation, the history never shows a
+new conversation with the same id. See ``docs/internals/decisions/0036-generations.md``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database that remembers the first conversation that it finds under an id. If the
-    conversation is erased and a new one gets the id, the database does not find the new one.
+    """A database that remembers the first conversation that it finds under an id. After the erasure
+    of this conversation, the database does not find a new conversation with the same id.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:
@@ -52,7 +52,9 @@ def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a bound store. The returned Views share the memory of ``views``."""
+    """Return a copy of ``views`` that reads from the store ``own``, and shares the memory of
+    ``views``.
+    """
     made = copy(views)
     made._store = own
     return made

@@ -32,8 +32,8 @@ from foldlog.eventstore.recorders.types import utf8
 _TOGETHER = 200
 """The maximum number of conversations in one transaction."""
 _FEW = 100
-"""The maximum number of conversations that are read one by one. If there are more, one range of ids
-is read, from the first id to the last.
+"""The maximum number of conversations that are read one by one. Above this number, all
+conversations from the first id to the last are read as one range.
 """
 _decoder = cache(Decoder)
 

@@ -87,8 +87,8 @@ class Changes(NamedTuple, Generic[R]):
 
 
 class Derived(ABC, Generic[R]):
-    """Derived tables. This class decides the order of their changes. A subclass makes the row of an
-    event, and writes rows.
+    """Derived tables. This class decides the order in which the tables change. A subclass makes the
+    row of an event, and writes rows.
     """
 
     batch_size: int
@@ -115,8 +115,8 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def begin_again(self) -> None:
-        """Remove all rows. This is needed after a restore, because the tables may have events that
-        the store has lost.
+        """Remove all rows. After a restore of the store, the tables may have events that the store
+        has lost.
         """
 
     @abstractmethod
@@ -127,8 +127,8 @@ class Derived(ABC, Generic[R]):
     def close(self) -> None: ...
 
     def meet(self, entry: Entry) -> None:
-        """Handle an entry of the ledger. This method is called before the batch with the entry is
-        written.
+        """Handle an entry of the ledger, which records erasures and other changes of conversations.
+        The entry is handled before its batch is written.
         """
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
@@ -153,8 +153,8 @@ class Derived(ABC, Generic[R]):
     def apply(
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
-        """Apply a batch. Return None if ``after`` is not the present ``position``, or if the tables
-        were emptied. In both cases, call ``catch_up`` next.
+        """Apply a batch. Return None if ``after`` is not the present ``position``, or if the batch
+        emptied the tables. After None, call ``catch_up``.
         """
         if self.position != after:
             return None

@@ -23,7 +23,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, source: object, **others: Any) -> Self:
-        """Return a document. Its fields are taken from ``others``, or else from the attributes of
+        """Return a document whose fields come from ``others``, or else from the attributes of
         ``source``.
         """
         names = (
@@ -105,8 +105,8 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
-        """Return the document of a conversation. ``more`` are the fields that are computed from its
-        events.
+        """Return the document of a conversation. ``more`` are the fields that are computed from the
+        conversation's events.
         """
         from foldlog._written_files import may_hold  # Few documents need the store.
 
@@ -267,7 +267,7 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
     """The answer of ``/api/follow``: a value that changes whenever the page of a conversation must
-    be loaded again. For a whole store, the value is only the ``version``.
+    be loaded again. For a whole store, only ``version`` is set.
     """
 
     version: int
@@ -372,7 +372,7 @@ class RetractedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProblemDocument(Document, frozen=True, kw_only=True):
-    """A finding in a conversation. If ``conversation`` is null, the finding is in the database."""
+    """A finding in a conversation, or in the database if ``conversation`` is null."""
 
     conversation: str | None
     problem: str
@@ -692,8 +692,8 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 class DifferingDocument(Document, frozen=True, kw_only=True):
     """A pair of events, one from each run, with different texts. One of them is null if its run has
     no such event. ``passages`` are the first differences, and ``more`` is the number of further
-    differences. ``lines`` counts the lines of each text, and ``lines_apart`` counts the lines that
-    only this text has.
+    differences. ``lines`` is the number of lines of each text, and ``lines_apart`` is the number of
+    lines of each text that the other text does not have.
     """
 
     events: tuple[LineDocument | None, LineDocument | None]
@@ -830,7 +830,7 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     """The figures of a strategy in a replay of a history. Figures that could not be counted are
     null. A cost without a known price is null. The ``condenser`` condenses a View above
     ``events_max`` events or ``tokens_max`` tokens, and ``parameters`` are its options. For the
-    recorded condensations, these fields are null or empty.
+    recorded condensations, ``condenser`` and its limits are null, and ``parameters`` is empty.
     """
 
     strategy: str
@@ -963,7 +963,9 @@ class BorderDocument(Document, frozen=True, kw_only=True):
 
 
 class ColumnsDocument(Document, frozen=True, kw_only=True):
-    """The events of a page as columns. ``docs/PAGE.md`` explains the numbers in the columns."""
+    """The events of a page as columns, with one value for each event in every column.
+    ``docs/PAGE.md`` explains the values.
+    """
 
     kind: list[int]
     tokens: list[int]
@@ -1225,8 +1227,8 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
-    """A conversation that was archived. It is stored as one object. ``events`` is the number of
-    events in the object, and ``bytes`` is its size.
+    """A conversation that was archived as one object. ``events`` is the number of events in the
+    object, and ``bytes`` is its size.
     """
 
     events: int
@@ -1318,7 +1320,7 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 class SpentDocument(Document, frozen=True, kw_only=True):
     """The usage and cost of model calls. Unknown tokens and an unknown cost are null.
     ``condenser_calls`` is the number of calls made by condensers. The agent made all other calls.
-    ``costs_estimated`` is the number of calls without a recorded cost. Their cost comes from a
+    ``costs_estimated`` is the number of calls whose cost was not recorded, and is computed from a
     table of prices.
     """
 
@@ -1358,8 +1360,8 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
     and summaries are null if they are unknown, for example before the events of an import are made.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
-    them. It is the sum of an estimate for each event, and null if no condensation has known tokens.
-    ``cost`` is null if no condensation recorded a cost.
+    them. The tokens of a View are the sum of an estimate for each event. ``tokens_saved`` is null
+    if no condensation has known tokens. ``cost`` is null if no condensation recorded a cost.
     """
 
     made: int = 0
@@ -1373,14 +1375,15 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 class StatsDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
-    ``events`` maps each kind of event to a number, and ``total`` to the number of all events. Sums
-    leave out unknown figures. ``unmarked`` is the number of conversations whose sources do not mark
-    errors. ``without_usage`` is the number of conversations without recorded tokens. ``unpriced``
-    are the models whose prices are unknown, and ``without_cost`` is the number of conversations
-    that call such a model. For a single conversation, ``peak_prompt_tokens`` are the tokens of the
-    largest prompt, and ``peak_prompt_version`` is its version, or null before the events of an
-    import are made. ``max_input_tokens`` is the limit that the source or a condensation recorded.
-    If none is recorded, it is the context window of a model, and ``window_of`` names this model.
+    ``events`` maps each kind of event to the number of these events, and ``total`` to the number of
+    all events. Sums leave out unknown figures. ``unmarked`` is the number of conversations whose
+    sources do not mark errors. ``without_usage`` is the number of conversations without recorded
+    tokens. ``unpriced`` are the models whose prices are unknown, and ``without_cost`` is the number
+    of conversations that call such a model. For a single conversation, ``peak_prompt_tokens`` are
+    the tokens of the largest prompt, and ``peak_prompt_version`` is its version, or null before the
+    events of an import are made. ``max_input_tokens`` is the limit that the source or a
+    condensation recorded. If none is recorded, it is the context window of a model, and
+    ``window_of`` names this model.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1421,7 +1424,9 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
 
 
 def streamed(items: Iterable[Any]) -> Any:
-    """Return a value for a list field. ``terminal.emit_list`` writes its items one by one."""
+    """Return ``items`` as the value of a list field, so that ``terminal.emit_list`` writes them one
+    by one.
+    """
     return iter(items)
 
 

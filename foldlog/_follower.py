@@ -46,8 +46,8 @@ class DerivedView(TrackingRecorder, Generic[D]):
         self._after = derived.position
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
-        """Apply a batch. If another process has applied events since the last batch, read the new
-        events from the store instead.
+        """Apply a batch. If another process has applied events since the last batch, ignore the
+        batch, and read all new events from the store.
         """
         added = self.derived.apply(batch.events, tracking.notification_id, after=self._after)
         self.events += self.derived.catch_up() if added is None else added

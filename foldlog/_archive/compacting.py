@@ -29,7 +29,7 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 class Compacting(NamedTuple):
     """A compaction that the program has not written into its file yet. ``at`` is the time when the
-    hook ran. ``events`` is the approximate number of events that the View showed then.
+    hook ran, and ``events`` is the approximate number of events in the View at that time.
     """
 
     at: str
@@ -37,9 +37,10 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is the time when the hook ran. ``compactions``, ``replies`` and ``shown`` are counts
-    at this time. The next compaction or reply clears ``at``. ``since`` is the value of ``shown`` at
-    the previous compaction.
+    """``at`` is the time when the hook ran. It is empty after the next compaction or reply.
+    ``compactions``, ``replies`` and ``shown`` count the compactions, the model's replies and the
+    shown events before the hook ran. ``since`` is the number of shown events before the previous
+    compaction.
     """
 
     at: str = ""

@@ -65,14 +65,14 @@ class SourceImport(SourceWriter):
         super().__init__(store, found, place, options, state)
         self.named = named
         self._hashes_before = b""
-        """The hashes of the records that come before this source. They are empty unless the source
-        continues a history that is stored under another name.
+        """If the source continues a stored history, the hashes of the earlier records of that
+        history, and otherwise empty.
         """
 
     def import_source(self) -> Imported:
-        """Import the source. Raises ``VersionConflict`` if another process has stored it first.
-        Raises ``SourceRefused`` for an erased source, or if the import would bring back a redacted
-        record. Raises ``NotAHistory`` if the source has no records.
+        """Import the source. Raises ``VersionConflict`` if another process has stored the source
+        first. Raises ``SourceRefused`` for an erased source, or if the import would bring back a
+        redacted record. Raises ``NotAHistory`` if the source has no records.
         """
         places: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
@@ -241,8 +241,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
-        """Compare the source with the stored ``sources``. ``place`` is the last import from the
-        same path.
+        """Compare the source with the stored ``sources``. ``place`` describes the last import from
+        the same path.
         """
         self._read_again()
         reading = self.reading

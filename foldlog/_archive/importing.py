@@ -98,7 +98,9 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """Maps a place to its earlier imports, until its source is read."""
+        """The earlier imports of the places that were looked up. The entry of a place is removed
+        when its source is read.
+        """
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
@@ -186,8 +188,8 @@ class Import:
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
         """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
         examined. Cost: the method reads the status of the file. For a log, the method also reads
-        the first lines. If they do not show the format, it reads all lines that were imported
-        before.
+        the first lines. If these lines do not show the format, the method reads all lines that were
+        imported before.
         """
         place = self._place(path, 0)
         places = self._places(place)
@@ -271,9 +273,7 @@ class Import:
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Read a short source. Return None if the source is long, or if its place was imported
-        before.
-        """
+        """Read the records of a source that is short and new. Return None for any other source."""
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(found.path) > _SHORT_BYTES:

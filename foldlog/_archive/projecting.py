@@ -121,7 +121,8 @@ def change_of_documents(
     attributes: Mapping[str, Any] | None = None,
 ) -> tuple[DocumentChanges | None, NothingRedacted]:
     """Return the event that sets documents and attributes, or None if the conversation already has
-    them. Append the event with the returned guard, because it repeats the present attributes.
+    them. Append the event with the returned guard. The event repeats the present attributes, so it
+    could bring back an attribute that was redacted in the meantime.
     """
     database = store.database
 

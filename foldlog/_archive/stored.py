@@ -33,8 +33,8 @@ _TOGETHER: Final = 8
 """Blocks that a runtime appended are small, so several blocks are read together."""
 
 _BACK: Final = 192
-"""The number of events whose records are looked up at once. Their records are listed in fewer than
-four rows of the table ``made``.
+"""The number of events whose records are looked up at once. Fewer than four rows of the table
+``made`` list the records of 192 events.
 """
 _FEW: Final = 4
 """The maximum number of ranges of events that are read one by one. If there are more ranges, all

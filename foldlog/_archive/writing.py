@@ -85,8 +85,9 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """Writes the records of a source. ``reading`` reads the records, and ``skeleton`` counts them.
-    ``begin`` writes a new conversation, and ``append`` adds records to a stored conversation.
+    """Writes the records of a source. ``reading`` reads the records, and ``skeleton`` computes
+    their figures. ``begin`` writes a new conversation, and ``append`` adds records to a stored
+    conversation.
     """
 
     def __init__(
@@ -519,8 +520,8 @@ class SourceWriter:
     # ----------------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
-        """Call ``settle`` for the source, and return the stored source. Raises ``VersionConflict``
-        if another writer has changed the source.
+        """Return the source as it is stored now. First call ``settle``, which every change of a
+        source needs. Raises ``VersionConflict`` if another writer has changed the source.
         """
         stored = sources.settle(source.conversation)
         if stored is None or _compared_by(stored) != _compared_by(source):

@@ -126,7 +126,7 @@ def limit_by_log(view: View, model: AgentModel | None) -> int | None:
 
 def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
     """Return the price and the name of the agent's model. If the price is unknown, return an
-    example price with the usual ratios.
+    example price, in which a cached token costs a tenth of a new token.
     """
     from foldlog._figures.prices import Price
 

@@ -63,8 +63,8 @@ class _ReaderLeft(Exception):
 
 
 class _ValuesAsGiven:
-    """Converts arguments without pydantic. Texts and defaults stay unchanged, and paths become
-    ``Path``. Typer itself would import pydantic, which takes as long as a whole short command.
+    """Converts arguments without pydantic. A path becomes a ``Path``. Texts and default values stay
+    unchanged. Typer itself would import pydantic, which takes as long as a whole short command.
     """
 
     @staticmethod

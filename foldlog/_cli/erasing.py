@@ -31,7 +31,7 @@ from foldlog.projections import Views
 
 WORDS_MAX = 200
 _NAMED_MAX = 20
-"""The maximum number of conversations that the question names."""
+"""The maximum number of conversations that the confirmation question lists."""
 _SUB_AGENT = "sub-agent "
 
 

@@ -112,10 +112,7 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
         (event_moment(event, recorded_at) or "no time of its own", "dim"),
         wraps=True,
     )
-    why = (
-        "in figures, because the event is a copy, or because its source dropped or repeated it "
-        "later"
-    )
+    why = "figures leave out this event: it is a copy, or its source dropped or repeated it later"
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_short_fields(event, recorded_at), *back):
         terminal.say((f"{name:>15}  ", "dim"), value, wraps=True)
@@ -206,8 +203,9 @@ def _content(name: str, content: Content) -> Iterator[_Part]:
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
-    """Yield the arguments of a call as one JSON text. Yield each argument with line breaks
-    separately."""
+    """Yield the arguments of a call as one JSON text, and then each argument with line breaks as a
+    text of its own.
+    """
     given = parsed(arguments)
     if not isinstance(given, dict):
         if given is not None:

@@ -87,7 +87,7 @@ def command(name: str, *arguments: object) -> str:
 
 
 def completed(message: str) -> str:
-    """Return a message with the store in each command that has single quotes."""
+    """Add the store to each command that stands in single quotes in a message."""
     return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
 
 

@@ -22,7 +22,7 @@ from foldlog.formats import UnknownFormat
 
 _FINDINGS_SHOWN = 20
 _LEFT_OUT = "of no known format"
-_NOT_OPENED = "whose names are not names of histories (to import such a file, name it)"
+_NOT_OPENED = "whose names are not names of histories (to import such a file, pass its path)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
 """The seconds between two checks by ``--watch``. A check of some thousand files takes ten
@@ -92,7 +92,7 @@ class Importing:
             self._warn_once([self._without_stdin(finding) for finding in findings], "these paths")
 
     def sum_up(self, db: str) -> None:
-        """Report the sum of all imports. Raise ``Refused`` if the paths have nothing to import."""
+        """Report the sum of all imports. Raise ``Refused`` if nothing was found to import."""
         left_out = ((_LEFT_OUT, self._import.left_out), (_NOT_OPENED, self._import.not_opened))
         for what, paths in left_out:
             if paths:

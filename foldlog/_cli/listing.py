@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""A list is long by default if its conversations have at most this number of events in total."""
+"""By default, a list shows the columns of ``--long`` if its conversations have at most this number
+of events in total.
+"""
 _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
 
@@ -175,8 +177,8 @@ def _with_attributes(
 
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
-    """Yield the conversations that match the filters of a line. ``line`` has only filters, and no
-    words to search for.
+    """Yield the conversations that match all filters in ``line``, such as ``has:error``. The line
+    has no words to search for.
     """
     from foldlog._web.notes import noted
 
@@ -266,7 +268,7 @@ def _choose_rows(
 def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return all rows, and whether the list is short enough for ``--long``."""
+    """Return all rows, and whether the list is short enough to show the columns of ``--long``."""
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS

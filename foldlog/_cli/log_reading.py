@@ -48,7 +48,7 @@ class LogReading:
         self.documents = 0
         """The number of changes of documents that were left out of the log."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
-        """The cached result of ``counted_in``, and the version that it is for."""
+        """The last result of ``counted_in``, and the version for which it was computed."""
 
     def is_uncounted(self, event: Event) -> bool:
         """Return whether the event is left out of the figures. In a damaged conversation, return

@@ -92,7 +92,7 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
 def choose_events(
     redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
 ) -> tuple[Chosen, dict[str, Sequence[int]]]:
-    """Return the events to redact. Also return the ids that the user named, by conversation."""
+    """Return the events to redact, and the ids that the user named, by conversation."""
     with terminal.working("searching"):
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
@@ -127,7 +127,9 @@ def redact_chosen(
     with_summaries: bool,
     no_vacuum: bool,
 ) -> RedactionResult:
-    """Redact the chosen events, and vacuum the store. After a search for a text, search again."""
+    """Redact the chosen events, and vacuum the store. After a search for a text, search again,
+    because some places may still contain the text.
+    """
     total = sum(map(len, chosen.events.values()))
     try:
         with terminal.working("redacting", "events", total) as update:

@@ -57,7 +57,7 @@ def path_of(db: str) -> str | None:
 
 
 def _stores_in(folder: Path) -> list[str]:
-    """Return the paths of the first stores in a folder."""
+    """Return the paths of some stores in a folder, which the error suggests."""
     stores = (str(path) for path in sorted(folder.glob("*")) if is_store(path))
     return list(islice(stores, _FEW))
 
@@ -66,8 +66,8 @@ def _stores_in(folder: Path) -> list[str]:
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. For commands that add conversations.
 
-    At the end, remove a new file that has no conversation. If ``may_be_empty`` is true, remove such
-    a file only after an error.
+    At the end, remove a new file that has no conversation. If ``may_be_empty`` is true, remove an
+    empty new file only after an error.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -177,7 +177,9 @@ class ShortIds:
 
 
 def _noted(store: Store, conversation: str) -> str:
-    """Print a note if the conversation lacks records of its source, and return its id."""
+    """Print a note if the conversation lacks records of its source. Return the id of the
+    conversation.
+    """
     with suppress(EventStoreError):  # the command itself reports the error
         if mark := _mark_of(store, conversation):
             terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
@@ -185,7 +187,7 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Look for the mark of an incomplete conversation, without making its events."""
+    """Return which records a conversation lacks, or None if it is complete. Make no events."""
     from foldlog._archive.stored import unread_in
     from foldlog._formats.forking import lacking
     from foldlog._formats.record import INCOMPLETE
@@ -245,8 +247,8 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
 def events_total(
     store: Store, conversations: Sequence[str] | None = None, start: str = ""
 ) -> int | None:
-    """Return the number of events to read, for a progress bar. Return None if no bar is shown. The
-    work begins at the conversation ``start``.
+    """Return the number of events to read, for a progress bar. Return None if no bar is shown.
+    Without ``conversations``, the conversations before ``start`` are not counted.
     """
     if not sys.stderr.isatty():
         return None

@@ -124,8 +124,8 @@ def _print_row(
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of the columns. If a row is wider than ``room``, cut the columns that have
-    ``least``, beginning at the left.
+    """Return the widths of the columns. If a row is wider than ``room``, cut its columns from the
+    left, but no column below its ``least`` width.
     """
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)

@@ -26,8 +26,8 @@ def vacuumed(store: Store) -> Vacuumed:
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store if it still has erased bytes. Return whether the store then has erased bytes.
-    ``done`` says what was erased, for the message of a failed vacuum.
+    """Vacuum a store if it still has erased bytes. Return whether erased bytes are left. ``done``
+    says what was erased, for the message of a failed vacuum.
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending

@@ -28,9 +28,9 @@ def chosen_by(
     found: Callable[[str], Collection[str]],
     noted: Callable[[], Collection[str]],
 ) -> Where:
-    """``found`` returns the ids of the conversations that contain the words. ``noted`` returns the
-    ids of the conversations with a note. Raises ``InvalidArgument`` if a filter has an unknown
-    value.
+    """Parse a search line. ``found`` searches texts for words, and returns the ids of the
+    conversations that contain the words. ``noted`` returns the ids of the conversations with a
+    note. Raises ``InvalidArgument`` if a filter has an unknown value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):

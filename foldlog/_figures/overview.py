@@ -189,7 +189,7 @@ def copies_before(event: Event) -> int:
 
 
 def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
-    """Return the events that decide which events the figures count: retractions, and condensations
+    """Return the events that exclude other events from the figures: retractions, and condensations
     whose records repeat earlier events. A long history has few such events.
     """
     return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]

@@ -19,7 +19,7 @@ from foldlog.eventstore import InvalidArgument
 
 class Price(msgspec.Struct, frozen=True):
     """The prices of a model in US dollars per token. The fields have the same names as in litellm.
-    ``longer`` has pairs of a number of tokens, and the prices for prompts with more tokens.
+    Each pair in ``longer`` has a number of tokens, and the prices for prompts with more tokens.
     """
 
     input_cost_per_token: float | None = None
@@ -203,8 +203,8 @@ def _of_steps(steps: Iterable[_Step]) -> Price:
 
 
 _Step = tuple[float, str, float]
-"""A price for long prompts. Prompts with more tokens than the first item have the third item as
-their price. The second item is the name of a field of ``Price``.
+"""A price for long prompts: a number of tokens, the name of a field of ``Price``, and the value of
+this field for prompts with more tokens.
 """
 _NAMES = Price.__struct_fields__[:-1]
 _OF_GENAI = (

@@ -1,8 +1,8 @@
 """The savings and the recorded costs of condensations. Savings are measured by the Views before and
 after a condensation.
 
-A condensation may also record the tokens of its prompt. The sums do not include these tokens,
-because they count a whole prompt, and the sums count single events.
+A condensation may also record the tokens of its prompt. The sums do not include this number,
+because tokens of a whole prompt cannot be compared with the sum of the tokens of single events.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ Row = tuple[ConversationRow, StoredFigures]
 FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 _PAGE = 1_000
 _FEW = 100
-"""The maximum number of conversations that are read one by one. More conversations are read as one
-range of ids.
+"""The maximum number of conversations that are read one by one. Above this number, all
+conversations from the first id to the last are read as one range.
 """
 _ALL = 2**31
 _EVERYTHING = Where()

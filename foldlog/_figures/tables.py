@@ -98,8 +98,8 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """Queries over the figures in the store and in memory. ``aside`` maps the id of each
-    conversation whose figures are in memory to its key.
+    """Queries over the figures in the store and in memory. For the conversations whose figures are
+    in memory, ``aside`` maps their ids to their keys.
     """
 
     def __init__(self, database: Database) -> None:

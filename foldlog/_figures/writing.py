@@ -28,7 +28,7 @@ CODE: Final = 1
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""The usage of a reply that is no longer in its source."""
+"""Stands for the usage of a reply that its source no longer contains."""
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2

@@ -17,10 +17,11 @@ differently. Joined in order, the blocks are the whole file.
                     to the model (``/ask``)
     assistant       Message
 
-A line of the model's text may also begin with ``####`` or ``>``. aider ends its own lines and the
-user's lines with two spaces, so foldlog checks whether the first such line of a session has the two
-spaces. If it has them, a later line without the spaces is the model's text after a blank line, and
-aider's text after a line of aider.
+A line of the model's text may also begin with ``####`` or ``>``. But aider ends its own lines and
+the user's lines with two spaces. If the first line of a session with such a beginning ends with two
+spaces, foldlog expects them in all lines of aider and of the user. A later line without the spaces
+belongs to the model's text if it follows a blank line, and to aider's text if it follows a line of
+aider.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OF_OTHERS = ("tool_calls", "messageId")
-"""Only messages of OpenAI and of Amp have these fields. Their blocks can look like Anthropic's
-blocks.
+"""A message with one of these fields is from OpenAI or from Amp, even if its blocks look like
+Anthropic's blocks.
 """
 _MILLISECONDS = 10**11
 
@@ -128,9 +128,9 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return Cline's deletions as records. The key is the number of the message before the records.
-    Raises ``NotAHistory`` if the file is damaged: without these records, the history would show
-    deleted messages.
+    """Return Cline's deletions as records, by the number of the message that comes before the
+    records. Raises ``NotAHistory`` if the file is damaged: without these records, the history would
+    show deleted messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None

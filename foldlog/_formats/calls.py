@@ -67,8 +67,8 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. For a hidden call the View is read first, because the call may be a
-        copy of an open call there.
+        """Add the next call. If the call is hidden, read the View first, because the call may be a
+        copy of a call that is open in the View.
         """
         if not call.shown:
             self._read_past()
@@ -115,8 +115,8 @@ class OpenCalls:
         result without an id answers.
 
         A result without an id answers the first open call of its tool in the newest reply. If the
-        result names no tool either, it answers the first open call that has the name of its own
-        tool as its id. Return None if no such call is open. An id that equals ``tool`` counts as no
+        result names no tool either, it answers the first open call whose id is the name of the
+        called tool. Return None if no such call is open. An id that equals ``tool`` counts as no
         id. If the history has no reply yet, return the name of the tool.
         """
         if call_id not in (None, tool):

@@ -95,7 +95,7 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
         (None, "Limits of condensers use estimated tokens, as in an agent without agent_llm."),
         (
             "gpt-4o",
-            "An agent counts its limits in the same way only with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
+            "To count its limits in the same way, an agent needs agent_llm=LLM(LLMConfig(model='gpt-4o')).",
         ),
     ):
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))

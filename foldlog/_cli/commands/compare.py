@@ -69,12 +69,12 @@ def run(
     """Replay a conversation with several condensers. Show the condenser that costs least, and what
     every condenser drops.
 
-    The replay ignores the recorded condensations. The column "as recorded" shows their effect. If a
-    condenser needs a model, the command calls that model. No history is changed. The cost includes
-    all prompts to the agent's model and to the condenser's model. If a prompt repeats the beginning
-    of the previous prompt, the repeated tokens cost as much as cached tokens. The command looks up
-    the price of --agent-model in --prices, or else in litellm's table. By default a new token costs
-    ten times as much as a repeated token.
+    The column "as recorded" shows the effect of the recorded condensations. The replays ignore
+    these condensations. If a condenser needs a model, the command calls that model. No history is
+    changed. The cost includes all prompts to the agent's model and to the condenser's model. If a
+    prompt repeats the beginning of the previous prompt, the repeated tokens cost as much as cached
+    tokens. The command looks up the price of --agent-model in --prices, or else in litellm's table.
+    By default a new token costs ten times as much as a repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """

@@ -77,8 +77,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation in the format of its source. The output has forgotten events, but no
-    retracted events.
+    """Write a conversation in the format of its source. The output contains forgotten events, but
+    no retracted events.
 
     With --to, write a SQLite database of all events and condensations. If the database exists, the
     command adds the new events.

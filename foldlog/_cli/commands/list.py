@@ -105,7 +105,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store: id, number of events, time of the last event, format and
-    title. If an import was not used yet, the list shows its number of records.
+    title. For an imported conversation that was never used, the list shows the number of records.
 
     Times are in UTC, unless the source has no time zone. The column sent+sum. counts the events and
     summaries of the next prompt. The column ≈ tokens estimates the tokens of the next prompt.

@@ -140,6 +140,6 @@ def run(
 
 
 def _added_fields(event: Event, reading: LogReading, waits: Mapping[int, float]) -> dict[str, Any]:
-    """Return fields for the event's JSON document that the event itself does not have."""
+    """Return the fields that an event's JSON document has in addition to the event's own fields."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})

@@ -117,7 +117,7 @@ def _note_omissions(found: Searched, line: str, words: Sequence[str], limit: int
 
 
 def _as_query(words: Sequence[str]) -> str:
-    """Return one query, with quotes around each argument of several words."""
+    """Join the words of the command line, and put an argument of several words into quotes."""
     return " ".join(
         f'"{word}"' if " " in word and not {*word} & {*'"“”'} else word for word in words
     )

@@ -114,7 +114,8 @@ def run(
         note("open this address in a browser; Ctrl-C ends the server")
         if everywhere and not names:
             note(
-                "other machines need the name or address of this one: add it with --allow-host NAME"
+                "other machines need the name or address of this machine: add it with --allow-host"
+                " NAME"
             )
         config = uvicorn.Config(
             app,

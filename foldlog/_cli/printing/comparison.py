@@ -119,7 +119,7 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     else:
         counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
         terminal.say(
-            f"An agent counts its limits in the same way only with {counted_so}.", wraps=True
+            f"To count its limits in the same way, an agent needs {counted_so}.", wraps=True
         )
 
 
@@ -145,7 +145,9 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often, with their last use and their source event."""
+    """Return the terms that the prompts of a strategy lacked most often. For each term, name the
+    last event that used it, and an event that has it.
+    """
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}
     return "; ".join(

@@ -165,8 +165,8 @@ def _number(number: int | UnsetType | None) -> str:
 
 
 def _known_number(conversation: ConversationDocument, number: int | UnsetType | None) -> str:
-    """Return a number as text. Return ``unknown`` if the source does not have the number. Return an
-    empty text if no event could be read.
+    """Return a number as text. Return ``unknown`` if the source does not record the number. Return
+    an empty text if no event could be read.
     """
     if not conversation.spent:
         return ""

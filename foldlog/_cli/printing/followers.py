@@ -49,8 +49,8 @@ def _show_followers(status: FollowersDocument) -> None:
     terminal.say(held if status.horizon_age else "nothing is held back", wraps=True)
     if holder is not None:
         terminal.say(
-            f"  it belongs to {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state},"
-            f" and began {holder.age_s:,.1f} s ago",
+            f"  the transaction belongs to {holder.application or '?'}, pid {holder.pid or '-'},"
+            f" {holder.state}, and began {holder.age_s:,.1f} s ago",
             wraps=True,
         )
     for lag in status.followers:

@@ -39,11 +39,11 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
     if redacted.done and redacted.stay:
         finding = "the text is still in the places named above"
     elif redacted.done:
-        finding = "the text is no longer in any of them"
+        finding = "the searched places no longer contain the text"
     elif chosen.unredacted or chosen.beside:
         finding = "the text is in the places named above"
     else:
-        finding = "the text is in none of them"
+        finding = "the searched places do not contain the text"
     done = f"{redacted.done}. " if redacted.done else ""
     unsearched = ""
     if redacting.problems:

@@ -204,8 +204,8 @@ def bar(value: float, largest: float, columns: int) -> str:
 
 
 def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
-    """Return lines that draw a series of values from left to right. A column shows the largest of
-    its values.
+    """Return lines that draw a series of values from left to right. If several values share a
+    column, the column shows the largest value.
     """
     if not values or columns < 1:
         return []

@@ -91,7 +91,7 @@ class Switches:
     def __init__(self) -> None:
         self.is_of_side = False
         self._names_parents = False
-        """Whether any line so far names its parent. As long as no line does, a line without a
+        """Whether any line so far names its parent. Before the first such line, a line without a
         parent follows the newest line.
         """
         self._groups: dict[str, _Group | None] = {}
@@ -102,7 +102,7 @@ class Switches:
         """Maps the id of a line to the ids of its calls."""
         self._newest: _Group | None = None
         self._boundary: _Group | None = None
-        """The group of the newest compaction."""
+        """The group of the boundary line of the newest compaction."""
         self._kept = Kept()
         """The lines that the newest compaction keeps."""
         self.is_copy = False
@@ -170,8 +170,8 @@ class Switches:
         return self._groups.get(parent, self._newest)
 
     def _is_repeated(self, kept: str) -> bool:
-        """Return whether Claude Code wrote the line again after the compaction that keeps it, as it
-        does in forks of sessions.
+        """Return whether the line ``kept`` was written again after the compaction. Claude Code
+        repeats the kept lines in forks of sessions.
         """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)

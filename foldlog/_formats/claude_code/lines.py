@@ -54,7 +54,7 @@ def is_summary(record: dict[str, Any]) -> bool:
 
 
 _REASONS = {"auto": "tokens", "manual": "request"}
-"""Maps Claude Code's cause of a compaction to the reason that foldlog's condensers write."""
+"""Maps the cause of a compaction in Claude Code to the reason of a condensation in foldlog."""
 _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
@@ -114,7 +114,9 @@ TOOL = {"name": "name", "description": "description", "schema": "parameters"}
 
 
 def words_of(record: dict[str, Any]) -> Content:
-    """Return the text that the model gets for an attachment, or an empty text without one."""
+    """Return the text that the model gets for an attachment. Return an empty text if the line has
+    no such text.
+    """
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""
@@ -154,9 +156,9 @@ class Titles:
     has a higher rank.
 
     A log may begin with summaries of other sessions. A summary names a line, and belongs to this
-    session if the log has that line. If the line comes after the summary, the title is set at the
-    line. A title depends only on earlier lines, so a growing log and a complete log get equal
-    titles.
+    session if the log has that line. If the named line comes after the summary, the title is set
+    when the named line is read. A title depends only on earlier lines, so a growing log and a
+    complete log get equal titles.
     """
 
     def __init__(self) -> None:

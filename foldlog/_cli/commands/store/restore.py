@@ -1,4 +1,4 @@
-"""``foldlog store restore``: replace a store by a backup."""
+"""``foldlog store restore``: replace a store with a backup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(
     db: DbToReplace = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a backup and replace a store by a copy of the backup. The store may be in use,
+    """Verify a backup and replace a store with a copy of the backup. The store may be in use,
     damaged, or missing.
 
     If the store exists, the command asks first in a terminal. The command prints the new name of
