@@ -88,8 +88,8 @@ class Encoder:
         """
         self._notes = notes
         self._first: int | None = None
-        """The id of the first exported event. A result is written even if its call is older than
-        this event.
+        """The id of the first exported event. The export contains a result even if its call is
+        older than the first exported event.
         """
         self._waiting = WaitingCalls()
         self._calls_of_user = set[int]()

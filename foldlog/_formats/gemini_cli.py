@@ -477,8 +477,8 @@ class GeminiDecoder(FollowingDecoder):
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
         """Take back all messages from ``index`` on. If the View shows one of these messages, add a
-        retraction. ``records`` are the records that come next. If they repeat the messages, the
-        reason of the retraction is ``WRITTEN_AGAIN``.
+        retraction. ``records`` are the records that come next. If these records repeat the
+        messages, the reason of the retraction is ``WRITTEN_AGAIN``.
         """
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {

@@ -218,8 +218,9 @@ def usage_meta(
     **others: Any,
 ) -> dict[str, Any]:
     """Return the ``meta`` of a response, with its usage and its ``cost`` in US dollars. ``others``
-    may have ``model``, ``reply`` and ``calls``. Return an empty dict for a response without tokens
-    and without a cost. Some programs write the cost 0 if they know no price: leave this cost out.
+    are further fields of ``meta``, such as ``model``, ``reply`` and ``calls``. Return an empty dict
+    for a response without tokens and without a cost. Do not pass the cost 0 of a program that
+    writes 0 if it knows no price.
 
     ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to one or
     several names in the source. The counts of several names are added up.

@@ -25,9 +25,9 @@ UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
 _SHOWN_MAX: Final = 300
 ENDS_WITH = {"agent": "answer", "user": "request"}
-"""The state of a conversation whose last message is from the agent or the user."""
+"""Maps the author of the last message to the state of the conversation."""
 LAST_TOOLS = ("finish",)
-"""A call of one of these tools answers the user and ends a run, as in OpenHands."""
+"""Tools whose call answers the user and ends a run, as in OpenHands."""
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that does not fit the format's record class."""
@@ -283,8 +283,9 @@ class Skeleton(ABC):
     def happened(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
-        """``is_activity`` is False for a record in which neither an agent nor a user did anything,
-        such as a compaction. ``is_answer`` is True for a record of a model or a tool.
+        """Count the time of a record. ``is_activity`` is False for a record in which neither an
+        agent nor a user did anything, such as a compaction. ``is_answer`` is True for a record of a
+        model or a tool.
         """
         state = self.state
         day = at[:10] if at else NO_DAY

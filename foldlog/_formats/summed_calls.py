@@ -125,7 +125,7 @@ def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
 
 class Curve(Struct):
     """A series of numbers in at most 64 points. Each point is the highest of ``stride`` consecutive
-    numbers. The last point covers only ``newest`` numbers so far.
+    numbers. ``newest`` is how many numbers the last point covers so far.
     """
 
     points: list[int] = []

@@ -265,7 +265,7 @@ class History:
         events with their ids.
 
         A chat message, such as ``{"role": "user", "content": "hi"}``, is appended as its events:
-        see ``foldlog.from_openai``. A ``Condensation`` is appended as its action.
+        see ``foldlog.from_openai``. A ``Condensation`` is appended as a ``CondensationAction``.
 
         ``expected_version`` is the version that the history must have, or 0 for a new history. With
         ``ANY_VERSION``, the version is not checked. If ``idempotency_key`` was used before with
@@ -365,9 +365,9 @@ class History:
         return recorded
 
     def _version_and_guard(self) -> tuple[int, NothingRedacted | None]:
-        """Return the version, and a guard for an append that repeats content of earlier events: the
-        guard refuses the append if such an event was redacted meanwhile. A history without events
-        needs no guard, so the guard is None.
+        """Return the version, and a guard for an append that repeats content of earlier events. The
+        guard refuses the append if an event was redacted after this read. Without events, the guard
+        is None.
         """
 
         def read(reading: ReadTransaction) -> tuple[int, NothingRedacted | None]:
@@ -1085,8 +1085,8 @@ class History:
         """Return whether the agent knows some words, now or at a version. If the agent knows the
         words, the result names an event or summary that contains the words and is sent to the
         model. If the agent does not know the words, the result names the version at which they were
-        forgotten, and the event that forgot them. If a condensation forgot them, the result also
-        says whether its summary contains the words.
+        forgotten, and the event that forgot them. If a condensation forgot the words, the result
+        also says whether its summary contains the words.
 
         The words are searched as in ``Histories.search``: a single event must contain all the
         words. Raises ``InvalidArgument`` if ``words`` has no word, ``ConversationNotFound`` if the
@@ -1121,10 +1121,10 @@ class History:
         model and day, and condensations by strategy. Cost: the method reads all events once, and
         the condensations, requests and retractions once more.
 
-        The file ``prices`` gives the cost of calls that record no cost. Without ``prices``, the
-        prices of litellm or genai-prices are used if one of these packages is installed.
-        ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` if the file cannot be
-        read.
+        The cost of a call that records no cost is computed with the file ``prices``. Without
+        ``prices``, the prices of litellm or genai-prices are used if one of these packages is
+        installed. ``docs/COMMAND.md`` describes the file. Raises ``InvalidArgument`` if the file
+        cannot be read.
         """
         from foldlog._figures.prices import Prices
         from foldlog._figures.shown import collect_stats

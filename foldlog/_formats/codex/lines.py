@@ -1,9 +1,9 @@
 """Read the lines of a rollout, the session file of Codex.
 
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. In the first releases of Codex,
-a line was *bare*: the payload itself. The first bare line was the session, without a type. The next
-bare lines were items of the model's API, mixed with lines of ``{"record_type": "state"}``. A bare
-line becomes the same events as a new line with this payload.
+a line was *bare*: the payload itself. The first bare line described the session, and had no type.
+The next bare lines were items of the model's API, mixed with lines of ``{"record_type": "state"}``.
+A bare line becomes the same events as a line of today's form with the same payload.
 
 Codex writes content as typed parts. An event stores content as a text, or as parts in OpenAI's
 form. The text of a command's output shows whether the command failed.

@@ -91,8 +91,8 @@ class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
     ``why`` says what is at the path. ``foreign`` is true if the file is valid JSON without a
-    history. An import of a folder skips such a file. ``repeats`` is true if other files in the
-    folder have the same content.
+    history, which an import of a folder skips. ``repeats`` is true if other files in the folder
+    have the same content.
     """
 
     def __init__(

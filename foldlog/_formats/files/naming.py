@@ -72,8 +72,8 @@ class Names:
         """Return the name of one history. A number is added if this file contains several histories
         with one name.
 
-        ``conversation`` is the name in the records. ``container`` is the object around the records.
-        ``number`` is the place of the history in this file.
+        ``conversation`` is the name of the conversation in the records. ``container`` is the object
+        that holds the records. ``number`` is the place of the history in this file.
         """
         name = _conversation_in(container) or conversation or self._placed(container, number)
         count = self._seen[name] = self._seen.get(name, 0) + 1

@@ -141,10 +141,10 @@ def in_document(
     """Yield the history in a document. ``name_in`` returns the name of the history in the document.
     Raises ``NotAHistory``.
 
-    The first record is an object with the fields that ``before`` names. The elements of the array
-    ``key`` follow. The other fields of the document, if there are any, are the last record. If
-    ``after`` is given, the last record always exists, and has the other fields under the key
-    ``after``.
+    The first record is an object with the fields that ``before`` names. The next records are the
+    elements of the array ``key``. The other fields of the document, if there are any, are the last
+    record. With ``after``, there is always such a last record, which has the other fields under the
+    key ``after``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)

@@ -40,8 +40,8 @@ _INSTRUCTIONS = (
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``text`` is the text in the model's message with the call. Of
-    several parallel calls, only the first has the text.
+    """A call as the model wrote it. ``text`` is the text of the model's message that contains the
+    call. Of several parallel calls, only the first has the text.
     """
 
     tool: str
@@ -164,7 +164,9 @@ class Recollection:
         return "\n".join(lines), extras
 
     def forget(self, forgotten: Forgotten) -> None:
-        """Forget the knowledge in these records, so that the model gets the knowledge again."""
+        """Forget the knowledge in ``forgotten`` records, so that the model gets the knowledge
+        again.
+        """
         for name, source_id in list(self._source_ids.items()):
             if type(source_id) is not int:
                 continue  # V0 forgets by numbers, so it never forgets a record with a text as id

@@ -42,7 +42,9 @@ SUMMARY = "-summary"
 
 
 class OpenHandsV1Encoder(RecordEncoder):
-    """The record of an event without an id of a source gets a new id."""
+    """Writes records with the ids of the source. The record of an event that has no such id gets a
+    new id.
+    """
 
     def __init__(self) -> None:
         self._source_ids: dict[int, Any] = {}
