@@ -88,8 +88,8 @@ def missed(answers: list[Answer]) -> list[str]:
 
 
 def counts_table() -> Table:
-    """Return a table of the counts and the recorded counts. The last column shows counts that grew
-    by more than a fifth. No count makes the run fail.
+    """Return a table that compares the counts of this run with the recorded counts. For a count
+    that grew by more than a fifth, the last column shows the growth. No count makes the run fail.
     """
     shown = Table(
         title=f"counts at {BASELINE_EVENTS:,} events, CPython {python_version()}",

@@ -18,7 +18,7 @@ NAMES = {"app_name": "a", "user_id": "u", "session_id": "s"}
 
 
 class Talk:
-    """A session of a service. Like a runner, it appends one event after the other."""
+    """A session of a service. ``add`` appends the events one by one, as a runner of ADK does."""
 
     def __init__(self, service: Any) -> None:
         self.service = service

@@ -1,12 +1,13 @@
 """Measure what a list of 1,000 sessions costs, in foldlog and in the store that foldlog replaces.
-Like ``benchmarks.adapters``, run it in an environment with the SDK:
+Run this benchmark in an environment with the SDK, which ``benchmarks.adapters`` describes:
 
     .cache/adapters/google_adk-newest/bin/python -m benchmarks.adapter_lists google_adk
 
-The other names are ``claude_agent``, ``langgraph`` and ``pydantic_ai``. Google ADK and LangGraph
-have their own SQLite stores. For the Claude Agent SDK and pydantic-ai, the baseline is a table by
-hand with a row of JSON for each session. A figure is the median CPU time of the rounds. The rows
-that begin with ``open and`` include opening the store, in a process that has opened it before.
+For the other SDKs, write ``claude_agent``, ``langgraph`` or ``pydantic_ai`` in place of
+``google_adk``. Google ADK and LangGraph have their own SQLite stores. For the Claude Agent SDK and
+pydantic-ai, the baseline is a hand-written table with a row of JSON for each session. A figure is
+the median CPU time of the rounds. The rows that begin with ``open and`` include opening the store,
+in a process that has opened it before.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ async def langgraph() -> None:
 
 
 class Summaries:
-    """A store of Claude Agent SDK sessions by hand: a table of lines, and a table of the SDK's
+    """A hand-written store of Claude Agent SDK sessions: a table of lines, and a table of the SDK's
     summaries.
     """
 

@@ -1,7 +1,7 @@
 """The two stores of pydantic-ai that ``benchmarks.adapters`` compares: foldlog's conversation
-store, and two tables by hand.
+store, and a hand-written store with two tables.
 
-The SDK has only a store in memory.
+The SDK itself has only a store in memory, so it is not compared.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Measure what a turn of an agent and the opening of its conversation cost, in foldlog and in the
 store that foldlog replaces.
 
-The benchmark records a conversation of 400 items, four in a turn, as the SDK does. It then measures
-40 more turns, and opens and reads the conversation 15 times. The two stores take turns. A figure is
-the median CPU time in ms, so a busy machine does not change it. With LangGraph, a turn also runs
-the graph.
+The benchmark records a conversation of 400 items in turns of four, as the SDK does. It then
+measures 40 more turns, and opens and reads the conversation 15 times. The two stores take turns. A
+figure is the median CPU time in ms, so a busy machine does not change it. With LangGraph, a turn
+also runs the graph.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PAGE, BEGIN, END = (
 
 
 class Figures(NamedTuple):
-    """The figures of an adapter. Each pair has the figure of foldlog, then the figure of the other
+    """The figures of an adapter, in pairs: the figure of foldlog, then the figure of the other
     store. ``turn`` and ``opening`` are in ms, ``size`` is in bytes for each item.
     """
 
@@ -124,7 +124,7 @@ def measured(name: str) -> list[Figures]:
 
 
 def limits() -> str:
-    """Return sentences with the costs of the same items without an adapter. No adapter can cost
+    """Return sentences that say what the same items cost without an adapter. No adapter can cost
     less.
     """
     batches = [

@@ -1,20 +1,20 @@
-"""Compare the cost of a session in foldlog with the cost in the store that foldlog replaces. Run it
-in an environment with the SDK:
+"""Compare the cost of a session in foldlog with the cost in the store that foldlog replaces. Run
+this benchmark in an environment with the SDK:
 
     scripts/test --adapters openai_agents                     # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
 
-The other names work in the same way, each in its own environment. Without a name, the command
-prints a table of the costs of a turn and of an opening with each adapter (``adapter_turns``).
-``--publish`` also writes the table into docs/internals/PEERS.md.
+For another SDK, write its name in place of ``openai_agents``: each SDK has its own environment.
+Without a name, the command prints what a turn and the opening of a conversation cost with each
+adapter (``adapter_turns``). ``--publish`` also writes the table into docs/internals/PEERS.md.
 
 The OpenAI Agents SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and
 Strands write one file for each event or message, and the Agent Framework writes a file of lines.
-For the Claude Agent SDK and pydantic-ai, the baseline is tables of JSON by hand. ``tails`` uses
-foldlog without an adapter: it reads the end of a history, and compares this with the OpenAI Agents
-SDK, in the environment of ``openai_agents``. foldlog and the other store take turns. A figure is
-the median of the rounds. The first ratio is the ratio of the times by the clock, and the second the
-ratio of the CPU times.
+For the Claude Agent SDK and pydantic-ai, the baseline is a hand-written store with tables of JSON.
+``tails`` compares the reading of the end of a history, in foldlog without an adapter and in the
+OpenAI Agents SDK. It runs in the environment of ``openai_agents``. In each round, foldlog and the
+other store take turns. A figure is the median of the rounds. The first ratio compares the elapsed
+times, and the second ratio the CPU times.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def line(number: int) -> dict[str, Any]:
 
 
 class ByHand:
-    """A store of Claude's sessions by hand: one table of JSON. Like the SDKs' own stores, it uses
-    threads, so that the event loop never waits for the disk.
+    """A hand-written store of Claude's sessions: one table of JSON. Like the SDKs' own stores, it
+    uses threads, so that the event loop never waits for the disk.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,8 +1,8 @@
 """Compare appends through ``foldlog.aio`` with synchronous appends, from one task and from many.
 
-Both append the same events durably, each to its own store. A single task and synchronous code take
-turns at each event, so that a slow moment of the disk affects both. Many tasks and as many threads
-take turns at each round.
+Both sides append the same events durably, each side to its own store. A single task and synchronous
+code take turns at each event, so that a slow moment of the disk affects both. In each round, many
+tasks append first, and then as many threads.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 For single appends and batches, the baseline is raw sqlite3, which also encodes its events. For many
 threads, the baseline is one thread of foldlog. Each append is on disk when it returns. One question
-makes each fsync a millisecond slower, with a small preloaded library. On such a slow disk, threads
-gain more when they share an fsync.
+preloads a small library that makes each fsync a millisecond slower, because threads gain more from
+a shared fsync if the disk is slow.
 """
 
 from __future__ import annotations

@@ -56,15 +56,15 @@ def forgot(
 
 
 def scattered(intervals: int) -> Iterator[Event]:
-    """Yield a history with one condensation, which leaves every third event."""
+    """Yield a history with one condensation, after which the View shows only every third event."""
     yield from map(said, range(3 * intervals))
     yield forgot(3 * intervals, [n for n in range(3 * intervals) if n % 3])
 
 
 def scattering(condensations: int) -> Iterator[Event]:
-    """Yield a history in which each condensation leaves one scattered event of the newest twelve.
-    If the View then has more than ``_SCATTERED`` such events, the condensation also forgets the
-    oldest.
+    """Yield a history in which each condensation forgets eleven of the newest twelve events, so the
+    remaining events are scattered over the log. If more than ``_SCATTERED`` events would remain,
+    the condensation also forgets the oldest event.
     """
     for nth in range(condensations):
         first = 13 * nth
@@ -74,8 +74,9 @@ def scattering(condensations: int) -> Iterator[Event]:
 
 
 def stacked(summaries: int) -> Iterator[Event]:
-    """Yield a history in which each condensation adds a summary after the earlier summaries. If
-    there are then more than ``_STACKED`` summaries, the condensation also forgets the oldest.
+    """Yield a history in which each condensation adds a summary after the earlier summaries. If the
+    View would then have more than ``_STACKED`` summaries, the condensation also forgets the oldest
+    summary.
     """
     for nth in range(summaries):
         first = 13 * nth
@@ -129,7 +130,9 @@ def revisions(
 
 
 def digesting(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Measure the CPU time of a digest for a thousand calls, of a long and of a short history."""
+    """Measure the CPU time that a digest takes for each thousand calls, in a long and in a short
+    history.
+    """
 
     def took_ms(count: int) -> float:
         events = [
@@ -161,8 +164,8 @@ _HOSTILE: tuple[Callable[[int], bytes], ...] = (
 
 
 def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Decode several hostile bodies, and yield the worst. The baseline decodes eight bodies of an
-    eighth of the length.
+    """Decode several hostile bodies, and yield the figures of the body with the worst ratio. The
+    baseline decodes a body of an eighth of the length eight times.
     """
 
     def took_ms(body: bytes, times: int) -> float:

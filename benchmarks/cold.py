@@ -1,5 +1,5 @@
-"""Open one View in a new process: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE is ours
-or raw.
+"""Open one View in a new process: ``python -m benchmarks.cold SIDE FILE [VERSION]``. SIDE is
+``ours`` (foldlog) or ``raw`` (the baseline).
 
 The clock starts after the imports, and stops at the View's last event. The memory is the growth of
 the process during this time. Prints JSON.
@@ -53,8 +53,8 @@ def ours(path: str, version: int | None) -> Sequence[Event]:
 
 
 def raw(path: str, _version: int | None) -> Sequence[Event]:
-    """Read a hand-written row with the View's intervals, then the events with one SELECT of these
-    ranges.
+    """Read the View's intervals from a hand-written row, then the events in these intervals with
+    one SELECT.
     """
     decoder = msgspec.json.Decoder(
         SystemMessage | Message | Action | Observation | CondensationAction

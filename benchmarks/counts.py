@@ -50,9 +50,9 @@ SLACK = 1.2
 
 
 class Count(NamedTuple):
-    """The counts of an operation. For a batch, an import and loading, ``bytecodes`` is for each
-    event. ``functions`` and ``files`` are the numbers of different functions and files of foldlog
-    that the operation ran.
+    """The counts of an operation. For a batch, an import and the loading of events, ``bytecodes``
+    is the average for one event. ``functions`` and ``files`` are the numbers of different functions
+    and files of foldlog that the operation ran.
     """
 
     bytecodes: int
@@ -137,8 +137,8 @@ def traced(statements: list[str]) -> Iterator[None]:
 
 
 def count_all(length: int) -> dict[str, Count]:
-    """Count every operation on a history of this length, in a new store. Each operation ran before,
-    so the code is warm.
+    """Count every operation on a history of ``length`` events, in a new store. Each operation runs
+    once before it is counted, so the code is warm.
     """
     statements: list[str] = []
 
@@ -248,8 +248,8 @@ def recorded() -> dict[str, Any]:
 
 
 def compared() -> Iterator[tuple[str, int, int | None, str]]:
-    """Count every operation. For each count, yield the operation and unit, the count now, the
-    recorded count, and the growth if it is more than a fifth.
+    """Count every operation. For each count, yield its name, its value now, the recorded value, and
+    the growth if it is more than a fifth.
     """
     operations = recorded().get(python_version(), {})
     for what, counted in count_all(BASELINE_EVENTS).items():

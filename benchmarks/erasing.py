@@ -1,6 +1,6 @@
 """Measure an erasure that leaves no bytes: its own time, and how long writers wait during it.
 
-The vacuum after an erasure rewrites the whole file. So the baseline deletes the rows by hand, with
+The vacuum after an erasure rewrites the whole file. The baseline therefore deletes the rows with
 ``secure_delete``, and then runs ``VACUUM``. A writer must never wait longer than a second, whatever
 the size of the store.
 """

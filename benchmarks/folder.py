@@ -2,10 +2,10 @@
 that list and search them.
 
 The benchmark makes a folder like ``~/.claude/projects``, by default with 2,000 sessions of 495 MB
-in all. A program by hand and foldlog import the folder in turn, each in a new process. Then the
-benchmark runs the commands. The figures are user and system CPU time, because elapsed times depend
-on the load of the machine. ``--also FOLDER`` also compares the import of other logs, such as real
-sessions. Short logs are imported several times, each time under other names.
+in all. A hand-written program and foldlog import the folder in turn, each in a new process. Then
+the benchmark runs the commands. The figures are user and system CPU time, because elapsed times
+depend on the load of the machine. ``--also FOLDER`` also compares the import of other logs, such as
+real sessions. Short logs are imported several times, each time under other names.
 """
 
 from __future__ import annotations
@@ -259,7 +259,9 @@ def _print(*numbers: float) -> None:
 
 
 def alone(what: str, *arguments: object) -> list[float]:
-    """Run one of the measurements above in a new process. Return what it printed."""
+    """Run this module with the option ``--WHAT`` in a new process. Return the numbers that the
+    process printed.
+    """
     command = [sys.executable, "-m", "benchmarks.folder", f"--{what}", *map(str, arguments)]
     return [
         float(number) for number in run(command, check=True, stdout=PIPE, text=True).stdout.split()
@@ -267,7 +269,7 @@ def alone(what: str, *arguments: object) -> list[float]:
 
 
 def timed(*arguments: str, fails: bool = False) -> float:
-    """Run a foldlog command. Return its seconds of CPU, including the start of Python."""
+    """Run a foldlog command, and return its CPU seconds, including the start of Python."""
     before = _of_children()
     environment = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
@@ -297,8 +299,8 @@ def _bytes(folder: Path) -> int:
 
 
 def compare(folder: Path, stores: Path, rounds: int) -> Path:
-    """Import a folder by hand and with foldlog in turn, and print the ratio. Return the path of
-    foldlog's store.
+    """Import a folder with the hand-written program and with foldlog in turn, and print the ratio.
+    Return the path of foldlog's store.
     """
     size = _bytes(folder)
     times = -(-_LEAST_BYTES // size) if size < _LEAST_BYTES else 1

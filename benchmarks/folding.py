@@ -1,9 +1,8 @@
 """Measure the fold of a View in memory, including the repairs that make it valid for a model. The
-baseline is a fold by hand for this workload.
+baseline is a hand-written fold for this workload.
 
-The fold by hand checks that the forgotten events, and the events that stay at the end, contain each
-call together with its result. It supports no batches, loops or dialects, and only the offsets that
-these histories need.
+The hand-written fold checks that no condensation separates a call from its result. This fold
+supports no batches, loops or dialects, and only the offsets that these histories need.
 """
 
 from __future__ import annotations

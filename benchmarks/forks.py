@@ -1,7 +1,7 @@
 """Measure a fork at depth 1, 10 and 100: making it, opening its View, and appending to it.
 
-A fork at depth 10 has nine forks as ancestors, and each of these has some own events. The baseline
-is a conversation with the same events, which were appended in the same way.
+A fork at depth 10 has nine forks as ancestors, and each ancestor adds some events of its own. The
+baseline is a conversation with the same events, which were appended in the same way.
 
 Opening a cold View takes half a millisecond. A loaded machine may stop the process during this
 time, so the ratio of the CPU times is also measured.

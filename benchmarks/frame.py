@@ -39,7 +39,9 @@ class Scale:
     name: Literal["smoke", "full"]
     rounds: int
     events: tuple[int, ...]
-    """Lengths of histories, ascending. Targets are for the second largest length."""
+    """The lengths of the histories, in ascending order. Most questions use the second largest
+    length, and the targets are set for it.
+    """
 
     @property
     def usual(self) -> int:
@@ -54,8 +56,8 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Round:
-    """One measurement of foldlog (``ours``) and of the baseline (``raw``), one right after the
-    other, in the question's unit.
+    """The figures of foldlog (``ours``) and of the baseline (``raw``), measured right after each
+    other, in the unit of the question.
     """
 
     ours: float
@@ -67,7 +69,7 @@ class Question:
     """A figure that has a target. ``measure`` yields rounds. The ratio of a round is ``ours``
     divided by ``raw``.
 
-    ``better`` says whether the ratio should be at most or at least the target.
+    ``better`` says how the ratio must compare with the target: "at most" or "at least".
     """
 
     name: str
@@ -87,7 +89,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The median round of a question. ``holds`` says whether the target is met."""
+    """The answer to a question: its round with the median ratio. ``holds`` says whether the target
+    is met.
+    """
 
     question: str
     unit: str
@@ -142,7 +146,7 @@ def ask(
 
 
 def figure(value: float) -> str:
-    """Format a number with at least three digits, and without a power of ten."""
+    """Format a number with at least three digits, and without an exponent."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.3g}"
 
 

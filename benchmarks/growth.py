@@ -77,7 +77,7 @@ def history() -> Iterator[Event]:
 
 
 class Template:
-    """The encoded events and the revisions of the View: all conversations have the same."""
+    """The encoded events and the revisions of the View, which are the same in all conversations."""
 
     def __init__(self) -> None:
         self.batch: list[Encoded] = [encode(event, ours=True) for event in history()]
@@ -106,7 +106,7 @@ def name_of(number: int) -> str:
 
 
 def fill(store: Store, server: Server | None, schema: str, conversations: int) -> Sequence[int]:
-    """Add the conversations in groups. Return the last position of each group."""
+    """Add the conversations in groups. Return the position of the last event of each group."""
     template, positions = Template(), []
     with contextlib.ExitStack() as held:
         copied = None if server is None else held.enter_context(psycopg.connect(server.url()))
@@ -256,8 +256,8 @@ class Asked:
         }
 
     def whole(self) -> dict[str, Callable[[], object]]:
-        """Return the operations that read the whole store. Each runs once, and the figure is in µs
-        for each event.
+        """Return the operations that read the whole store. Each operation runs once, and its figure
+        is in µs for each event.
         """
         recorder = self._store.database.recorder
         return {

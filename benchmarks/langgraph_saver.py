@@ -135,8 +135,8 @@ async def long_thread() -> None:
 
 
 class Graph:
-    """A graph with one node. For each ``add``, the first message is the input, and the node answers
-    with the other messages.
+    """A graph with one node. ``add`` runs the graph: the first message is the input, and the node
+    answers with the other messages.
     """
 
     def __init__(self, saver: Any, messages: Any) -> None:

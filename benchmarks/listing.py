@@ -1,5 +1,5 @@
 """Measure lists in a store of 100,000 histories: the 200 histories of a user, a list sorted by a
-figure, and the page's home.
+figure, and the start of the web page.
 
 For the histories of a user, the baseline is a table of sessions with an index by user and last
 activity. The figures are user and system CPU time, because elapsed times depend on the load of the
@@ -28,7 +28,7 @@ from foldlog.projections import Views
 LISTED = 200
 _SHOWN = 20
 _WAIT_MS = 1_000
-"""The longest time that users accept."""
+"""How long a user may wait for a list of all conversations."""
 
 
 def listing(scale: Scale, folder: Path) -> Iterator[Round]:

@@ -18,8 +18,8 @@ _COLD = "benchmarks.cold"
 def cold_open(
     scale: Scale, folder: Path, figure: str = "seconds", length: int | None = None
 ) -> Iterator[Round]:
-    """Open the View of a history. ``length`` defaults to the usual length of the scale, and is at
-    most the scale's longest history.
+    """Open the View of a history. The history has ``length`` events, but at most as many as the
+    longest history of the scale. The default is the usual length of the scale.
     """
     length = scale.usual if length is None else min(length, scale.events[-1])
     stores = prepared(folder.parent, length)
@@ -77,8 +77,8 @@ def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
 def cold_round(
     stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None
 ) -> Round:
-    """Open a View of foldlog and of raw, each in a new process. ``environment`` is for foldlog's
-    process.
+    """Open a View with foldlog and with the baseline, each in a new process. ``environment`` is for
+    foldlog's process.
     """
     ours = in_new_process(_COLD, "ours", str(stores.ours), environment=environment)
     raw = in_new_process(_COLD, "raw", str(stores.raw))

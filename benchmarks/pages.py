@@ -1,5 +1,5 @@
-"""Put measured figures into pages. The figures of a command are between a mark that names the
-command and the mark ``END``.
+"""Put measured figures into pages. On a page, the figures of a command are between a comment with
+the command and the comment ``END``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ END = "<!-- end of figures -->"
 
 
 def with_part(text: str, command: str, made: str) -> str:
-    """Return the page with new figures after the mark of the command. Raises ``ValueError`` if the
-    page lacks a mark.
+    """Return the page ``text`` with ``made`` as the figures of ``command``. Raises ``ValueError``
+    if the page lacks one of the comments.
     """
     begin = f"<!-- figures: {command} -->"
     before, found, rest = text.partition(begin)

@@ -1,12 +1,12 @@
 """Measure a store on PostgreSQL. The baselines are the recorder of the eventsourcing library, and
-SELECTs by hand.
+hand-written SELECTs.
 
 ``python -m benchmarks.postgres [--writers]`` starts its own servers and prints a table.
-``--writers`` also prints the appends a second by the number of writers. The standby is 5 ms away,
-because a proxy between standby and primary delays each chunk by 2.5 ms in each direction, without a
-limit on the rate (``tests/postgres/delay.py``). foldlog and the library use the same server through
-the TCP loopback, with one connection for each writer. If a question puts the server some
-milliseconds away, they use another such proxy.
+``--writers`` also prints the appends a second by the number of writers. The standby is 5 ms away: a
+proxy delays each chunk between standby and primary by 2.5 ms in each direction, without a limit on
+the rate (``tests/postgres/delay.py``). Both foldlog and the library use the same server through the
+TCP loopback, with one connection for each writer. Some questions put the server some milliseconds
+away from both, with another such proxy.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def appending(
 
 
 def fill(store: Store, primary: Server, conversations: int) -> list[str]:
-    """Fill foldlog's store and a minimal table with one index with the same conversations of 20 to
-    60 events. Return the names of the conversations.
+    """Put the same conversations of 20 to 60 events into foldlog's store and into a minimal table
+    with one index. Return the names of the conversations.
     """
     with psycopg.connect(primary.url()) as connection:
         connection.execute(

@@ -20,8 +20,8 @@ __all__ = ["SCENARIOS", "Fault"]
 
 
 class Cluster:
-    """A primary and its standbys. All have the same settings, so a promoted standby immediately
-    waits for the other servers.
+    """A primary and its standbys. All servers have the same settings, so a promoted standby
+    immediately waits for the other servers.
     """
 
     def __init__(self, folder: Path, size: int) -> None:

@@ -4,10 +4,10 @@
 Writers append without a pause, and a follower reads, while servers are killed, frozen, restarted
 and cut off. The run notes every append that returned. At the end, the store must contain each of
 these events once, and the follower must have seen each event. With ``--keys``, everything is
-encrypted. Conversations begin plain, and several writers encrypt them at the same time. Two
-commands at a time rotate the key, again and again. Some conversations are erased. At the end, the
-newest key alone must read everything, and no data of an erased conversation may be left. The exit
-status is 1 if a check fails.
+encrypted. Conversations begin without encryption, and several writers encrypt them at the same
+time. Two commands at a time rotate the key, again and again. Some conversations are erased. At the
+end, the newest key alone must read everything, and no data of an erased conversation may be left.
+The exit status is 1 if a check fails.
 
     failover   a primary and a synchronous standby: the primary is killed (SIGKILL to all its
                processes), the standby is promoted, and the killed server starts again as the

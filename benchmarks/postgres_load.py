@@ -40,7 +40,8 @@ _PLANTED_MAX = 40
 _DRIVE_SHARE = 0.05
 """The share of appends that are made under the lease of one conversation."""
 _BEGIN_SHARE = 0.05
-"""The share of appends to a writer's own conversations that begin a new conversation."""
+"""A writer appends to its own conversations. This share of the appends begins a new conversation.
+"""
 
 
 class Stores:
@@ -124,8 +125,8 @@ class Load:
 
     @property
     def keys(self) -> KeyRing | None:
-        """The keys in use, the newest first. Until a rotation is complete, this includes the
-        previous key.
+        """The keys in use, the newest first. Until a rotation is complete, the previous key is in
+        use too.
         """
         return KeyRing(self._secrets[::-1]) if self._secrets else None
 
@@ -228,7 +229,7 @@ class Load:
 
     def _plant(self) -> None:
         """Begin conversations without keys. Several writers then try to be the first to encrypt
-        them.
+        such a conversation.
         """
         with open_store(f"{self._url}?connections_max=2&plain=allowed") as store:
             while not self._stop.is_set():

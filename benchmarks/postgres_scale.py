@@ -40,8 +40,8 @@ BATCH = 2
 
 
 class Measured(NamedTuple):
-    """The measured bytes for each event. ``indices`` has the bytes of an entry by the name of the
-    index.
+    """The measured bytes for each event. ``indices`` maps the name of each index to the bytes of
+    its entry.
     """
 
     table: float

@@ -1,5 +1,5 @@
 """Make stores that several questions share, once in each run: the same history in foldlog and in a
-table by hand.
+hand-written table.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def prepared(
     name: str = "usual",
     events: Callable[[], Iterable[Event]] | None = None,
 ) -> Prepared:
-    """Return stores with ``length`` events of the workload, or with ``events``. The stores are made
-    if they do not exist yet.
+    """Return stores with ``events``, or by default with a workload of ``length`` events. The stores
+    are made if they do not exist yet.
     """
     made = Prepared(folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length)
     if not made.ours.exists():

@@ -1,4 +1,4 @@
-"""The baseline: the best known program by hand with sqlite3 for one question.
+"""The baseline: the fastest known program with sqlite3 that was written by hand for one question.
 
 It has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, and msgspec
 for the bodies. It does not check ids, has no versions and no hash chain, and supports one process.

@@ -1,4 +1,6 @@
-"""Measure reading and decoding events. The baseline is one SELECT over a range, and msgspec."""
+"""Measure reading and decoding events. The baseline reads the events with one SELECT over a range,
+and decodes them with msgspec.
+"""
 
 from __future__ import annotations
 

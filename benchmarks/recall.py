@@ -1,7 +1,7 @@
 """``python -m benchmarks.recall``: measure the recall and the tokens of each condenser.
 
-A term counts when the agent uses it again. Recall is the share of these terms that the prompt
-shows.
+A term is *needed* each time that the agent uses it again. Recall is the share of needed terms that
+the prompt shows.
 
     python -m benchmarks.recall                              # the shipped sample and generated histories
     python -m benchmarks.recall runs/ work.db --of 20        # the longest histories there, and as they were recorded
@@ -68,7 +68,7 @@ CONDENSERS: Mapping[str, Config] = {
 RECORDED = "as recorded"
 _OTHERS = {name for name in CONDENSERS if not name.startswith(("noop", "digest", "llm"))}
 PRICE = Price(1e-6, 0.0, 1e-7)
-"""Prices of a new and of a repeated token, in the proportion that most providers have."""
+"""Prices of a new and of a repeated token. Most providers have prices in this proportion."""
 SAMPLE = Path(foldlog.__file__).parent / "sample"
 GENERATED = 5
 LENGTH = 400
@@ -91,7 +91,8 @@ PUBLISHED = PAGE.with_name("recall.json")
 
 
 class Copier:
-    """Replaces the model of a summary: it copies lines from the prompt until its reply is full.
+    """Takes the place of the model that writes summaries: it copies lines from the prompt until its
+    reply is full.
 
     The copied lines are the user's words, then the beginning of each event, the newest event first.
     Each line ends with the id of its event.
@@ -127,7 +128,7 @@ class Copier:
 
 def condenser_of(config: Config) -> Condenser | None:
     """Return the condenser of a configuration, or None for the recorded prompts. If an ``llm``
-    condenser names no model, its model is the copier.
+    condenser names no model, a ``Copier`` is its model.
     """
     if config.get("type") == RECORDED:
         return None
@@ -172,8 +173,8 @@ def generated(seed: int, length: int) -> list[Event]:
 
 
 def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
-    """Take a random half of all needed terms for each seed. Return the smallest and the largest
-    percentage that was shown.
+    """For each seed, take a random half of all needed terms, and compute the percentage that was
+    shown. Return the smallest and the largest percentage.
     """
     shares = []
     for seed in range(seeds):
@@ -247,7 +248,9 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
 
 
 def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
-    """Return the sum of the count ``part`` divided by the sum of the count ``whole``."""
+    """Return the total of the count ``part`` in all replays, divided by the total of the count
+    ``whole``.
+    """
     return sum(getattr(done, part) for done in replays) / max(
         1, sum(getattr(done, whole) for done in replays)
     )
@@ -322,7 +325,9 @@ def in_page(text: str, groups: Mapping[str, Any]) -> str:
 
 
 def publish(groups: Mapping[str, Any]) -> None:
-    """Write the figures, without terms. The terms of a public history belong to its authors."""
+    """Write the figures, but not the terms, because the terms of a public history belong to its
+    authors.
+    """
     for group in groups.values():
         for row in group["rows"].values():
             del row["missing"]

@@ -1,4 +1,4 @@
-"""Measure a search. The baseline is a loop by hand over the stored events."""
+"""Measure a search. The baseline is a hand-written loop over the stored events."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Do the same, but count the characters of a text instead of its tokens."""
+    """Measure the same steps, but count the characters of a text instead of its tokens."""
     for seed in range(scale.rounds):
         sizes = {
             index: _characters(_added(pair), ())
@@ -69,8 +69,8 @@ def _measured(
     *,
     known: Mapping[int, int],
 ) -> Round:
-    """Measure the steps of one history on both sides. ``known`` contains the counts of pairs that
-    the baseline looks up.
+    """Measure the steps of one history on both sides. If ``known`` has counts, the baseline looks
+    up the count of each pair of events there.
     """
     folder.mkdir()
     before, steps = _workload(seed)
@@ -112,7 +112,7 @@ def _workload(seed: int) -> tuple[list[Event], list[Event]]:
 
 
 def _added(pair: list[Event]) -> list[dict[str, Any]]:
-    """Return the messages of a pair, without the text that begins a prompt."""
+    """Return the two messages of a pair of events, without the text that begins a prompt."""
     return View.from_events(pair).to_messages()[-2:]
 
 

@@ -115,8 +115,8 @@ def without_id(event: Event) -> Event:
 def _unchained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
-    """Make rows with a constant instead of heads and salts. The rows still have checksums, because
-    checksums need no chain.
+    """Make the rows of a store without a chain: a constant takes the place of heads and salts. The
+    rows still have checksums, because checksums need no chain.
     """
     proof = bytes(HEAD_BYTES + SALT_BYTES)
     before = conversation.shown

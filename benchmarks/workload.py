@@ -1,5 +1,5 @@
-"""Make the history of an invented coding agent. Sizes and order are like in real histories, but no
-text is real.
+"""Make the history of an invented coding agent. The sizes and the order of the events are those of
+real histories, but no text is real.
 
 The history has a system prompt of 8 KB, and calls of 0.4 to 1 KB. The sizes of results are
 log-normal, with a median of 1 KB and a 95th percentile of 12 KB. About every 60 events, a
@@ -28,7 +28,9 @@ from foldlog.eventstore import (
 )
 
 PERIOD = 61
-"""Thirty calls with their results, and a condensation."""
+"""The number of events from one condensation to the next: thirty calls with their results, and the
+condensation.
+"""
 HEAD = 4
 TAIL = 20
 SINCE = 30
@@ -37,7 +39,9 @@ SINCE = 30
 _TEXT = "".join(
     inspect.getsource(module) for module in (ast, inspect, json.decoder, random, statistics)
 )
-"""Source code, like the code that a coding agent reads. All texts are parts of it."""
+"""Source code, like the code that a coding agent reads. Every text of the history is a part of this
+source code.
+"""
 
 
 def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Event]:

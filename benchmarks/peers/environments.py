@@ -26,12 +26,13 @@ class NotAvailable(Exception):
 @dataclass(frozen=True)
 class Peer:
     name: str
-    """The name in tables and in the plot."""
+    """The peer's name in tables and in the plot."""
     side: str
     """The module of ``benchmarks.peers.sides``."""
     arguments: tuple[str, ...] = ()
     environment: str | None = None
-    """The name of its file in ``requirements/``. If None, the peer runs in the current environment.
+    """The name of the peer's file in ``requirements/``. If None, the peer runs in the current
+    environment.
     """
     python: tuple[int, int] = (3, 11)
     """The oldest version of Python that the peer supports."""

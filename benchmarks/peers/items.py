@@ -24,13 +24,13 @@ from foldlog.eventstore import (
 )
 
 MORE = 10 * PERIOD
-"""The number of items after the end of the history, for appends and turns. It is a multiple of
-``PERIOD``, so the items of the history do not depend on it.
+"""The number of items that appends and turns may add to the history. Because ``MORE`` is a multiple
+of ``PERIOD``, the history has the same items with and without this addition.
 """
 
 
 def items(length: int) -> Iterator[Item]:
-    """Yield a history of ``length`` items, then ``MORE`` more items."""
+    """Yield a history of ``length`` items, then ``MORE`` further items."""
     last: CondensationAction | None = None
     for event in history(length + MORE):
         yield _item(event, last)
@@ -112,8 +112,8 @@ def _counted(some: Iterable[Item]) -> tuple[int, str]:
 
 
 def view(some: Iterable[Item]) -> Sequence[Item]:
-    """Return the items that the model is shown after these items. This function defines the correct
-    answer.
+    """Return the items that the model is shown if ``some`` are the items recorded so far. This
+    function defines the correct answer.
     """
     shown: list[Item] = []
     for item in some:

@@ -26,7 +26,7 @@ def measure(
     peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: Path = CACHE
 ) -> dict[str, Figures]:
     """Measure the peers on a history of ``events`` items. If a peer fails, its figures contain only
-    ``failed``, the reason.
+    the reason, as ``failed``.
     """
     items_file = _items(cache, events, say)
     failed: dict[str, Figures] = {}
@@ -103,8 +103,8 @@ def _length(folder: Path) -> int:
 
 
 def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer) -> None:
-    """Make the store, unless a complete store exists that has the same versions of packages, and
-    this length or up to 2 % more.
+    """Make the store, unless a complete store exists. The existing store must have the same
+    versions of packages, and be at most 2 % longer than ``events``.
     """
     folder = _store(worker.peer, cache, events)
     stamp, wanted = folder / "versions", json.dumps(worker.versions, sort_keys=True)
@@ -125,8 +125,8 @@ def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return the disk space of the files, including unused bytes of their last blocks, but without
-    folders.
+    """Return how many bytes the files occupy on the disk. Their last blocks count whole, and
+    folders do not count.
     """
     return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
 
@@ -218,8 +218,8 @@ def summed_up(figures: Figures) -> Figures:
 
 
 def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str, Figures]:
-    """Return figures from the rounds of two runs. If a peer failed in one run, its figures are the
-    failure.
+    """Return figures from the rounds of two runs together. If a peer failed in one of the runs,
+    return the failure in place of its figures.
     """
     made = {**before, **after}
     for name in before.keys() & after.keys():

@@ -15,8 +15,8 @@ from benchmarks.pages import with_part
 from benchmarks.peers.environments import PEERS, ROOT
 
 Runs = dict[str, dict[str, Any]]
-"""The results by the length of the history (as text): the date, the machine and the figures of each
-peer.
+"""Maps the length of a history, as text, to its results: the date, the machine and the figures of
+each peer.
 """
 
 PUBLISHED = ROOT / "docs" / "internals" / "peers.json"
@@ -66,8 +66,8 @@ def head(runs: Runs) -> list[str]:
 
 
 def rows(runs: Runs) -> list[list[str]]:
-    """Return a row for each peer that was measured or failed. Besides the times to open, the
-    figures are for the longest history.
+    """Return a row for each peer that was measured or failed. The times to open are shown for each
+    length, and all other figures for the longest history.
     """
     table = []
     for peer in PEERS:

@@ -33,8 +33,8 @@ class Store(Protocol):
     """An open store of one conversation."""
 
     def add(self, items: Sequence[Item]) -> None:
-        """Record a call, a result or both. When ``add`` returns, they are as durable as this peer
-        makes them.
+        """Record a call, a result or both. When ``add`` returns, the items are as durable as this
+        peer makes them.
         """
 
     def condense(self, item: Item) -> None:
@@ -44,7 +44,7 @@ class Store(Protocol):
         """Return what the runtime reads before it calls the model."""
 
     def fill(self, items: Sequence[Item]) -> None:
-        """Record many items in the same form, in the peer's fastest way."""
+        """Record many items in the peer's fastest way, with the same stored data as ``add``."""
 
     def said(self, answer: Any) -> Iterable[Sequence[str]]:
         """Convert an answer of ``read`` into entries that can be compared (``entry``)."""
@@ -54,7 +54,7 @@ class Store(Protocol):
 
 class Side(Protocol):
     packages: Sequence[str]
-    """The results contain the versions of these distributions."""
+    """The distributions whose versions are saved with the results."""
     shows: str
     """What ``read`` returns: ``view`` is the View, ``log`` is every item, and ``newest`` is the
     newest items.
@@ -69,7 +69,9 @@ class Side(Protocol):
 
 
 def entry(item: Item) -> tuple[str, ...]:
-    """Return the entry of an item, to compare it. Arguments are compared as parsed JSON."""
+    """Return the fields of an item that must be equal in the answers of all peers. Arguments are
+    compared as parsed JSON.
+    """
     if item["kind"] == "call":
         return ("call", item["call_id"], arguments_of(json.loads(item["arguments"])))
     if item["kind"] == "result":
@@ -145,8 +147,8 @@ def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Continue the history: first single appends, then turns. A turn records a call with its
-    result, and reads.
+    """Continue the history: first single appends, then turns. In a turn, the side records a call
+    with its result, and then calls ``read``.
 
     Condensations are recorded between the turns, and are not timed. Turns stop after ``seconds``.
     """
@@ -231,10 +233,9 @@ def _mark() -> None:
 
 
 def _watch_memory() -> tuple[int, str]:
-    """Reset the peak of the resident memory. Return the resident memory now, and the name of the
-    figure to read afterwards.
-
-    If the kernel does not let the process reset its peak, the figure is the resident memory.
+    """Reset the peak of the resident memory. Return the resident memory now, and the line of
+    ``/proc/self/status`` that will hold the peak. If the kernel does not let the process reset its
+    peak, this line is the resident memory.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")

@@ -25,7 +25,7 @@ class SideFailed(Exception):
 
 
 class Worker:
-    """The process of one side. ``before`` is put before the command, for example strace."""
+    """The process of one side. ``before`` is a command that starts the process, such as strace."""
 
     def __init__(self, peer: Peer, python: Path, before: Sequence[str] = ()) -> None:
         self.peer = peer

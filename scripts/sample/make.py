@@ -164,7 +164,9 @@ class Workspace:
 
 
 class History:
-    """The events, and the agent's View, from which a condensation chooses the forgotten events."""
+    """The events of the history, and the agent's View. A condensation chooses the events to forget
+    from the View.
+    """
 
     def __init__(self, workspace: Workspace, rng: random.Random) -> None:
         self.workspace, self.rng = workspace, rng

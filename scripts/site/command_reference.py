@@ -1,4 +1,6 @@
-"""Make the page of the command from the helps and from the outputs in ``tests/golden/outputs``."""
+"""Make the page of the command from its help texts and from the outputs in
+``tests/golden/outputs``.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Each file describes how a peer is used. It runs in the peer's own environment, and imports no
-other side.
+"""Each module uses one peer as its runtime does. A module runs in the environment of its peer, and
+imports no other module of this package.
 """

@@ -1,8 +1,9 @@
 """The eventsourcing library without changes: an ``Application`` with its SQLite recorder, and an
 ``Aggregate`` that is a View.
 
-``--snapshots`` takes a snapshot every 100 events, by ``snapshotting_intervals``. The program keeps
-the aggregate in memory between appends, and reads it from the repository on opening.
+With ``--snapshots``, the library takes a snapshot every 100 events (``snapshotting_intervals``).
+The program keeps the aggregate in memory between appends, and reads it from the repository on
+opening.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Google ADK: ``append_event`` and ``get_session`` of ``SqliteSessionService``, which ``adk web``
-uses for local files.
+"""Google ADK: this side calls ``append_event`` and ``get_session`` of ``SqliteSessionService``,
+which ``adk web`` uses for local files.
 
 A condensation is an event with ``EventCompaction``. ``get_session`` returns every event. Later, ADK
 chooses the events for the model in memory, which is not timed. ``--newest 60`` reads by

@@ -1,5 +1,5 @@
-"""OpenAI Agents SDK: ``add_items`` and ``get_items`` of ``SQLiteSession``, called as ``Runner``
-calls them.
+"""OpenAI Agents SDK: this side calls ``add_items`` and ``get_items`` of ``SQLiteSession``, as
+``Runner`` does.
 
 ``--newest 60`` reads the newest 60 items only, by ``SessionSettings(limit=60)``. A session records
 no condensation.

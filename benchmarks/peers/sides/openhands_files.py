@@ -1,9 +1,9 @@
-"""OpenHands SDK: ``EventLog`` on ``LocalFileStore``, and ``View.from_events``, used as
+"""OpenHands SDK: this side uses ``EventLog`` on ``LocalFileStore`` and ``View.from_events``, as
 ``ConversationState`` does.
 
-On opening, the View is made from the path to the root, as ``rebuild_view`` does; after an append,
-the View takes the new events, as ``ConversationState.view`` does. This side does not write the
-``base_state.json`` of a state.
+On opening, the View is made from the path to the root, as ``rebuild_view`` does. After an append,
+the View takes the new events, as ``ConversationState.view`` does. This side does not write
+``base_state.json``.
 """
 
 from __future__ import annotations

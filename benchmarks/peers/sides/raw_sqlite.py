@@ -1,8 +1,8 @@
-"""A program by hand with ``sqlite3``, the best that anyone could write for this one question: two
-tables, WAL, synchronous=FULL.
+"""A hand-written program with ``sqlite3``, the fastest that anyone could write for this benchmark
+alone: two tables, WAL, synchronous=FULL.
 
-A row that the program writes holds the View: the end of its head, the start of its tail, and its
-summary. The program checks nothing.
+The program stores the View in one row: the end of the head, the start of the tail, and the summary.
+The program checks nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Tables:
         self._shown = None
 
     def read(self) -> list[Item]:
-        """Return the View. The program keeps it in memory."""
+        """Return the View, which the program keeps in memory."""
         if self._shown is None:
             row = self._db.execute(
                 "SELECT intervals, summary FROM views WHERE conversation = 'c1'"
