@@ -100,9 +100,9 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of a store. When a method returns, its work is done. Before ``expire`` erases
-    an old conversation, it calls ``stays`` with the id, and leaves the conversation out if
-    ``stays`` returns an error.
+    """The maintenance of a store. Every method finishes its work before it returns. Before
+    ``expire`` erases an old conversation, it calls ``stays`` with the id, and leaves the
+    conversation out if ``stays`` returns an error.
 
     ``on_result`` is called with each result as soon as it is known, in the thread of the caller.
     Use it to show progress, or to keep the results if the call fails later. If ``on_result`` raises
@@ -229,12 +229,12 @@ class Maintenance:
 
         An old conversation is not erased if it has a younger fork or a new event, or if a worker
         holds its lease. The field ``stay`` of the result names the reason. A later call of
-        ``expire`` can erase it. ``detach_forks`` gives younger forks a copy of the shared events.
-        If another reader of the store prevents the vacuum, ``bytes_pending`` is true; then call
-        ``vacuum`` later. Raises the errors of ``Histories.erase`` and ``Histories.list``.
-        Durability: the conversations are erased in turn, and every finished erasure is permanent.
-        Cost: the method reads the list of conversations, deletes the events of the erased
-        conversations, and vacuums once.
+        ``expire`` can erase the conversation. ``detach_forks`` gives younger forks a copy of the
+        shared events. If another reader of the store prevents the vacuum, ``bytes_pending`` is
+        true; then call ``vacuum`` later. Raises the errors of ``Histories.erase`` and
+        ``Histories.list``. Durability: the conversations are erased in turn, and every finished
+        erasure is permanent. Cost: the method reads the list of conversations, deletes the events
+        of the erased conversations, and vacuums once.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
         expected = {row.id: row for row in rows}
@@ -280,9 +280,9 @@ class Maintenance:
         The result lists the places where the store still contains the text. The result also names
         what was searched, and what was not searched, such as other files and encoded text.
         ``History.redact`` describes ``with_summaries``, and what else is redacted together with an
-        event. A SQLite file still contains the bytes until ``vacuum``. Raises ``InvalidArgument``
-        if the text is empty, or if ``reason`` or ``by`` contains the text, because the receipt
-        stores both.
+        event. A SQLite file still contains the redacted bytes until ``vacuum``. Raises
+        ``InvalidArgument`` if the text is empty, or if ``reason`` or ``by`` contains the text,
+        because the receipt stores both.
 
         Durability: the receipts are on disk when the method returns. Cost: the method reads all
         events and records of the searched conversations twice.
@@ -650,7 +650,7 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 def holds_plain_events(store: Store) -> bool:
     """Return whether any conversation has events that are not encrypted. Cost: the rows of
-    conversations are read until one is found.
+    conversations are read until such a conversation is found.
     """
     for conversation in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # A conversation with a missing key is encrypted.

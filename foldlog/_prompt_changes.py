@@ -58,8 +58,8 @@ def change_of_prompt(
 def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
     """Return whether a retraction can remove exactly the events ``gone`` from ``before``.
 
-    A retraction can remove them if they are the last events of ``before``, and newer than the
-    newest condensation.
+    A retraction can only remove the last events of ``before``, and only events that are newer than
+    the newest condensation.
     """
     return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
 

@@ -204,7 +204,7 @@ class Redacting:
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
         """Return the events to redact: the events in ``named``, or else the events that a search
-        finds. All events that are redacted together with them are added.
+        finds. The result includes the events that must be redacted together with the chosen events.
         """
         unread: list[str] = []
         beside: list[str] = []

@@ -158,8 +158,8 @@ def tell(name: str, **values: Any) -> None:
 
 
 def is_told(name: str) -> bool:
-    """Return whether anything receives this message. If not, the caller need not compute its
-    values.
+    """Return whether anything receives this message. If nothing receives the message, the caller
+    need not compute the values of the message.
     """
     return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
 

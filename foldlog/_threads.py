@@ -138,7 +138,8 @@ class ThreadPool:
         """End the threads after they have run all submitted calls.
 
         ``close`` blocks until the threads have ended, unless ``wait`` is False. If a thread of the
-        pool calls ``close``, it is not waited for, and ends after its present call.
+        pool calls ``close``, ``close`` does not wait for this thread, which ends after its present
+        call.
         """
         with self._lock:
             self._closed = True
@@ -194,7 +195,8 @@ def _run_together(
     """Run several calls, and wake all waiting tasks of an event loop together.
 
     After that, wait until the woken tasks have made their next calls, so that these calls run
-    together too. Without this wait, the tasks would split into two groups.
+    together too. Without this wait, the tasks would split into two groups, and fewer calls would
+    run together.
     """
     try:
         outcomes = together([call.work for call in calls])

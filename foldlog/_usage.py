@@ -31,8 +31,8 @@ is a name, not content.
 COST: Final = "cost"
 
 COPIED: Final = "copied"
-"""The key in ``meta`` that marks an imported event as a copy from another history. Such an event is
-counted neither as a call nor as a request.
+"""The key in ``meta`` that marks an imported event as a copy from another history. A copied event
+is counted neither as a call nor as a request.
 """
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -82,8 +82,8 @@ _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""Some sources do not include these counts in the tokens of the reply or the prompt. The total of
-the source shows whether they are included.
+"""Some sources do not include these counts in the tokens of the reply or the prompt. The total that
+the source records shows whether they are included.
 """
 _COUNT_MAX: Final = 2**40
 """The largest number of tokens that is accepted for a call, so that a sum of millions of counts

@@ -24,8 +24,9 @@ _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
 _FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
-"""The name of a file: its kind, the ids of its conversations as JSON, and its path. A file of the
-whole store has no ids. For example: ``export of ["chat-1"] /backup/chat.json``.
+"""The name of a file: its kind, the ids of its conversations as JSON, and its path. If the file
+contains the whole store, the name has no ids. For example: ``export of ["chat-1"]
+/backup/chat.json``.
 """
 
 
@@ -175,7 +176,7 @@ def is_gone(name: str) -> bool:
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a file is a copy that does not follow later changes of the store. The only way
-    to remove content from it is to delete it.
+    """Return whether a file is a copy that does not follow later changes of the store. Content can
+    be removed from such a copy only by deleting the file.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

@@ -1,4 +1,4 @@
-"""Make the document of one event for the page, with all its texts."""
+"""Make the document of one event that the page shows, with all texts of the event."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Sent:
 
     def less(self, event_id: int) -> str:
         """Return how the rules change an event, as ``hidden``, ``masked``, ``shortened`` or
-        ``unknown``. If they do not change the event, return an empty text.
+        ``unknown``. If the rules do not change the event, return an empty text.
         """
         if not self.rules:
             return ""

@@ -120,8 +120,8 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
 
 
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
-    """Call this function before a long run. The check raises the errors that ``open_database``
-    would raise, and changes nothing.
+    """Call this function before a long run, so that an unusable file is found at once. The check
+    raises the errors that ``open_database`` would raise, and changes nothing.
     """
     if path.is_dir():
         raise NoAuditDatabase(path, "it is a folder")

@@ -116,10 +116,10 @@ def verdict_of(
     rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = ""
 ) -> list[str]:
     """Return sentences about the cheapest strategy that loses no user message. The recorded
-    condensations cannot be chosen. If a cost is unknown, strategies are compared by the tokens that
-    they send. If the tokens are unknown, strategies are compared by the sizes of their Views.
-    ``price`` is the price of the model ``priced``. An estimated cost is written with the prefix
-    ``about``.
+    condensations are left out, because a reader cannot choose them. If a cost is unknown,
+    strategies are compared by the tokens that they send. If the tokens are unknown, strategies are
+    compared by the sizes of their Views. ``price`` is the price of the model ``priced``. An
+    estimated cost is written with the prefix ``about``.
     """
     offered = [row for row in rows if row.condenser is not None]
     measures = (

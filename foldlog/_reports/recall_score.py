@@ -107,7 +107,9 @@ class Needs:
     def __init__(self) -> None:
         self.missing: list[MissingDocument] = []
         self.used: list[str] = []
-        """The earlier terms that the agent used again. A reply adds a term only once."""
+        """The earlier terms that the agent used again. If a reply uses a term several times, the
+        term is added once.
+        """
         self.facts = 0
         """The number of terms in ``used`` that had neighbours (other words around the term) at
         their last earlier occurrence.

@@ -56,7 +56,7 @@ CACHED_LEAST = 1_024
 class Replay:
     """The figures of a strategy over a history. All ids are ids of the history.
 
-    ``condensations``  for each condensation, the id of the next event
+    ``condensations``  for each condensation, the id of the event that follows it
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end of the replay
     ``summarized``  events that are in a summary of the ``final`` View
@@ -180,12 +180,12 @@ def replay(
     history. If ``condenser`` is None, the recorded condensations are replayed. Retracted events are
     left out.
 
-    ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls this
-    model. Raises the errors of the condenser except ``NoCondensationAvailable``. Raises
-    ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would then
-    be wrong. Raises ``CondenserError`` if the condenser condenses without end. Cost: the function
-    reads all events, and calls the condenser and ``AgentModel.token_sums`` before each call of the
-    agent's model.
+    ``agent_llm`` counts tokens and sets the limits of a budget. If the condenser has a model, the
+    replay calls the model. Raises the errors of the condenser except ``NoCondensationAvailable``.
+    Raises ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would
+    then be wrong. Raises ``CondenserError`` if the condenser condenses without end. Cost: the
+    function reads all events, and calls the condenser and ``AgentModel.token_sums`` before each
+    call of the agent's model.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -200,8 +200,8 @@ class Replaying:
     """Pass the events of a history to ``take`` in order, and then call ``result``.
 
     Leave out retracted events and the retractions: see ``foldlog.projections.retractions``. The
-    events get new ids, because the replay has other condensations. Memory: the events, and the
-    terms of the history.
+    events get new ids, because the replay has other condensations. Memory: the object holds all
+    events and terms of the history.
 
     Without a condenser, the condensations of the history are repeated after the events that they
     followed. ``agent_llm`` counts tokens for the limits of the condenser, as in ``prepare``.
@@ -231,7 +231,7 @@ class Replaying:
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []
         self._condensed_before: list[int] = []
-        """For each condensation, the id of the next event."""
+        """For each condensation, the id of the event that follows it."""
         self._declined = 0
         self._reports: list[Report] = []
         self._recorded_costs: list[float | None] = []
@@ -310,7 +310,7 @@ class Replaying:
             self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event)
         )
         same_count = 0
-        """The number of events at the beginning that repeat the previous prompt."""
+        """The number of events at the beginning of the prompt that repeat the previous prompt."""
         for old, new in zip(self._sent, shown.events, strict=False):
             if old is not new and old != new:
                 break
@@ -394,7 +394,9 @@ class Replaying:
             self._condensed_before.append(event_id)
 
     def _ids_in_history(self, ids: Iterable[int]) -> list[int]:
-        """Return the old ids of events. Replace a summary by the events that it describes."""
+        """Return the old ids of events. A summary is replaced by the ids of the events that it
+        describes.
+        """
         old_ids = (
             self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]]
             for event_id in ids

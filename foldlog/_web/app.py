@@ -209,7 +209,7 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 def _standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreUnusable`` if the store is closed or its file was replaced.
-    Without this check, the server would still read the former file after a restore.
+    Without this check, the server would still read the replaced file after a restore.
     """
     first = store.path and identity(store.path)
 
@@ -225,8 +225,8 @@ def _standing(store: Store) -> Callable[[], object]:
 
 
 def _page(store: Store, request: Request) -> Response:
-    """Return the page of a conversation. The beginning of its id is enough, if no other id has the
-    same beginning.
+    """Return the page of a conversation. A request may give only the beginning of the id, if no
+    other id begins with it.
     """
     given = request.query_params.get("id", "")
     meant = _whole_id(store, given)

@@ -70,7 +70,7 @@ class Pages:
         self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
-        """Maps a conversation to the number of events that its fold has read so far."""
+        """Maps a conversation to the number of events that its ``PageFold`` has read so far."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
         """Maps a conversation to a lock and a list that contains its ``PageFold``. The list is
         empty before the first request, and while a request uses the ``PageFold``.
@@ -204,8 +204,8 @@ class Pages:
 
     @contextmanager
     def _fold(self, conversation: str) -> Iterator[PageFold]:
-        """Yield the fold of a conversation with all its events. Only one request at a time can use
-        a fold.
+        """Yield the ``PageFold`` of a conversation with all events. Only one request at a time can
+        use a ``PageFold``.
         """
         self._store.conversation(conversation)
         with self._lock:

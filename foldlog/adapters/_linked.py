@@ -154,8 +154,8 @@ class LinkedEntries:
         yield from map(self._linked, stored.before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with the id of its parent. A redacted entry no longer has this id, so the
-        log is searched for the parent.
+        """Return an entry with the id of its parent. A redacted entry no longer has the id of its
+        parent, so the parent is searched in the log.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
@@ -199,8 +199,9 @@ class Moves:
     """Collects the events that must be appended to add entries to a conversation, each after its
     parent.
 
-    ``recorder`` must have the version of the conversation. ``tip`` is the last entry of its View.
-    With ``compacts``, entries that leave the View are condensed and not retracted.
+    ``recorder`` must have the version of the conversation. ``tip`` is the last entry of the
+    conversation's View. With ``compacts``, entries that leave the View are condensed and not
+    retracted.
     """
 
     def __init__(

@@ -66,8 +66,8 @@ _PAGE = 200
 CLEARED = "the session was cleared"
 """The reason that the log records when a runtime clears a session."""
 _KEPT_CODE = 1
-"""The version of the values that adapters cache for conversations. A higher number discards all
-cached values.
+"""The version of the values that adapters cache for conversations. Increase this number to discard
+all cached values.
 """
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
@@ -126,7 +126,8 @@ class _Given:
 
         Return the history that has the appended events, and the result of ``append``. If the
         conversation was erased before ``history`` was first used, a new conversation begins under
-        the same id. If it was erased later, ``ConversationErased`` is raised.
+        the same id. If the conversation was erased after ``history`` was first used,
+        ``ConversationErased`` is raised.
         """
         try:
             if self._attributes and history._generation.key is None and not history.version():

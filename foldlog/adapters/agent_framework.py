@@ -114,8 +114,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of a session's conversation. If there is no session, its id is ``default``,
-        as in the SDK.
+        """Return the id of a session's conversation. Without a session, the session id is
+        ``default``, as in the SDK.
         """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
@@ -403,7 +403,7 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
 
 def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
     """Return the events of the messages that contain the calls in ``waiting``. The log is read
-    backwards until all of them are found.
+    backwards until all these calls are found.
     """
     called = list[Event]()
     message = list[Event]()

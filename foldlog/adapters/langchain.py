@@ -51,8 +51,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         attributes  attributes of a new conversation, such as ``{"user": "u7", "title": "Refunds"}``
 
     If ``histories`` is a URL, ``close``, ``with`` or ``async with`` closes the store. If you make
-    many of these objects, pass open histories. Many tasks, processes and objects may use the same
-    conversation.
+    many objects of this class, pass open histories, so that all share one store. Many tasks,
+    processes and objects may use the same conversation.
     """
 
     def __init__(

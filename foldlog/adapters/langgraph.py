@@ -266,8 +266,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Add the writes of a task to a checkpoint. The checkpoint may be stored later. The writes
-        are on disk when the method returns.
+        """Add the writes of a task to a checkpoint. The checkpoint may be stored after its writes.
+        The writes are on disk when the method returns.
         """
         rows = [
             (base.WRITES_IDX_MAP.get(name, place), name, value)

@@ -122,7 +122,9 @@ class ThreadBranches:
         self._store = histories.store
         self._attributes = attributes
         self._known = Recent[str, tuple[bytes | None, int, ThreadBranch]](KEPT)
-        """Each branch comes with its head and its number of redactions."""
+        """Maps a branch to its head, its number of redactions, and its newest state. If the head or
+        the number has changed, the branch is read again.
+        """
 
     def of(self, thread: str) -> list[ThreadBranch]:
         """Return the branches of a thread, all read at one moment. Only branches that have grown

@@ -431,8 +431,8 @@ class Checkpoints:
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the notes on a checkpoint. If this process wrote all of them, they are taken from
-        memory, unless a note of the thread was redacted.
+        """Return the notes on a checkpoint. If this process wrote all notes on the checkpoint, they
+        are taken from memory, unless a note of the thread was redacted.
         """
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 

@@ -116,7 +116,7 @@ class EventFiles:
 
     def text(self, source_id: str) -> str | None:
         """Return the JSON of an event of the SDK, or None if the conversation does not have the
-        event. Only the events of its record are read.
+        event. Of the log, only the events that the SDK's event became are read.
         """
         self.catch_up()
         event_id = self._events.get(source_id)

@@ -100,7 +100,9 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""The fields that follow the parts of a message, in the SDK's order and with their usual values."""
+"""The fields that follow the parts of a message, in the SDK's order and with the SDK's default
+values.
+"""
 _REDACTED = ("redacted_thinking", "redacted_content")
 """The ids of redacted thinking from Anthropic's server and from Bedrock."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
