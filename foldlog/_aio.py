@@ -154,8 +154,8 @@ def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
 
 open = _opening(sync.open)
 open.__doc__ = """Open a store: ``async with foldlog.aio.open(url) as histories``, or
-``histories = await foldlog.aio.open(url)`` and ``await histories.close()`` at the end. It takes the
-arguments of ``foldlog.open``, and raises its errors.
+``histories = await foldlog.aio.open(url)`` and ``await histories.close()`` at the end. The
+arguments and errors are the same as for ``foldlog.open``.
 """
 
 
@@ -219,7 +219,7 @@ def _only_async_for(self: object) -> Any:
 
 
 class _Pages(Generic[_T]):
-    """An async iterator over the items of a blocking iterator. It reads the items in pages.
+    """An async iterator that reads the items of a blocking iterator in pages.
 
     A cancelled ``__anext__`` loses no item, because the page stays in memory. This class is not an
     async generator, because an async generator can be closed only in its own event loop.

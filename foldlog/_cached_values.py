@@ -2,7 +2,7 @@
 
 A cached value is stored like a projection's record, encrypted with the key of its conversation.
 Every change of a history deletes its cached values, or changes the version of its conversation. The
-next report then computes the values again.
+next report computes the missing values again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class KeptBeside:
         computes the values. Change it whenever the function changes. Values with another ``code``
         are computed again.
 
-        With ``at_once=False``, ``flush`` waits for other writers. Use this for values that cannot
-        be computed again.
+        With ``at_once=False``, ``flush`` waits for other writers, so that no value is lost that
+        cannot be computed again.
         """
         self._store = store
         self._projection = projection
@@ -181,7 +181,7 @@ def kept_records(
     """Return the version and the newest record of each conversation from ``first`` to ``last``.
     Erased conversations are left out.
 
-    A record is None if it is damaged, or if its key is missing. The caller then computes the record
+    A record is None if it is damaged, or if its key is missing. The caller computes such a record
     again. Cost: the rows of all conversations from ``first`` to ``last`` are read.
     """
     database = store.database

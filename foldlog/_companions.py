@@ -2,9 +2,9 @@
 conversation ``ID``, such as the writes of a thread. Companions are erased, copied, redacted and
 rekeyed together with their conversation.
 
-``ID`` may also be a path above several conversations, such as ``app/user``. Its companion, for
-example the state of the user, belongs to all conversations below the path. Erasing a conversation
-below the path does not erase the companion of the path.
+``ID`` may also be a path above several conversations, such as ``app/user``. The companion of a
+path, for example the state of the user, belongs to all conversations below the path. Erasing a
+conversation below the path does not erase the companion of the path.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import beginning_with
 
 _OWN = "/+"
-"""The text before the name of a companion. An adapter quotes the ids of its runtime, so they never
-contain this text.
+"""The text before the name of a companion. An adapter quotes the ids of its runtime, so the ids
+never contain ``/+``.
 """
 
 

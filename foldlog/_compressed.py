@@ -49,8 +49,9 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open the unpacked content of a file. It can be read once, without seeking. A read raises
-    ``OSError`` if the file is cut off or damaged, or if the package that unpacks it is missing.
+    """Open the unpacked content of a file. The content can be read only once, from the beginning to
+    the end. A read raises ``OSError`` if the file is cut off or damaged, or if the package that
+    unpacks it is missing.
     """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
 

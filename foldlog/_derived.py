@@ -247,7 +247,8 @@ def add_each(
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
     """Add all rows. If the database refuses a row, add the rows one by one, and return the events
-    whose rows were refused. ``refused`` are the errors that the database raises for such a row.
+    whose rows were refused. ``refused`` are the errors that the database raises for a row that it
+    refuses.
     """
     try:
         with savepoint():

@@ -51,9 +51,9 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     An erased conversation is a tombstone, and its ``version`` is the number of erased events. The
     field ``attributes`` and all fields after it are computed from the events of the conversation.
-    The server leaves them out until the events are counted. A short list leaves out the figures
-    about the View and about calls. An unknown figure is null. The figures of a fork count only its
-    own events.
+    The server leaves these fields out until the events are counted. A short list leaves out the
+    figures about the View and about calls. An unknown figure is null. The figures of a fork count
+    only the fork's own events.
 
     ``events``              the number of events, without events that an import took back
     ``archived``            the number of events that are in an archive
@@ -214,7 +214,7 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The number of chosen conversations whose last activity was on this day."""
+    """The number of chosen conversations whose last activity was on ``day``."""
 
     day: str
     conversations: int
@@ -257,7 +257,7 @@ class OverviewDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """The reason why a request to the server failed. In ``/api/follow``, it is the reason why the
+    """The reason why a request to the server failed. In ``/api/follow``, the document says why the
     stream ends.
     """
 
@@ -290,7 +290,7 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
     """An event that a search found. ``timestamp`` is the time when the event happened, or null if
-    it is unknown. It has no time zone if the source of the event names none.
+    it is unknown. If the source names no time zone, ``timestamp`` has none.
     """
 
     event: int
@@ -533,9 +533,9 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
     (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
     terms that were lost with the event. If the user asked about words and not about an event,
-    ``fact`` says whether the agent knows them, and ``event`` is an event that contains them.
-    ``compacting`` is the time of a compaction that the program has not written to its file yet. The
-    other fields do not take this compaction into account.
+    ``fact`` says whether the agent knows the words, and ``event`` is an event that contains them.
+    ``compacting`` is the time of a compaction that the program has not written to its file yet.
+    Such a compaction does not change the other fields.
     """
 
     event: int
@@ -656,8 +656,8 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):
-    """What the model of one run was shown at this version. ``events`` and ``summaries`` are
-    numbers, and ``tokens`` is an estimate. ``alone`` are the events that only this model saw.
+    """What the model of one run was shown at ``version``. ``events`` and ``summaries`` are numbers,
+    and ``tokens`` is an estimate. ``alone`` are the events that only the model of this run saw.
     """
 
     version: int
@@ -690,8 +690,8 @@ class PassageDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferingDocument(Document, frozen=True, kw_only=True):
-    """A pair of events, one from each run, with different texts. One of them is null if its run has
-    no such event. ``passages`` are the first differences, and ``more`` is the number of further
+    """A pair of events, one from each run, with different texts. An event is null if its run has no
+    such event. ``passages`` are the first differences, and ``more`` is the number of further
     differences. ``lines`` is the number of lines of each text, and ``lines_apart`` is the number of
     lines of each text that the other text does not have.
     """
@@ -884,7 +884,7 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
     """The output of ``foldlog compare``. If ``counted_as`` is null, tokens are estimated. ``price``
     has two prices per token in US dollars, for new and for repeated tokens. ``priced`` names the
-    model with these prices. ``dropped`` has an entry for each of the newest 50 recorded
+    model to which the prices belong. ``dropped`` has an entry for each of the newest 50 recorded
     condensations.
     """
 
@@ -899,8 +899,8 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
 
 class RestoredDocument(Document, frozen=True, kw_only=True):
     """The output of ``foldlog store restore``. ``kept`` is the former file. Events that were erased
-    or redacted after the backup exist again: ``erased_since`` and ``redacted_since`` name their
-    conversations.
+    or redacted after the backup exist again. The fields ``erased_since`` and ``redacted_since``
+    name the conversations of these events.
     """
 
     file: str
@@ -1031,8 +1031,8 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     """The answer of ``/api/history``, and the content of the page that ``foldlog report`` writes.
     ``events_counted`` has the meaning of ``events`` in ``ConversationDocument``. ``limit`` is the
     limit of ``--agent-model``, or the limit that the last condensation recorded. ``window`` is the
-    context window that the source recorded. If it recorded none, ``window`` is the context window
-    of a model, and ``window_of`` names this model.
+    context window that the source recorded. If the source recorded none, ``window`` is the context
+    window of the model ``window_of``.
     """
 
     conversation: str
@@ -1258,7 +1258,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
     ``stay`` are the places that still contain the text, with the reasons.
 
     ``holders`` are the files and read models that may still contain the content. ``searched`` names
-    the places that were searched, and ``not_searched`` names the places that were not.
+    the places that were searched, and ``not_searched`` names the other places.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1382,8 +1382,8 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     of conversations that call such a model. For a single conversation, ``peak_prompt_tokens`` are
     the tokens of the largest prompt, and ``peak_prompt_version`` is its version, or null before the
     events of an import are made. ``max_input_tokens`` is the limit that the source or a
-    condensation recorded. If none is recorded, it is the context window of a model, and
-    ``window_of`` names this model.
+    condensation recorded. If no limit is recorded, ``max_input_tokens`` is the context window of
+    the model ``window_of``.
     """
 
     conversation: str | UnsetType = UNSET

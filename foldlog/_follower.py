@@ -1,6 +1,6 @@
 """Update tables that are derived from a store, with the runner of the eventsourcing library.
 
-New events and the position of the last of them are written in one transaction. So each event is
+New events, and the position of the newest event, are written in one transaction. So each event is
 added exactly once, even after a crash.
 """
 

@@ -1,5 +1,5 @@
-"""Read the records of a source for an import: as bytes, in blocks, with a hash of each record. Note
-the records that cannot be read.
+"""Read the records of a source for an import: as bytes, in blocks, with a hash of each record.
+Records that cannot be read become findings.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _BUFFER: Final = 2**20
 FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
-"""A function that is called with each record and its hash. It raises ``msgspec.DecodeError`` or
-``UnreadableJson`` for a record that is not JSON.
+"""A function that is called with each record and its hash. The function raises
+``msgspec.DecodeError`` or ``UnreadableJson`` for a record that is not JSON.
 """
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode

@@ -1,9 +1,9 @@
 """This module redacts the source records of events, in all sources of a family.
 
 A *family* is the set of sources that share their first records. All sources of a family are
-searched for the hash of a redacted record, because a fork may contain the record again. A redacted
-record stays as a skeleton without texts. Its hash stays too, so later imports recognize the record.
-All events of a redacted record are redacted too.
+searched for the hash of a redacted record, because a fork may contain the record again. A skeleton
+without texts replaces a redacted record. The hash of the record stays, so later imports recognize
+the record. All events of a redacted record are redacted too.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def redact_records(
     """Return a function that the transaction of a redaction calls. The function blanks the records
     of the redacted events in every source of the family.
 
-    It also updates the sums of these sources. Later imports of any history refuse the blanked
-    records. The records of ``common_events`` may occur in unrelated histories. So an import refuses
-    a record of ``common_events`` only if all records before it are equal too.
+    The function also updates the sums of the sources. Later imports of any history refuse the
+    blanked records. The records of ``common_events`` may occur in unrelated histories. So an import
+    refuses a record of ``common_events`` only if all records before it are equal too.
     """
 
     def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:

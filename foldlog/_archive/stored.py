@@ -324,7 +324,7 @@ class SourceBytes(NamedTuple):
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
     """Return the bytes of a source. Return None if the source has another format than ``format``,
     or if events were retracted. If foldlog can write the format, also return None after an append
-    or a redaction, because an export then writes the records itself.
+    or a redaction, because the export then makes the records from the events.
 
     Cost: the function reads the appended events, and makes no events.
     """

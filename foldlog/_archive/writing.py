@@ -1,7 +1,7 @@
 """This module writes a source into the store: its blocks, figures and facts.
 
-A redacted or secret record is stored as its skeleton, without texts. The figures count such records
-too.
+A redacted or secret record is stored as its skeleton, without texts. The figures count redacted and
+secret records too.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ AgentModelName = Annotated[
 
 
 def named_model(name: str | None) -> LLM | None:
-    """Return the model with this name. Without a name, return None. If litellm does not know the
-    model, print a note, because the name may be mistyped.
+    """Return the model ``name``. Without a name, return None. If litellm does not know the model,
+    print a note, because the name may be mistyped.
 
     Raises ``InvalidCondenser`` if litellm is not installed, because litellm counts tokens. Raises
     ``TokensUnknown`` if the tokenizer of the model cannot be loaded.
@@ -64,7 +64,7 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model whose tokenizer counts the tokens in the output. Without ``model``, this is
+    """Return the model whose tokenizer counts the tokens in the output. Without ``model``, return
     gpt-4o, or None if litellm is not installed.
 
     Use gpt-4o only for counting. Without ``model``, condensers measure their limits in estimated

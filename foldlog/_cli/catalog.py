@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }
 """Maps each heading in the help to the commands below it, in the order of the help."""
 FIRST_DAY = COMMANDS["Begin here"]
-"""The commands that a new user needs first. ``foldlog`` without a command shows them."""
+"""The commands that a new user needs first, which ``foldlog`` without a command shows."""
 GROUP = "store"
 
 

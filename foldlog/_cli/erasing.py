@@ -51,7 +51,7 @@ class Erasing(NamedTuple):
 class ErasedRows(NamedTuple):
     """The conversations that were erased or would be erased, and the conversations that stay.
 
-    ``is_pending`` is true if a file still has erased bytes. ``remedy`` says how to remove these
+    ``is_pending`` is true if a file still has erased bytes. ``remedy`` says how to remove erased
     bytes.
     """
 

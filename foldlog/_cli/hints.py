@@ -31,8 +31,8 @@ def home_db() -> str:
 
 def default_db() -> str:
     """Return the store of a command without ``--db``: the store that ``FOLDLOG_DB`` names, or else
-    ``foldlog.db`` in the current folder. If this file does not exist, but the user's store exists,
-    return the user's store.
+    ``foldlog.db`` in the current folder. If ``foldlog.db`` does not exist, but the user's store
+    exists, return the user's store.
     """
     named = os.environ.get("FOLDLOG_DB")
     if named:
@@ -107,8 +107,8 @@ def _complete(typed: str, name: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Return an argument quoted for a shell. Single quotes are not used, because they surround the
-    command.
+    """Return an argument quoted for a shell. Single quotes are not used, because the message puts
+    the command into single quotes.
     """
     if _PLAIN.fullmatch(text):
         return text

@@ -45,8 +45,8 @@ _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 
 class Filters(NamedTuple):
     words: Sequence[str] = ()
-    """The words of a filter: attributes such as ``team=blue``, and filters such as ``has:error``
-    and ``tool:Bash``.
+    """The filters on the command line: attributes such as ``team=blue``, and facts such as
+    ``has:error`` and ``tool:Bash``.
     """
     match: str | None = None
     here: bool = False

@@ -7,7 +7,7 @@ from typing import Final
 DONE: Final = 0
 FINDINGS: Final = 1
 """The status after a finding. All other work was done. Every command that printed a finding ends
-with this status.
+with status 1.
 """
 REFUSED: Final = 2
 """The status after bad input or wrong usage: nothing was done, and an error message says why."""

@@ -1,4 +1,4 @@
-"""Suggest a similar command for a mistyped command, and name the help."""
+"""Suggest a similar command for a mistyped command, and point to the help."""
 
 from __future__ import annotations
 

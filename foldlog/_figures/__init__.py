@@ -1,5 +1,5 @@
 """The figures of conversations. The store has a row of figures for each conversation. Lists and
-totals are queries over these rows.
+totals are queries over the rows of figures.
 
 counting.py     count the figures of one conversation from its events, and update earlier figures
 of_sources.py   count the figures of a source from its records, before its events are made

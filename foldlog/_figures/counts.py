@@ -60,9 +60,9 @@ class Counts(Struct):
 
     @property
     def state(self) -> str | None:
-        """The state is ``open_call`` if a call has no result. Otherwise it names what happened
-        last: ``error`` or ``result`` of a call, ``answer`` of the agent, or ``request`` of a user.
-        Before the first such event, the state is None.
+        """The state is ``open_call`` if a call has no result. Otherwise the state names the last
+        event: ``error`` or ``result`` of a call, ``answer`` of the agent, or ``request`` of a user.
+        Before the first of these events, the state is None.
         """
         return "open_call" if self.waiting else self.last
 

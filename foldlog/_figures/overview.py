@@ -190,7 +190,7 @@ def copies_before(event: Event) -> int:
 
 def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
     """Return the events that exclude other events from the figures: retractions, and condensations
-    whose records repeat earlier events. A long history has few such events.
+    whose records repeat earlier events. Even a long history has few retractions and condensations.
     """
     return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
 

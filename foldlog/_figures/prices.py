@@ -76,11 +76,11 @@ class Prices:
     else from the package genai-prices.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
-    model. An object has the fields of ``Price``. For long prompts, it also has fields such as
-    ``input_cost_per_token_above_200k_tokens``, or ``tiered_pricing``. A model is found by its name,
-    with or without the provider before a slash. Raises ``InvalidArgument`` if the file cannot be
-    read. Cost: the constructor reads the file. The first use of litellm's table reads a file of 3
-    MB.
+    model. An object has the fields of ``Price``. For long prompts, an object also has fields such
+    as ``input_cost_per_token_above_200k_tokens``, or ``tiered_pricing``. A model is found by its
+    name, with or without the provider before a slash. Raises ``InvalidArgument`` if the file cannot
+    be read. Cost: the constructor reads the file. The first use of litellm's table reads a file of
+    3 MB.
     """
 
     def __init__(self, path: Path | None = None) -> None:

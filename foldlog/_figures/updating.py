@@ -1,9 +1,9 @@
 """Bring the stored figures up to date: count the conversations that have changed, and write their
 figures into the tables of the store.
 
-Figures that the store cannot write stay in memory: they are *aside*. A total counts a reply once,
-even if several conversations contain the reply. So the store has a separate row for the usage of
-such a reply, and a query can leave out the repetitions.
+Figures that the store cannot write are put *aside*: they stay in memory. A total counts a reply
+once, even if several conversations contain the reply. So the store has a separate row for the usage
+of a repeated reply, and a query can leave out the repetitions.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class FigureCounter:
 
     def _store_replies(self) -> None:
         """Store the usage of replies that several conversations contain. If the store cannot write
-        this usage, put the figures of these conversations aside.
+        the usage, put the figures of these conversations aside.
         """
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():

@@ -24,8 +24,8 @@ The messages, and the events that they become:
 The file ``ui_messages.json`` in the folder of a task contains the texts that the user sees. In
 ``ui_messages.json``, Cline marks the messages that are no longer sent to the model. Whenever Cline
 deletes more messages, the import adds a record with the time, the range of deleted messages, and
-the number of the newest message. This record comes after the deleted messages. foldlog reads
-nothing else in ``ui_messages.json``, because its texts repeat the messages.
+the number of the newest message. The record of a deletion comes after the deleted messages. foldlog
+reads nothing else in ``ui_messages.json``, because its texts repeat the messages.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ from foldlog.eventstore import Action, Annotation, Message, Observation
 NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
-"""This field names the messages that Cline no longer sends. The field holds the numbers of the
-first and of the last deleted message.
-"""
+"""The field in which Cline stores the numbers of the first and of the last deleted message."""
 
 _THOUGHT = "reasoning"
 """The type of a reasoning item of OpenAI's Responses API. Roo Code stores a reasoning item before

@@ -123,7 +123,7 @@ def is_of_server(block: _Block) -> bool:
 
 _CALL = frozenset(("id", "name", "input"))
 _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
-"""Parts of these types look the same in an event and in Anthropic's messages."""
+"""The types of parts that look the same in an event and in Anthropic's messages."""
 
 _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 

@@ -62,7 +62,7 @@ def run(
 
     With words instead of an event, show whether the agent still knows the words. The answer names
     the event or summary in the prompt, or the condensation that forgot the words. S260 is the
-    summary of condensation 260. Its id in JSON is -(260 + 2) = -262.
+    summary of condensation 260. In JSON, S260 has the id -(260 + 2) = -262.
 
     Example: foldlog why tidewatch 17
     """

@@ -68,8 +68,8 @@ _FIGURES = (
     ("events lost", "events_lost", "{:,}"),
     ("  of them said by the user", "user_messages_lost", "{:,}"),
 )
-"""The rows of the table: the heading, the key in ``comparison``, and the form of the value. A tuple
-of ids is shown as a count.
+"""The rows of the table, each with its heading, a field of the document, and the format of the
+value. A tuple of ids is shown as a count.
 """
 
 _ALWAYS = {

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _TITLE_MAX = 160
 """The maximum number of characters of a format and a title. ``--json`` shows the whole title."""
 _PAGE = 1_000
-"""A list with fewer conversations shows forks under their parents. A longer list is printed while
-the conversations are being read.
+"""A list with fewer conversations than this number shows forks under their parents. A longer list
+is printed while the conversations are being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
 """The attributes of imports that a list for people does not show."""

@@ -63,7 +63,7 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
 
 def show_runs(runs: RunsDocument) -> None:
     """Print the first difference between two runs, and the figures of both runs side by side. Then
-    print the events that each model saw there, and the later steps.
+    print the events that each model saw at this difference, and the later steps.
     """
     id_text, other_id_text = (terminal.typed_id(run.conversation) for run in runs.runs)
     terminal.say((f"{id_text} and {other_id_text} share no past; {_beginning_words(runs)}", "bold"))

@@ -17,8 +17,8 @@ from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
 from foldlog._formats.record import dicts_in, text_or_none, within
 
 SAID = ("user", "assistant")
-"""Only lines of these types form a branch. Lines of all other types are bookkeeping. In the tree,
-bookkeeping may stand between two lines of a branch.
+"""The types of lines that form a branch, together with the boundaries of compactions. All other
+lines are bookkeeping. In the tree, bookkeeping may stand between two lines of a branch.
 """
 
 

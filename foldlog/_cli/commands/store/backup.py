@@ -28,8 +28,8 @@ def run(
     """Copy a store to a new file while the store is in use, and verify every event of the copy.
 
     The copy is a complete store. 'foldlog store restore' replaces a store with the copy. The exit
-    status is 1 if the copy is damaged. The store then has the same damage as the copy. If the key
-    of a conversation is missing, the conversation is copied unchecked, with a note.
+    status is 1 if the copy is damaged. A damaged copy means that the store has the same damage. If
+    the key of a conversation is missing, the conversation is copied unchecked, with a note.
 
     Example: foldlog store backup monday.db
     """

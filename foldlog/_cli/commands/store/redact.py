@@ -80,8 +80,8 @@ def run(
         bool,
         typer.Option(
             "--with-summaries",
-            help="Also redact summaries that may quote the events, and the reasons for these "
-            "condensations.",
+            help="Also redact summaries that may quote the events, and the stored reasons "
+            "for their condensations.",
         ),
     ] = False,
     by: Annotated[

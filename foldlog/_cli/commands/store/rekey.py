@@ -22,7 +22,7 @@ def run(
         bool,
         typer.Option(
             "--decrypt",
-            help="Store encrypted conversations as plain text. This needs the"
+            help="Store encrypted conversations as plain text. Decrypting needs the"
             " key of the conversations.",
         ),
     ] = False,
