@@ -63,18 +63,20 @@ def in_readme(text: str, run: Run) -> str:
         )
     )
     sentence = (
-        f"takes {append[0]} µs ({append[1]}), a history\nof 1,000,000 events opens in"
-        f" {opened[0]} ms ({opened[1]}), and an event takes {size[0]} bytes ({size[1]})"
+        f"takes {append[0]} µs (plain SQLite: {append[1]}), a history of 1,000,000\n"
+        f"events opens in {opened[0]} ms (plain SQLite: {opened[1]}), and an event takes {size[0]}"
+        f" bytes (plain SQLite: {size[1]})"
     )
     text, replaced = re.subn(
-        r"takes \S+ µs \(\S+\), a history\n"
-        r"of 1,000,000 events opens in \S+ ms \(\S+\), and an event takes \S+ bytes \(\S+\)",
+        r"takes \S+ µs \(plain SQLite: \S+\), a history of 1,000,000\n"
+        r"events opens in \S+ ms \(plain SQLite: \S+\), and an event takes \S+"
+        r" bytes \(plain SQLite: \S+\)",
         sentence,
         text,
     )
     if replaced != 1:
         raise ValueError(
-            "README.md has no sentence 'takes … µs (…), a history of 1,000,000 events …'"
+            "README.md has no sentence 'takes … µs (plain SQLite: …), a history of 1,000,000 …'"
         )
     return text
 
