@@ -71,7 +71,7 @@ _KINDS = frozenset(
     )
 )
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
-"""The text for the model already describes attachments of these types."""
+"""Types of attachments that the text for the model already describes."""
 _SYSTEM = "system"
 """The decoder tags system prompts with this text, and every other shown event with the id of its
 record.

@@ -41,10 +41,10 @@ _STAY = frozenset(
         "source",
     )
 )
-"""A redaction does not delete these fields of a record, because later records refer to them."""
+"""Fields that a redaction leaves in a record, because later records refer to these fields."""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-"""Matches an id, a time or the name of a kind. A redaction deletes any other text, because a user
-may have written the text.
+"""Matches an id, a time or the name of a kind. A redaction deletes every text that does not match,
+because a user may have written the text.
 """
 
 READER = 1

@@ -38,7 +38,7 @@ class StoredRecords(Protocol):
 
     def count(self, event: Event) -> int:
         """Return how many events were made from the stored record whose first event is ``event``.
-        Return 0 if there is no such record.
+        Return 0 if no stored record begins with ``event``.
         """
 
     def record(self, events: Sequence[Event]) -> Any:

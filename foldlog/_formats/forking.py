@@ -119,7 +119,7 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     """Return the version after all events of the group of ``event``. The group has the events of
     one record, the calls of one response, and the results of these calls.
 
-    Only whole records count. Between two records of the group, there may only be bookkeeping.
+    Only whole records count. Only bookkeeping may come between two records of the group.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1

@@ -65,8 +65,8 @@ class RecordDecoder(ABC):
         that people and models read.
 
         Raises ``NotAnEvent`` for a value that is not a record of the format. The caller reports
-        this error as a finding and goes on with the next record, so raise it before the decoder has
-        changed.
+        ``NotAnEvent`` as a finding and goes on with the next record, so raise the error before you
+        change the decoder.
         """
 
     def skip_to(self, next_id: int) -> None:
@@ -226,8 +226,8 @@ class Format:
     ``source_id``     the id of a record in its source, or None. The id becomes the ``origin.id`` of
                       the first event of the record.
     ``time``          the time of a record, in the form of ``read_time``. ``time`` is None if no
-                      record of the format has a time. Imported events then have no time, and live
-                      events have the time of their recording.
+                      record of the format has a time. Without ``time``, imported events have no
+                      time, and live events have the time of their recording.
     ``beside``        reads the object that holds the records. ``beside`` is called with the object
                       and its records, and returns further records, and the usage of each call (with
                       the id of its ``reply``) or of the whole run.

@@ -176,7 +176,7 @@ _USAGE = {
 _SNAPSHOT = "<state_snapshot>"
 _SESSION = "<session_context>"
 _CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
-"""Messages that Gemini CLI itself writes as the user begin with one of these texts."""
+"""The beginnings of messages that Gemini CLI itself writes as the user."""
 _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
@@ -275,7 +275,8 @@ class GeminiDecoder(FollowingDecoder):
         self._is_resuming = False
         """True from the record that resumes a session until the next message."""
         self._waiting: list[_Part] | None = None
-        """The context that a resumed session sets first, until the session sets all its messages.
+        """The context that a resumed session sets first. It is stored until the session sets all
+        its messages.
         """
         self._context_at = -1
         """The id of the event that replaced the context in a resumed session, or -1 as long as the
@@ -363,9 +364,9 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Compare the current messages with ``messages`` from the beginning, and return how many of
-        each list are the same. The two numbers may differ, because results may be in separate
-        messages.
+        """Compare the current messages with ``messages`` from the beginning, and return for each
+        list how many messages are the same. The two numbers may differ, because results may be in
+        separate messages.
         """
         index = 0
         known_results: dict[Any, Content] = {}

@@ -1,5 +1,5 @@
-"""Follow the content of a View while records are read or written. A format needs this content to
-find the events that a condensation forgets.
+"""Follow the content of a View while records are read or written. A format uses the content of the
+View to find the events that a condensation forgets.
 """
 
 from __future__ import annotations

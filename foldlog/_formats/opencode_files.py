@@ -4,7 +4,7 @@ format that ``opencode.py`` reads.
     storage/        a file for each session, message and part
     an export       the output of ``opencode export``: the session under ``info``, its messages
                     under ``messages``
-    opencode.db     tables with sessions, messages and parts. OpenCode 2 leaves these tables
+    opencode.db     tables with sessions, messages and parts. OpenCode 2 leaves the older tables
                     unchanged, and writes ``session_v2`` and ``session_message``. The table
                     ``session_message`` begins with copies of the old messages in another format
 

@@ -18,8 +18,8 @@ The entries, and the events that they become:
 
 The View is the branch that ends in the last entry. If an entry does not continue the branch, a
 Retraction comes first. If the parent of an entry is missing, the entry follows the previous entry.
-Before version 2, entries had no ids. Such an entry follows the entry of the previous line, and
-``firstKeptEntryIndex`` counts lines.
+Before version 2, entries had no ids. An entry without an id follows the entry of the previous line,
+and ``firstKeptEntryIndex`` counts lines.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class ImportFinding(NamedTuple):
 class Located(NamedTuple):
     """A JSON value with its place, or the problem at this place.
 
-    ``source``   the file with the ``line``. If there is no line, ``source`` is a text that
-                 describes the place.
+    ``source``   the name of the file that has the value in ``line``. Without a line, ``source`` is
+                 a text that describes the place.
     ``value``    the value, or its readable part if there is a problem.
     ``text``     the bytes of the value, which begin at ``offset`` in the file or in the text of its
                  document. The text is empty if the bytes are unknown.

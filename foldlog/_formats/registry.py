@@ -92,7 +92,7 @@ def _sent_by_name(format: Format) -> Format:
 
 
 _refused: list[str] | None = None
-"""The reasons why formats of installed packages cannot be used. The value is None until these
+"""The reasons why formats of installed packages cannot be used. The value is None until the
 packages are loaded.
 """
 

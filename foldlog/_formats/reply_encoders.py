@@ -29,7 +29,7 @@ HELD_MAX = 32
 class RepliesEncoder(RecordEncoder):
     """Writes the calls of a reply together, and then the results of these calls, because servers
     refuse any other order. While calls wait for results, the encoder holds back all later records.
-    Changes of a View and bookkeeping have no record.
+    Events that change a View, and bookkeeping, have no record.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,8 @@ class Exports(FileReader):
     conversation on each line.
 
     ``begins``  sets of keys. The beginning of an export has all keys of one set.
-    ``named``   the keys that may have the name of a conversation. The first text is the name.
+    ``named``   the keys that may have the name of a conversation. If several keys have a text, the
+                first text is the name.
     ``held``    the key of the array with the messages.
     ``id``      the key of a message's id.
     ``title``   the key of the title.

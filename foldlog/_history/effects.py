@@ -143,9 +143,9 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 
 class Attempt:
-    """An attempt to run a tool. Call ``ended_before`` first and ``begin`` last. Between them, call
-    ``checked`` if the call ``is_in_doubt`` and its rule has a check. If one of these methods
-    returns an outcome, the tool must not run. Otherwise run the tool, and call ``end`` or
+    """An attempt to run a tool. Call ``ended_before`` first and ``begin`` last. If the call
+    ``is_in_doubt`` and its rule has a check, call ``checked`` before ``begin``. If one of the three
+    methods returns an outcome, the tool must not run. Otherwise run the tool, and call ``end`` or
     ``failed``. The constructor raises ``InvalidEvent`` if the call is not open.
     """
 

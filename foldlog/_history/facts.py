@@ -1,5 +1,5 @@
-"""This module finds out whether the agent knows some words. The agent knows them if an event or a
-summary that is sent to the model contains them.
+"""Find out whether the agent knows some words. The agent knows words if an event or a summary that
+is sent to the model contains them.
 """
 
 from __future__ import annotations

@@ -365,8 +365,8 @@ class Histories:
 
         In a SQLite file, the erased bytes (``bytes_pending``) stay until ``maintenance.vacuum``
         rewrites the file and its log. Call ``maintenance.vacuum`` once for many erasures. On
-        PostgreSQL, ``erase`` vacuums all tables, at most ten times a minute. Beyond this limit, the
-        erased bytes stay until the next vacuum. To erase many conversations, use
+        PostgreSQL, ``erase`` vacuums all tables, at most ten times a minute. After more calls in a
+        minute, the erased bytes stay until the next vacuum. To erase many conversations, use
         ``maintenance.expire``, or pass ``complete=False`` and call ``maintenance.vacuum`` at the
         end.
 

@@ -159,9 +159,9 @@ class History:
         hides are left out, and texts are masked or shortened.
 
         The log records the rules by which a step hid, masked or shortened events. The rules of your
-        own condensers cannot be applied again, so the result contains the events that they hide.
-        For such a View, ``why`` says that it is unknown which events were sent to the model. Raises
-        the errors of ``at``. Cost: the method reads the View and the last 100 events.
+        own condensers cannot be applied again, so the result contains the events that they hide. If
+        your own condenser hid events, ``why`` says that it is unknown which events were sent to the
+        model. Raises the errors of ``at``. Cost: the method reads the View and the last 100 events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -877,12 +877,13 @@ class History:
         if a condensation is due.
 
         ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
-        With any condenser, the View fits into the limit of this model. Its messages have the
-        dialect of this model. If a requested condensation is impossible, the request is declined in
-        the log, and the View is returned. If the agent requests a condensation again without a turn
-        in between, its prompt is too long, and ``NoCondensationAvailable`` is raised. Raises the
-        errors of ``step``, mainly ``NoCondensationAvailable`` if a condensation is required and
-        impossible. Cost: the method reads the View, and the condenser may call a model.
+        With any condenser, the View fits into the limit of this model. The messages of the View
+        have the dialect of this model. If a requested condensation is impossible, the request is
+        declined in the log, and the View is returned. If the agent requests a condensation again
+        without a turn in between, its prompt is too long, and ``NoCondensationAvailable`` is
+        raised. Raises the errors of ``step``, mainly ``NoCondensationAvailable`` if a condensation
+        is required and impossible. Cost: the method reads the View, and the condenser may call a
+        model.
         """
         from foldlog.condensers import NoCondensationAvailable
 

@@ -121,8 +121,8 @@ _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED_HEADER = "Exit code: 1\nOutput:\n"
-"""An export of foldlog writes this header before a failed result. Codex's own header has more
-lines.
+"""The header that an export of foldlog writes before a failed result. The header that Codex writes
+has more lines.
 """
 ABORTED_RESULT = "aborted"
 """An import gives this result to a call of an aborted turn, because Codex records no result for the

@@ -45,7 +45,7 @@ class LeftOut(NamedTuple):
 def state_of(path: str) -> tuple[int, ...]:
     """Return the inode, size and mtime of a file. If a SQLite log stands next to the file, the
     inode, size and mtime of the log follow. The result changes with each change of the file or the
-    log. The result is empty if neither file exists.
+    log. The result is empty if neither the file nor the log exists.
     """
     state: tuple[int, ...] = ()
     for name in (path, f"{path}-wal"):

@@ -58,8 +58,8 @@ _LOOK_AT_BYTES = 2**20
 _LEAST = 2
 """The first rows of a file, up to this index, are always read, however long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
-"""Matches the beginning of a file that may be one JSON document. If its first line is a complete
-value, the file is JSON Lines.
+"""Matches the beginning of a file that may be one JSON document. But a file whose first line is a
+complete value is JSON Lines.
 """
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
@@ -79,9 +79,9 @@ _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
-"""A function that is called before a file is opened. For an unchanged file it returns
-``Unchanged``. For a file with new records at its end it returns ``Found`` with these records. If
-the file must be opened, it returns None.
+"""A function that is called before a file is opened. The function returns ``Unchanged`` for an
+unchanged file, ``Found`` with the new records for a file that has only grown, and None if the file
+must be opened.
 """
 
 

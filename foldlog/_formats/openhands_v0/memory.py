@@ -5,8 +5,8 @@ V0 sent a tool call as the model wrote it (``tool_call_metadata``). V0 also sent
 and their results, in its own sentences. A model that continues an imported history gets the same
 texts.
 
-V0 also sent knowledge about the workspace, and knowledge about words that the user wrote. This
-knowledge becomes one text, but not in V0's own words.
+V0 also sent knowledge about the workspace, and knowledge about words that the user wrote. foldlog
+joins the knowledge into one text, which does not have V0's own words.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def _content_of(content: Any) -> Content:
 
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
-    """Return the thought and the text of the agent's last action. The model gets both texts
-    together with the call.
+    """Return the thought and the text of the agent's last action. The model gets the thought and
+    the text together with the call.
     """
     thought = text_or_empty(args.get("thought"))
     final = text_or_empty(args.get("final_thought"))

@@ -89,8 +89,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
     an event is the event in the line before. A step whose parent is not the newest step begins
-    another branch. Such a step first adds a retraction to the version after its parent. The View is
-    the branch that ends in the newest step.
+    another branch. A step that begins a branch first adds a retraction to the version after its
+    parent. The View is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:

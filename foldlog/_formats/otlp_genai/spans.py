@@ -25,8 +25,8 @@ _KEYS = (
     ("gen_ai.completion", "output"),
 )
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
-"""The events of a span with one of these operations are messages of a model. The events of a tool's
-span are the arguments and the result of the tool.
+"""Operations of spans whose events are messages of a model. The events of a tool's span are the
+arguments and the result of the tool.
 """
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
