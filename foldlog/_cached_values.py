@@ -43,8 +43,8 @@ class KeptBeside:
 
     def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
         """Open the cached values of a report. ``code`` is the version number of the function that
-        computes the values. Change it whenever the function changes. Values with another ``code``
-        are computed again.
+        computes the values. Change ``code`` whenever the function changes. Values with another
+        ``code`` are computed again.
 
         With ``at_once=False``, ``flush`` waits for other writers, so that no value is lost that
         cannot be computed again.
@@ -61,7 +61,7 @@ class KeptBeside:
     def load(
         self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False
     ) -> dict[str, Any]:
-        """Return the cached values of conversations at their present versions, by id.
+        """Return the up-to-date cached values of conversations, by id.
 
         With ``of_any_version``, also return values of earlier versions.
 

@@ -37,7 +37,7 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is the time when the hook ran. It is empty after the next compaction or reply.
+    """``at`` is the time when the hook ran, or empty after the next compaction or reply.
     ``compactions``, ``replies`` and ``shown`` count the compactions, the model's replies and the
     shown events before the hook ran. ``since`` is the number of shown events before the previous
     compaction.

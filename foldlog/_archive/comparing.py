@@ -1,5 +1,5 @@
-"""Import a source that may be stored already. A comparison of its records with the stored records
-decides what the import does:
+"""Import a source that may be stored already. A comparison of the source's records with the stored
+records decides what the import does:
 
 unchanged or older   add nothing
 longer               append the new records
@@ -127,8 +127,8 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Append the new lines of a log. Return None if its earlier lines have changed, or if
-        events were appended to its conversation in foldlog.
+        """Append the new lines of a log. Return None if earlier lines of the log have changed, or
+        if events were appended to its conversation in foldlog.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:

@@ -44,8 +44,8 @@ _NO_HISTORY: Final = "contains no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """An import of a source that failed. ``added`` is the number of records that were stored before
-    the error.
+    """A failed import of a source. ``added`` is the number of records that were stored before the
+    error.
     """
 
     conversation: str

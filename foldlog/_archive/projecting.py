@@ -93,8 +93,8 @@ def decoded(
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
-    the first id and the count of its events. From record ``start`` on, event ids are counted up
-    from ``version``.
+    the id of its first event and the count of its events. From record ``start`` on, event ids are
+    counted up from ``version``.
     """
     format = format_named(source.format)
     if decoder is None:

@@ -172,7 +172,8 @@ class HistoryRecorder:
         self._stored_then: int | None = None
         self._bodies = list[bytes]()
         self._made = dict[int, tuple[int, int]]()
-        """Maps the number of a new record to the first id and the count of its events."""
+        """Maps the number of a new record to the id of its first event and the count of its events.
+        """
         self._new: Block | None = None
         self._head_then = GENESIS
         self._version_then = version

@@ -78,7 +78,7 @@ class Records:
         self._start = 0
         self._stop = 0
         self._near = dict[int, tuple[int, int]]()
-        """Maps the first event id of a record to the record's number and the count of its events.
+        """Maps the id of a record's first event to the record's number and the count of its events.
         """
         self._firsts = list[int]()
 
@@ -126,7 +126,9 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record of these events, or None if the record is redacted or not stored."""
+        """Return the record from which ``events`` were made, or None if the record is redacted or
+        not stored.
+        """
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))

@@ -40,7 +40,7 @@ def places_of(name: str) -> list[Path]:
 
 
 def with_stdin(paths: list[Path], folder: Path) -> list[Path]:
-    """Replace ``-`` in ``paths`` by a temporary copy of stdin, because an import reads a history
+    """Replace ``-`` in ``paths`` with a temporary copy of stdin, because an import reads a history
     more than once.
     """
     if Path("-") not in paths:

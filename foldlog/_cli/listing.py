@@ -87,11 +87,11 @@ class Aside:
     """The facts for the notes below a list: which conversations it leaves out, and which figures
     are unknown.
 
-    locked    for each conversation whose key is missing, the problem
-    unpriced  for each conversation whose cost is unknown, its models without a price
-    own       the number of conversations that runtimes use internally
-    left      the number of conversations that SQL left out
-    unsorted  the number of conversations without the figure that sorts the list
+    ``locked``    for each conversation whose key is missing, the problem
+    ``unpriced``  for each conversation whose cost is unknown, its models without a price
+    ``own``       the number of conversations that runtimes use internally
+    ``left``      the number of conversations that SQL left out
+    ``unsorted``  the number of conversations without the figure that sorts the list
     """
 
     def __init__(self) -> None:
@@ -231,9 +231,9 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
 class ListResult(NamedTuple):
     """The conversations of a list, which are read while they are printed.
 
-    documents  the first conversations, up to the limit of the list
-    rows       the conversations beyond the limit
-    is_long    whether a line shows more figures (``--long``)
+    ``documents``  the first conversations, up to the limit of the list
+    ``rows``       the conversations beyond the limit
+    ``is_long``    whether a line shows more figures (``--long``)
     """
 
     documents: Iterator[ConversationDocument]

@@ -25,8 +25,8 @@ KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
 With these kinds, the command also prints how many changes of documents it left out.
 """
 _SPAN = 500
-"""The number of events in a read. A search for the last selected events reads the log from
-its end.
+"""The number of events that are read at once. A search for the last selected events reads the log
+from its end.
 """
 
 
@@ -51,8 +51,8 @@ class LogReading:
         """The last result of ``counted_in``, and the version for which it was computed."""
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether the event is left out of the figures. In a damaged conversation, return
-        False.
+        """Return whether the event is left out of the figures. Return False if the conversation is
+        damaged.
         """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # reading the events reports the damage

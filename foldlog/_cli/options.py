@@ -204,7 +204,7 @@ def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
 
 def check_output(path: Path, *, force: bool) -> None:
     """Raise ``Refused`` if the file ``path`` exists without ``force``, or if its folder does not
-    exist. A device or a pipe may exist.
+    exist. An existing device or pipe is accepted.
 
     Raise ``InvalidOption`` if ``path`` is a folder, a database or the log of a database.
     """

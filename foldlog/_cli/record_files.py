@@ -22,10 +22,10 @@ from foldlog.formats import UnknownFormat
 class Export(NamedTuple):
     """The content of an export of a conversation.
 
-    format   the format of the source or of the records
-    records  the records; empty if the bytes of the source are written
-    write    writes everything to a file, and returns the number of records
-    notes    the content that the export leaves out; the list is complete after ``write``
+    ``format``   the format of the source or of the records
+    ``records``  the records; empty if the bytes of the source are written
+    ``write``    writes everything to a file, and returns the number of records
+    ``notes``    the content that the export leaves out; the list is complete after ``write``
     """
 
     format: str

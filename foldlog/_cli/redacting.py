@@ -24,8 +24,8 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
     """Return a function that checks whether a text contains ``matching``, or a secret if
-    ``secrets`` is true. If neither is set, return None. Raises ``InvalidOption`` if the extra for
-    secrets is not installed.
+    ``secrets`` is true. Return None without a text and without ``secrets``. Raises
+    ``InvalidOption`` if the extra for secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
@@ -104,10 +104,10 @@ def choose_events(
 class RedactionResult(NamedTuple):
     """The result of a redaction.
 
-    taken    the redacted events with their first receipts
-    stay     places that still hold the content
-    done     a sentence with the number of redacted events; empty for a dry run
-    pending  a sentence about remaining bytes, and how to remove them; empty if no bytes remain
+    ``taken``    the redacted events with their first receipts
+    ``stay``     places that still hold the content
+    ``done``     a sentence with the number of redacted events; empty for a dry run
+    ``pending``  a sentence about remaining bytes, and how to remove them; empty if no bytes remain
     """
 
     receipts: Sequence[RedactionReceipt] = ()

@@ -118,7 +118,7 @@ def given_moment(option: str, text: str | None) -> datetime | None:
 
 
 def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
-    """Return the attributes in texts ``NAME=VALUE``. The value of ``NAME=`` is None. Raises
+    """Parse texts ``NAME=VALUE`` into attributes. The value of ``NAME=`` is None. Raises
     ``Refused`` for any other text.
     """
     found: dict[str, Any] = {}

@@ -21,10 +21,10 @@ _PAGE = 1_000
 class Column(NamedTuple):
     """A column of a table.
 
-    least   the smallest width to which a cell is cut, or None if cells are never cut
-    marks   the marks in cells and their meanings, for the line below the table
-    may_go  whether a narrow terminal may leave out the column; a line below the table names the
-            columns that are left out
+    ``least``   the smallest width to which a cell is cut, or None if cells are never cut
+    ``marks``   the marks in cells and their meanings, for the line below the table
+    ``may_go``  whether a narrow terminal may leave out the column; a line below the table names the
+                columns that are left out
     """
 
     heading: str

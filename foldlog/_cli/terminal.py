@@ -200,8 +200,8 @@ def print_cells(cells: Iterable[str]) -> None:
 
 
 class PrintedLines:
-    """Prints any number of lines for a person, and cuts them at the width of the terminal. A line
-    is written to stdout at once.
+    """Prints any number of lines for a person, and cuts them at the width of the terminal. Each
+    line is written to stdout immediately.
 
     ``width`` is the number of columns of a line, or ``UNLIMITED`` if lines are not cut. This class
     does not use rich, because the layout of rich takes 0.1 ms for a line.
@@ -350,7 +350,7 @@ def warn(message: str) -> None:
 
 
 def matched_nothing() -> None:
-    """End the command with status 1, like grep, because a filter or a search matches nothing."""
+    """After a filter or a search without a match, end the command with status 1, as grep does."""
     global _found
     _found = True
 

@@ -23,11 +23,11 @@ from foldlog.projections import Views, audit
 class Checks:
     """The counts and the findings of the checks so far.
 
-    records    the number of imported records without events
-    unchecked  conversations whose keys are missing
-    damaged    whether there is damage; a missing key and unfinished work are not damage
-    newest     the conversation that was checked last
-    findings   the findings with their conversations, or None for a finding about the database
+    ``records``    the number of imported records without events
+    ``unchecked``  conversations whose keys are missing
+    ``damaged``    whether there is damage; a missing key and unfinished work are not damage
+    ``newest``     the conversation that was checked last
+    ``findings``   the findings with their conversations, or None for a finding about the database
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Checks:
     def count(
         self, verdicts: Iterator[Verdict], update: Callable[..., object]
     ) -> Iterator[Verdict]:
-        """Count the verdicts, and yield the verdicts about conversations."""
+        """Count all verdicts, and yield only the verdicts about conversations."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
             self.damaged |= not all(

@@ -35,8 +35,8 @@ class CountsTokens(Protocol):
 
 
 class CountedTokens:
-    """Call the object with an event to count the tokens that the event adds to a prompt of
-    ``model``.
+    """Counts the tokens that an event adds to a prompt of ``model``. Call the object with the
+    event.
 
     An event that the tokenizer cannot count is estimated, and its id is in ``estimated``. The
     constructor raises ``TokensUnknown`` if the model's tokenizer is missing.

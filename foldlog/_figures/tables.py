@@ -123,7 +123,7 @@ class FigureTables:
         self.aside[conversation.id] = conversation.key
 
     def forget_aside(self, conversation: str) -> None:
-        """Delete figures that are aside, because the store has newer figures."""
+        """Delete figures from the database in memory, because the store has newer figures."""
         key = self.aside.pop(conversation, None)
         if key is not None:
             self._memory.transact(lambda transaction: transaction.forget_figures(key))

@@ -42,7 +42,8 @@ _TOGETHER = 200
 
 
 class FigureCounter:
-    """Counts conversations and writes their figures. Many threads may use a single object.
+    """Counts conversations and writes their figures. Many threads may use the same
+    ``FigureCounter``.
 
     ``missing``  the number of conversations without figures
     ``aside``    the conversations with figures that are not written yet, by id

@@ -119,7 +119,7 @@ def _message_blocks(record: Record) -> list[Record]:
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
     """Split the blocks into groups: a response of the model, the results of its calls, the next
-    response, and so on. A call without an id gets an id.
+    response, and so on. A call without an id gets a new id.
     """
     responses: list[list[Record]] = [[]]
     last = ""

@@ -54,10 +54,10 @@ def run(
     Within a conversation, the newest event comes first. An import whose source has no times comes
     last.
 
-    A word matches words that begin with it, and ignores case: 'run' finds 'Runs', but not 'prune'.
-    The search on a conversation's page finds any part of a word. Without words, --kind error finds
-    all errors, and --tool Bash finds all calls of a tool and their results. The exit status is 1 if
-    no event is found.
+    A searched word finds all words that begin with it, in upper or lower case: 'run' finds 'Runs',
+    but not 'prune'. The search on a conversation's page finds any part of a word. Without words,
+    --kind error finds all errors, and --tool Bash finds all calls of a tool and their results. The
+    exit status is 1 if no event is found.
 
     The search has no index. The search reads stored records and events, about 400 MB a second,
     until it has enough hits. Without --all, the search ends after some seconds.

@@ -48,8 +48,8 @@ def run(
         typer.Option(
             "--no-token",
             help=(
-                "Require no token, only at localhost. Every user of the machine can then read all "
-                "conversations."
+                "Require no token, only at localhost. Without a token, every user of the machine"
+                " can read all conversations."
             ),
         ),
     ] = False,

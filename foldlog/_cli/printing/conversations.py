@@ -45,8 +45,8 @@ def print_conversations(
     *,
     in_full: bool,
 ) -> bool:
-    """Print the conversations while they are read. Return whether a conversation was printed. On a
-    terminal, a short list that is not sorted shows forks under their parents.
+    """Print the conversations while they are read. Return whether any conversation was printed. On
+    a terminal, a short list that is not sorted shows forks under their parents.
     """
     sort = options.sort
     lines = ((conversation, 0) for conversation in conversations)

@@ -32,7 +32,7 @@ def run(
         typer.Argument(
             metavar="TO",
             callback=new_file,
-            help="The target store. If it does not exist, it is created.",
+            help="The target store, which is created if it does not exist.",
         ),
     ],
     conversations: Annotated[

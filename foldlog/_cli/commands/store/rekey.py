@@ -64,7 +64,7 @@ def run(
     if not decrypt and settings.keys is None and settings.compression is None and not is_new:
         terminal.note(
             "neither a key nor a compression is set, so there was nothing to change; to encrypt,"
-            " set FOLDLOG_KEY or FOLDLOG_KEY_FILE and run it again"
+            " set FOLDLOG_KEY or FOLDLOG_KEY_FILE and run the command again"
         )
     for each in done:
         for event_id in each.damaged:
