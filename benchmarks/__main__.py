@@ -45,7 +45,7 @@ MODULES: Mapping[str, Sequence[str]] = {
     "Safe and private": ("trust", "erasing"),
     "The page": ("page",),
 }
-"""For each heading of the results, the modules that measure its questions."""
+"""Maps each heading of the results to the modules that measure its questions."""
 RESULTS = Path(__file__).parent / "results"
 
 

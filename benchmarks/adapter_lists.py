@@ -6,8 +6,8 @@ Run this benchmark in an environment with the SDK, which ``benchmarks.adapters``
 For the other SDKs, write ``claude_agent``, ``langgraph`` or ``pydantic_ai`` in place of
 ``google_adk``. Google ADK and LangGraph have their own SQLite stores. For the Claude Agent SDK and
 pydantic-ai, the baseline is a hand-written table with a row of JSON for each session. A figure is
-the median CPU time of the rounds. The rows that begin with ``open and`` include opening the store,
-in a process that has opened it before.
+the median CPU time of the rounds. The rows that begin with ``open and`` also measure the opening of
+the store, in a process that has opened it before.
 """
 
 from __future__ import annotations

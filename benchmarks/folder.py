@@ -137,7 +137,7 @@ def make(folder: Path, count: int) -> int:
 
 
 _SEARCHED_SESSIONS = 400
-"""The number of sessions in the store for searches (some 100 MB)."""
+"""The number of sessions in the store that is searched (some 100 MB)."""
 _LEAST_BYTES = 20_000_000
 """If a log has fewer bytes, it is imported several times."""
 _LONG_BYTES = 12_000_000
@@ -335,7 +335,7 @@ def main(
     keep: Annotated[
         Path | None,
         typer.Option(
-            "--keep", help="Make the sessions in this folder, or use the sessions that it has."
+            "--keep", help="The folder for the sessions. Sessions that it has are used again."
         ),
     ] = None,
     also: Annotated[

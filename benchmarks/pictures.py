@@ -29,7 +29,9 @@ _SCREENS = (
     (f"foldlog why {LIVE} 4 --db {_DB}", 12, 7),
     (f"foldlog view {LIVE} --at 85 --tail 6 --db {_DB}", 8, 5),
 )
-"""Each command, the maximum number of lines to show, and the number of seconds to show them."""
+"""The commands to show, each with the maximum number of its lines, and the number of seconds for
+which the lines are shown.
+"""
 _STYLE = """
   .back { fill: #ffffff } text { fill: #1f2933 } .soft { fill: #5f6b7a }
   .shown { fill: #00796b } .gone { fill: #dfe3e8 } .summary { fill: #b7791f }
@@ -55,8 +57,8 @@ def _svg(width: int, height: int, about: str, style: str, body: Iterable[str]) -
 
 
 def view_svg(history: foldlog.History) -> str:
-    """Draw the View before the first condensation, after it, and now, with a stroke for each event
-    of the log.
+    """Draw three Views: before the first condensation, after it, and now. Each event of the log is
+    a stroke.
     """
     first = min(
         event.id for event in history.events() if isinstance(event, foldlog.CondensationAction)

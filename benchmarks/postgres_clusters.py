@@ -91,7 +91,7 @@ def clustered(folder: Path, size: int) -> Iterator[tuple[str, Fault]]:
 @contextlib.contextmanager
 def alone(folder: Path, disturb: Callable[[Server, int], None]) -> Iterator[tuple[str, Fault]]:
     """Start one server, and yield its URL and a function that disturbs the server. ``disturb`` gets
-    the number of earlier disturbances.
+    the server and the number of earlier disturbances.
     """
     cluster, times = Cluster(folder, 1), itertools.count()
     try:

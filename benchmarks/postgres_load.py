@@ -109,7 +109,9 @@ class Load:
         self.followed: dict[tuple[str, int], int] = {}
         self.followed_again = 0
         self.erased: dict[str, bool] = {}
-        """For each conversation whose erasure began, whether the erasure was acknowledged."""
+        """The conversations whose erasure began. The value says whether the erasure was
+        acknowledged.
+        """
         self.driven = 0
         """The number of events that were appended under a lease."""
         self.rotations = 0

@@ -116,9 +116,10 @@ def spread(clusters: int, conversations: int) -> float:
 
 
 def touched(active: int, entry: float) -> float:
-    """Return the bytes of the leaf pages to which ``active`` growing conversations write, in the
-    index by (conversation, id). The conversations began at different times, so their entries are
-    scattered among the entries of other conversations.
+    """Return the size of the part of an index to which growing conversations write: the leaf pages
+    with the entries of ``active`` conversations, in the index by (conversation, id). The
+    conversations began at different times, so their entries are scattered among the entries of
+    other conversations.
     """
     chance = random.Random(13)
     span = active * 40  # of the conversations of the last days, one in forty still grows
@@ -135,12 +136,12 @@ def depth(entries: float, entry: float) -> int:
 
 def report(measured: Measured) -> None:
     print(
-        f"an event on disk: {measured.total:,.0f} bytes, of them {measured.table:,.0f} in the table"
+        f"an event on disk: {measured.total:,.0f} bytes, {measured.table:,.0f} of them in the table"
     )
     for name, size in sorted(measured.indices.items()):
         print(f"  {name:24} {size:6.1f} bytes")
     print(
-        "in the write-ahead log, with full pages after each checkpoint left out:"
+        "an event in the write-ahead log, without the full pages after each checkpoint:"
         f" {measured.log:,.0f} bytes\n"
     )
     disk = EVENTS * measured.total
@@ -157,13 +158,13 @@ def report(measured: Measured) -> None:
     )
     print(f"log: {rate * PEAK * measured.log / clusters / 1e6:,.1f} MB/s for a cluster at the peak")
     print(
-        f"transaction numbers: 2^43 last {2**43 / (rate * PEAK / clusters) / 31_536_000:,.0f}"
-        f" years; positions go beyond 2^53 after {2**33 / (rate / clusters) / 31_536_000:,.1f}"
+        f"the 2^43 transaction numbers last {2**43 / (rate * PEAK / clusters) / 31_536_000:,.0f}"
+        f" years; positions exceed 2^53 after {2**33 / (rate / clusters) / 31_536_000:,.1f} years"
     )
     levels = depth(EVENTS / clusters, key)
     print(
-        f"index by (conversation, id): {levels} levels in a cluster, {depth(1e9, key)} in one of"
-        " 10^9 events"
+        f"index by (conversation, id): {levels} levels in a cluster, {depth(1e9, key)} in a"
+        " cluster of 10^9 events"
     )
     for active in (10_000, 100_000, 1_000_000):
         print(
@@ -177,7 +178,7 @@ def report(measured: Measured) -> None:
     storage = disk / 1e9 * COPIES * STORAGE_PRICE
     nodes = clusters * COPIES * NODE_PRICE * 730
     print(
-        f"\na month when all of it is there: ${storage:,.0f} for storage, ${nodes:,.0f} for servers"
+        f"\ncost of a month with all events: ${storage:,.0f} for storage, ${nodes:,.0f} for servers"
     )
     million = EVENTS / 1e6
     print(

@@ -75,8 +75,8 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
 
 
 def condensations(length: int) -> range:
-    """Return the indices of the condensations: one in each ``PERIOD`` events, the last ``SINCE``
-    events before the end.
+    """Return the indices of the condensations. There is one in each ``PERIOD`` events, and
+    ``SINCE`` events follow the last.
     """
     first = (length - SINCE - 1) % PERIOD + PERIOD
     return range(first if first % 2 == 0 else first + PERIOD, length - SINCE, PERIOD)

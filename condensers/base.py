@@ -233,7 +233,7 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
     configuration and the constructor check the bounds. A condenser with a method ``__post_init__``
     must call ``Condenser.__post_init__`` there, because this call checks the bounds. Pass
-    ``in_tables`` instead of ``ge`` for a minimum that only configurations check.
+    ``in_tables`` besides ``ge`` if configurations shall check another minimum than the constructor.
     """
     return field(default=default, metadata={"description": description, **bounds})
 

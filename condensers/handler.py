@@ -354,8 +354,8 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Return None if another writer appended an event before the new rules were recorded. The
-        caller must then take the step again.
+        """Append the reports of a step. Return None if another writer appended an event before the
+        new rules were recorded. The caller must then take the step again.
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]

@@ -14,9 +14,9 @@ thinking at its beginning.
                      a response ends at an action with another response id, or with a call id that
                      was answered in this response. A response also ends at a summary if all its
                      calls are answered.
-    bond             A bond is an event that must stay with the agent's next event, together with
-                     that event. Several of these events in a row form one bond. If no event of the
-                     agent follows, the bond has only one event, which is never sent.
+    bond             A bond consists of the agent's next event and an event that must stay with it.
+                     Several events in a row that must stay with the next event form one bond. If no
+                     event of the agent follows, the bond has only one event, which is never sent.
     loop             A loop starts with thinking: at an action with thinking, or at a bond of
                      several events. A loop continues over actions, observations, and the texts of a
                      reply before its actions. All other events end a loop, and so does the start of
@@ -411,9 +411,9 @@ def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
     ``docs/internals/decisions/0031-joined-loops.md`` describes the exceptions.
 
     No returned index is inside answered parallel calls, from the first action to the last
-    observation, or inside a loop or a bond. ``count`` is not returned if the last event must stay
-    with the next event. No index after the start of *pending* parallel calls is returned, so that
-    no action is forgotten before its observation. Abandoned calls do not matter.
+    observation, or inside a loop or a bond. The index ``count`` is left out if the last event must
+    stay with the next event. No index after the start of *pending* parallel calls is returned, so
+    that no action is forgotten before its observation. Abandoned calls do not matter.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in view_units.parallel_calls:

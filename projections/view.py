@@ -183,9 +183,7 @@ class View:
 
     @cached_property
     def units(self) -> Units:
-        """The positions of the events that belong together, such as calls with their
-        observations.
-        """
+        """Which events belong together, as positions: for example, a call with its observation."""
         if self.state.register is not None:
             return units(self.events, self.left_behind)
         return self.state.items.units(self.left_behind)

@@ -32,7 +32,7 @@ def main(
     everyone: Annotated[
         bool,
         typer.Option(
-            "--all/--quick", help="Measure every peer, or only foldlog and sqlite3 by hand."
+            "--all/--quick", help="Measure every peer, or only foldlog and 'sqlite3 by hand'."
         ),
     ] = True,
     peer: Annotated[

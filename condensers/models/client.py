@@ -48,7 +48,9 @@ timeout first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
-"""Litellm would download the tokenizer of a model whose name contains one of these texts."""
+"""If the name of a model contains one of these texts, litellm would download the tokenizer of this
+model.
+"""
 
 _TRANSLATED = frozenset(
     {

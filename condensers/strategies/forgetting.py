@@ -237,9 +237,9 @@ def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     summary.
 
     If the last ``size`` events are only observations and summaries, there are two sets. The first
-    set contains the observations that are sent to a model, and so keeps their calls. The second set
-    contains only the observations in tool loops. It is tried if nothing can be forgotten with the
-    first set.
+    set contains the observations that are sent to a model, so the calls of these observations stay
+    too. The second set contains only the observations in tool loops. It is tried if nothing can be
+    forgotten with the first set.
     """
     newest = range(max(0, len(view) - size), len(view))
     first = next(

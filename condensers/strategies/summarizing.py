@@ -195,8 +195,8 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Return the events to forget. Each reason for the condensation limits the size of the
-        tail, and the smallest limit counts.
+        """Return the events to forget. Each reason for the condensation sets a limit for the size
+        of the tail, and the smallest limit counts.
 
         The head may have more than ``keep_first`` events, because it includes the system prompt and
         ends with a whole unit. Raises ``NoCondensationAvailable`` if too few events of the log

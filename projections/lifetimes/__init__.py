@@ -36,9 +36,9 @@ event is not sent to a model yet.
 class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``. While the View shows
     the event, ``stop`` and ``by`` are None. If the event was removed, ``by`` is the id of the
-    structural event that removed it. ``sent`` contains the versions at which the event enters the
-    prompt, leaves it, enters it again, and so on. An action is sent only after its observation and
-    the observations of its parallel calls.
+    structural event that removed it. ``sent`` contains the versions at which the event enters and
+    leaves the prompt, in turn. An action is sent only after its observation and the observations of
+    its parallel calls.
 
     For a summary, ``place`` is the number of its place among the events: see ``Standing``. A
     summary of the V0 dialect has no fixed place: every reading of the View inserts it at ``index``.

@@ -1,7 +1,7 @@
 """Compute, in one pass over a log, at which versions the View showed each event.
 
-The usual fold makes the View at each structural event. The Views before and after the event are
-compared. Between structural events, events only join the end of the View.
+At each structural event, the usual fold makes the new View, which is compared with the View before
+the event. Between structural events, events only join the end of the View.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class LifetimesFold:
     """A computation of lifetimes in progress. Pass the events of a conversation to ``take`` in
     their order, in any number of parts.
 
-    ``targets`` contains the versions to which retractions of the log return. The fold remembers its
-    states at the versions in ``targets``.
+    ``targets`` contains the versions to which retractions of the log return. The fold keeps its
+    state at each of these versions, because a retraction restores it.
     """
 
     def __init__(

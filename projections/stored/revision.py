@@ -87,8 +87,8 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
 
 def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
     """Return the revision after a retraction to ``version``, without reading events. ``present`` is
-    the revision before the retraction. ``earlier`` is the last revision at or before ``version``,
-    and ``since`` is the version of ``earlier``.
+    the last revision before the retraction. ``earlier`` is the last revision at or before
+    ``version``, and ``since`` is the version of ``earlier``.
     """
     return msgspec.structs.replace(
         earlier,

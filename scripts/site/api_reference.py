@@ -22,8 +22,9 @@ import foldlog.types
 _HEAD = """\
 # Python
 
-This page is made from the docstrings. Begin with [foldlog](#foldlog). You can also use each of the
-other packages alone. Names that begin with `_`, or that are not listed here, may change.
+This page is made from the docstrings. Begin with [foldlog](#foldlog). Each of the other packages,
+such as `foldlog.eventstore`, also works alone. Names that begin with `_`, or that are not listed
+here, may change.
 """
 
 
