@@ -155,7 +155,7 @@ def _is_context(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """``digest`` is a digest of all events with ids below ``stop``, except the events in ``shown``."""
+    """``digest`` covers all events with ids below ``stop``, except the events in ``shown``."""
 
     digest: Digest
     stop: int = 0
