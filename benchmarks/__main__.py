@@ -76,8 +76,8 @@ def table(answers: list[Answer]) -> Table:
 
 
 def missed(answers: list[Answer]) -> list[str]:
-    """Return a line for each missed target, with the section of SPEED.md that says why, if there is
-    one.
+    """Return a line for each missed target. If a section of SPEED.md explains why the target is
+    missed, the line names this section.
     """
     return [
         f"missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}"

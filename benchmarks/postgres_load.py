@@ -1,5 +1,5 @@
-"""Load a store during a fault run, and check the acknowledged events. The load has writers and a
-follower, and with keys also threads that encrypt, rotate the key and erase.
+"""Load a store during a fault run, and check the acknowledged events. The load consists of writers
+and a follower. With keys, further threads encrypt, rotate the key and erase.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The baseline: the fastest known program with sqlite3 that was written by hand for one question.
 
-It has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, and msgspec
-for the bodies. It does not check ids, has no versions and no hash chain, and supports one process.
+The baseline has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements,
+and msgspec for the bodies. The baseline does not check ids, has no versions and no hash chain, and
+supports one process.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def show(name: str, group: Mapping[str, Any]) -> None:
 
 
 def in_page(text: str, groups: Mapping[str, Any]) -> str:
-    """Put the tables of docs/recall.json into the page, without groups of few histories."""
+    """Put the tables of docs/recall.json into the page, but leave out groups of few histories."""
     made = ""
     for name, group in groups.items():
         if group["histories"] < HISTORIES_LEAST:

@@ -22,7 +22,7 @@ _IMAGE_BYTES = 100_000
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
-    """One round: a size is the same each time."""
+    """Measure a single round, because a size is the same each time."""
     stores = prepared(folder.parent, scale.usual)
     yield Round(
         stores.ours.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length
@@ -30,7 +30,9 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def measure_image(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Store the same image in each of 100 events. Raw stores the image in base64, as JSON does."""
+    """Store the same image in each of 100 events. The baseline stores the image in base64, as JSON
+    does.
+    """
     image = random.Random(0).randbytes(_IMAGE_BYTES)
     ours, by_hand = folder / "ours.db", folder / "raw.db"
     with open_store(f"sqlite:///{ours}", durability="relaxed") as store:

@@ -1,8 +1,8 @@
 """Measure reading the end of a long history, and taking back its newest event.
 
-The baseline works like the session stores of agent SDKs. It opens a table of messages with an index
-by session (``CREATE TABLE IF NOT EXISTS``), selects the last rows in descending order, and decodes
-them with ``json.loads``. A pop deletes the last row.
+The baseline works like the session stores of agent SDKs. The baseline opens a table of messages
+with an index by session (``CREATE TABLE IF NOT EXISTS``), selects the last rows in descending
+order, and decodes them with ``json.loads``. To take an event back, it deletes the last row.
 """
 
 from __future__ import annotations

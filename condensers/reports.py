@@ -44,8 +44,8 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Find the newest annotation with rules before ``version``. Return its id, and its reports on
-    rules.
+    """Return the id of the newest annotation with rules before ``version``, and the annotation's
+    reports on rules.
 
     An annotation without reports counts too, because a handler appends it to end the earlier rules.
     If the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no
@@ -142,7 +142,7 @@ class Usage:
         return total
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add metrics in the format of a report."""
+        """Add the metrics of a model call, in the format of a report."""
         cost = metrics.get("cost", 0.0)
         self.attempts += metrics.get("attempts", 1)
         self.latency_s += metrics.get("latency_s") or 0.0

@@ -109,9 +109,9 @@ def _condense_requested(
 def _first_unseen(view: View) -> int:
     """Return the id of the first unseen event. Usually the first unseen event begins the agent's
     last turn. If other events were appended while a model wrote this turn, the first of these
-    events is the first unseen event. If a View was shown after the last turn, the events of that
-    View count as seen. Returns 0 if the log records neither a turn nor a shown View. Cost: the
-    function reads only the events from the first unseen event on.
+    events is the first unseen event. If the log records that a View was sent after the last turn,
+    the events of this View count as seen. Returns 0 if the log records neither a turn nor a shown
+    View. Cost: the function reads only the events from the first unseen event on.
     """
     first: Event | None = None
     shown = 0

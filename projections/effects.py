@@ -1,5 +1,5 @@
-"""Effects: whether the tool of a call has run. Effects are computed from the log and not from a
-View, because a View may forget events.
+"""The *effect* of a call: whether its tool has run. Effects are computed from the log and not from
+a View, because a View may forget events.
 
 An action is the intent to call a tool, and its observation is the outcome. An annotation ``MARK``
 between the action and the observation records that the tool began. If a runtime stores the action
@@ -30,8 +30,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that marks the start of a tool. Later events contain the fields of the
-effect under the same name.
+"""The name of the annotation that marks the start of a tool. The observation and a late outcome
+contain the fields of the effect under the same name.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))

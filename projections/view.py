@@ -120,7 +120,7 @@ class View:
 
     @property
     def unhandled_condensation_request(self) -> bool:
-        """Whether a condensation was requested, and no condensation followed."""
+        """True if a condensation was requested and none has followed."""
         return self.state.unhandled_condensation_request
 
     @property

@@ -47,7 +47,9 @@ class Store(Protocol):
         """Record many items in the peer's fastest way, with the same stored data as ``add``."""
 
     def said(self, answer: Any) -> Iterable[Sequence[str]]:
-        """Convert an answer of ``read`` into entries that can be compared (``entry``)."""
+        """Convert an answer of ``read`` into the entries that the benchmark compares: see
+        ``entry``.
+        """
 
     def close(self) -> None: ...
 

@@ -29,8 +29,8 @@ class PipelineCondenser(Condenser):
 
     If a condenser must condense and has nothing to forget, the next condenser is run. If no
     condenser condenses, the pipeline raises the first ``NoCondensationAvailable``. If the model of
-    a condenser failed, the step ends. A pipeline may contain pipelines. The step has the reports of
-    all condensers.
+    a condenser failed, the step ends. A pipeline may contain pipelines. The step contains the
+    reports of all condensers that were run.
     """
 
     type = "pipeline"

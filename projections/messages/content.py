@@ -182,7 +182,7 @@ def words_of(content: Content) -> str:
 
 
 def says_something(content: Content) -> bool:
-    """Return whether a message with this content is sent. An empty message is left out."""
+    """Return False if the content is empty: such a message is not sent."""
     if isinstance(content, str):
         return not is_blank(content)
     return bool(parts_of(content))

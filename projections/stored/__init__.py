@@ -1,4 +1,4 @@
-"""Views as they are stored beside the events.
+"""Store the structure of Views beside the events, and load it again.
 
 revision          the structure of a View after a structural event
 revision_codec    the bytes of a revision: lists of ids, as JSON

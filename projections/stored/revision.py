@@ -186,8 +186,8 @@ def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
-    """Return the bounds of the View's intervals at ``version``. ``kept`` contains the bounds at
-    version ``since``. All events after ``since`` are shown.
+    """Return the bounds of the View's intervals at ``version``. ``kept`` contains the bounds of the
+    intervals at version ``since``. All events after ``since`` are shown.
     """
     if len(kept) % 2:
         return (*kept, version)
