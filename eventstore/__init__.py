@@ -1,8 +1,8 @@
 """The write side of foldlog: the log of events.
 
 A conversation is an append-only log of events with ids 0, 1, 2, …. A conversation's version is its
-number of events. No module of ``foldlog.eventstore`` makes a View or calls a model. The stored
-records of Views contain ids and no texts, so a redaction keeps these records.
+number of events. No module of ``foldlog.eventstore`` makes a View or calls a model. A redaction
+does not delete the stored records of Views, because they contain ids and no texts.
 
     store.py         append, read and follow events
     opening.py       open the store that a URL names

@@ -114,8 +114,8 @@ the callers of the parsers.
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
-    """Return the stored form of ``event``, and the event that decoding returns. The stored form
-    does not contain the id.
+    """Return the stored form of ``event``, together with the event that a reader will get from it.
+    The stored form does not contain the id.
 
     Bytes in the event are stored beside the body: see ``foldlog.eventstore.codec_json``. A time is
     stored in UTC if its offset from UTC has seconds. Raises ``InvalidEvent`` if a value has a wrong
@@ -262,9 +262,9 @@ def decode(
 ) -> Event:
     """Decode the event ``event_id`` from the columns of its row.
 
-    ``shown`` and ``structural`` are used only for a kind or schema version that this version of
-    foldlog does not know. An older schema version, an unknown field, or a body with ``$exact`` or
-    ``$bytes`` makes decoding several times slower.
+    If this version of foldlog does not know the kind or the schema version, the returned
+    ``UnknownEvent`` gets ``shown`` and ``structural`` from the row. An older schema version, an
+    unknown field, or a body with ``$exact`` or ``$bytes`` makes decoding several times slower.
     """
     try:
         event: KnownEvent = _strict.decode(body)

@@ -89,8 +89,8 @@ class Attachment(NamedTuple):
     """Bytes that are stored beside a body. A conversation stores attachments with equal names and
     encodings only once.
 
-    Before compression and encryption, the name is the SHA-256 of the bytes, and the encoding is 0.
-    The row codec may change all three fields.
+    At first, the name is the SHA-256 of the bytes, and the encoding is 0. The row codec may change
+    all three fields when it compresses or encrypts the bytes.
     """
 
     name: bytes

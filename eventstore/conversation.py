@@ -1,8 +1,8 @@
 """The rules of an append to a conversation. This module reads no clock and no database.
 
 Ids are dense: every id below the version belongs to an event. ``State`` therefore holds little more
-than the version, even for a long conversation. Only an append that forgets a summary also needs to
-read an earlier condensation.
+than the version, even for a long conversation. If an append forgets a summary, the caller also
+reads the condensation that made the summary.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and the ids in an imported condensation are not checked.
@@ -42,7 +42,7 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""Pass ``ANY_VERSION`` as ``expected_version`` to append whatever the version is."""
+"""Pass ``ANY_VERSION`` as ``expected_version`` to append without a check of the version."""
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
@@ -52,9 +52,9 @@ _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChan
 class State(Struct, frozen=True):
     """The part of a conversation's state that ``decide`` needs.
 
-    ``summaries`` contains the ids of existing summaries that the command forgets. ``documents``
-    maps each document to the id of the event with its newest value. ``documents`` is None if the
-    command changes no documents.
+    ``summaries`` contains the ids of existing summaries that the append forgets. ``documents`` maps
+    each document to the id of the event with its newest value. ``documents`` is None if the append
+    changes no documents.
     """
 
     conversation: str

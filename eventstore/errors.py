@@ -94,8 +94,8 @@ def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventS
 
 
 class VersionConflict(EventStoreError):
-    """Another writer appended first. Read again, decide again, append again. If ``expected`` is 0,
-    the id of the new conversation is taken: use another id.
+    """Another writer appended first. Read the new events, decide again what to append, then append.
+    If ``expected`` is 0, the id of the new conversation is taken: use another id.
     """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
@@ -239,8 +239,8 @@ class ConversationHasForks(EventStoreError):
 class EventsNotMade(EventStoreError):
     """Some events of the conversation are archived, or not made from its source yet. Open the store
     with ``foldlog.open``, which restores or makes the events. ``pending`` is the number of records
-    without events. For an archived conversation, ``pending`` is the negative number of archived
-    events.
+    without events. For an archived conversation, ``pending`` is the number of archived events,
+    times -1.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:

@@ -33,8 +33,8 @@ ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes, such as its title and tags."""
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The name of the projection of Views. Its records contain ids and no texts, so a redaction does
-not delete them.
+"""The name of the projection of Views. The records of Views contain ids and no texts, so a
+redaction does not delete these records.
 """
 
 NOT_RECORDED = -1
@@ -50,7 +50,7 @@ Content = str | tuple[dict[str, Any], ...]
 
 def names_source_ids(event: Event) -> bool:
     """Return whether the ids in a condensation or a request are ids of the imported source. Only
-    events imported from OpenHands V0 contain these ids, and foldlog cannot translate them
+    OpenHands V0 is such a source, and foldlog cannot translate its ids to ids of the conversation
     (``projections/v0_dialect.py``).
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
@@ -90,7 +90,7 @@ class Origin(
     ``format``     the name of the format
     ``id``         the event's id in the source, with its JSON type, or None
     ``time``       a time of the source without a time zone, as text; do not read it as UTC
-    ``rest``       the number of earlier events of the same record; None for the first event
+    ``rest``       how many events of the same source record come before; None for the first event
     """
 
     format: str
@@ -311,7 +311,9 @@ needs less memory.
 
 
 class EventIds(tuple[int, ...]):
-    """A tuple of ids that equals a list of the same ids."""
+    """A tuple of ids that is also equal to a list of the same ids, so callers may compare it with a
+    list.
+    """
 
     __slots__ = ()
 
@@ -569,8 +571,8 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events were copied without their content, because the source store had redacted them. This
-    entry is the receipt until the receipt of the source store is copied. The receipt of a fork's
-    event may be in the parent conversation.
+    entry serves as the receipt until the receipt itself is copied from the source store. If a fork
+    shares a redacted event, the receipt may be in the parent conversation.
 
     ``event_ids``  the ids of the copied events
     """
@@ -599,8 +601,8 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The descriptor of the field that msgspec encodes, compares and copies. Readers use the property
-``forgotten_event_ids``.
+"""The descriptor of the struct field, whose value msgspec encodes, compares and copies. Readers use
+the property ``forgotten_event_ids``, which takes its place in the class.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
@@ -665,7 +667,7 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""Events of these types may be structural. Events of other types need no further check."""
+"""The types of events that may be structural. An event of another type needs no further check."""
 
 _COMMON_FIELDS = """
     Fields of every event:

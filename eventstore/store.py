@@ -76,7 +76,7 @@ class Store:
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
-        """The cache of ``Documents``, by conversation."""
+        """The values of documents that ``Documents`` caches, by conversation."""
 
     # -- writing
 
@@ -109,12 +109,12 @@ class Store:
         uses the id. ``together`` contains appends to other conversations, from
         ``Documents.prepare``. Either all appends happen, or none. If ``dedupe`` leaves nothing to
         append, or the idempotency key was used before, the appends in ``together`` do not happen
-        either. ``also`` is called in the transaction of the events, and may write further data.
+        either. The transaction of the events also calls ``also``, which may write further data.
 
-        Raises ``VersionConflict`` if the version differs: read again, decide again. Raises
-        ``InvalidEvent`` if an event breaks a rule, and the message names the rule. Raises
-        ``IdempotencyConflict`` if the key was used for other events. Raises ``TypeError`` if an
-        argument has a wrong type. Also raises ``ConversationErased`` and ``StoreUnavailable``.
+        Raises ``VersionConflict`` if the version differs: read the new events before you append
+        again. Raises ``InvalidEvent`` if an event breaks a rule, and the message names the rule.
+        Raises ``IdempotencyConflict`` if the key was used for other events. Raises ``TypeError`` if
+        an argument has a wrong type. Also raises ``ConversationErased`` and ``StoreUnavailable``.
         Durability: the events are on disk when ``append`` returns. Cost: writing the events,
         whatever the length of the conversation.
         """
@@ -143,7 +143,7 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history without changes. The method checks only whether the events can be
+        """Import a history without changes. ``ingest`` checks only whether the events can be
         stored.
 
         The events have the ids 0, 1, 2, …, or no ids. Some events may be encoded already. The first
@@ -172,17 +172,17 @@ class Store:
         recorded_at: int | None = None,
         secret: bytes | None = None,
     ) -> int:
-        """Append the events of a source's records, and return the new version. ``also`` is called
-        in the transaction of the events, and may write further data. The time of recording is now,
+        """Append the events of a source's records, and return the new version. The transaction of
+        the events also calls ``also``, which may write further data. The time of recording is now,
         or ``recorded_at`` in microseconds since 1970. If the conversation has a later event than
         ``recorded_at``, the time of that event is used. If ``secret`` is passed, the salts of the
         events are computed from it, so that another copy of the source gets equal heads. Without
         ``secret``, the salts are random.
 
-        The method checks only whether the events can be stored. The conversation may have records
-        without events, and the appended events may be the events of such records. Raises
-        ``VersionConflict``, ``ConversationNotFound`` or ``InvalidEvent``. Durability: the events
-        are on disk when the method returns. Cost: writing the events.
+        ``extend`` checks only whether the events can be stored. The events may belong to records
+        that the conversation already has. Raises ``VersionConflict``, ``ConversationNotFound`` or
+        ``InvalidEvent``. Durability: the events are on disk when the method returns. Cost: writing
+        the events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(

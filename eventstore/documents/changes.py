@@ -4,8 +4,9 @@ A change of documents is an event of the kind ``DocumentChanges``, written in on
 the events that the caller appends. No View shows an event of the kind ``DocumentChanges``. The
 store copies, encrypts and erases documents like events, and the hash chain covers documents. A
 ``DocumentChanges`` contains the changed documents, as whole values or as differences from earlier
-values. For each unchanged document, it contains the id of the event with the newest value. The last
-``DocumentChanges`` before a version therefore lists all documents at that version.
+values. For each unchanged document, a ``DocumentChanges`` contains the id of the event with its
+newest value. The last ``DocumentChanges`` before a version therefore lists all documents at that
+version.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class Documents:
         generation: Generation,
     ) -> Appending | None:
         """Prepare an append that sets documents to the values in ``changed``. Pass the returned
-        object to another append, in the argument ``together``. Return None if no value changes.
+        object in the argument ``together`` of another append. Return None if no value changes.
         After a conflict, call ``prepare`` again.
         """
         change = self._change(conversation, _checked(changed), generation, None, None)
@@ -186,9 +187,9 @@ class Documents:
         guard: NothingRedacted | None = None,
     ) -> None:
         """Fork a conversation and append new values of documents to the fork, in one transaction.
-        See ``Store.fork`` and ``append`` for the arguments and the errors. ``guard`` is called with
-        ``conversation``, not with the fork. If an event of ``conversation`` is redacted at the same
-        time, ``VersionConflict`` is raised with equal versions: call ``fork`` again.
+        See ``Store.fork`` and ``append`` for the arguments and the errors. ``guard`` checks
+        ``conversation``, not the fork. A ``VersionConflict`` with equal versions means that an
+        event of ``conversation`` was redacted at the same time: call ``fork`` again.
         """
         change = self._change(conversation, _checked(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)
@@ -247,7 +248,7 @@ class _Change(NamedTuple):
     stored: Mapping[str, DocumentValue] = {}
 
     def guarded_by(self, other: NothingRedacted | None) -> Callable[[ReadTransaction], object]:
-        """Return a guard that checks ``guard`` and the ``other`` guard."""
+        """Return a guard that runs both ``other`` and ``self.guard``."""
         if other is None:
             return self.guard
         own = self.guard
@@ -261,8 +262,8 @@ class _Change(NamedTuple):
 
 class LastValues(NamedTuple):
     """Values of documents after this store's last append to a conversation. The next append
-    compares the new values with these values instead of reading the store. Its guard detects a
-    change by another writer.
+    compares the new values with these values instead of reading the store. If another writer has
+    changed a document, the guard of that append refuses it.
 
     ``ids`` maps each document to the event with its newest value.
     """

@@ -25,8 +25,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return the difference between two values, or None if the values are equal. The difference and
-    ``after`` share parts, so do not change either of them.
+    """Return the difference between two values, or None if the values are equal. The difference
+    contains parts of ``after`` itself, not copies: do not change either of them.
     """
     if _same(before, after):
         return None

@@ -38,7 +38,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
-"""The name of the stored value with the position and the time of the newest list."""
+"""The store records the position and the time of the newest list under this name."""
 _AT_ONCE: Final = 200
 
 # Negative values in place of the version at which a conversation is listed:
@@ -138,9 +138,9 @@ def recent_conversations(
 
 
 class _Newest(NamedTuple):
-    """``attributes`` is None if the attributes cannot be read. It is also None if ``are_listed`` is
-    true, because the list already contains the attributes. For an archived conversation,
-    ``attributes`` is the stored record.
+    """``attributes`` is None if the attributes cannot be read, or if ``are_listed`` is true,
+    because the list already contains the attributes. For an archived conversation, ``attributes``
+    is the stored ``Record``, which is not decoded.
     """
 
     conversation: Conversation
@@ -153,8 +153,8 @@ def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the time
-    of the list, in microseconds since 1970. If the list cannot be written now, also return its
-    missing entries, as a map from the key of the conversation to the entry.
+    of the list, in microseconds since 1970. If the list cannot be written now, also return the
+    entries that it lacks, by the key of the conversation.
     """
     now = database.now()
     recorder = database.recorder

@@ -19,9 +19,9 @@ reader has to read all these differences.
 
 
 class DocumentValue(NamedTuple):
-    """The value of a document. The event ``id`` set the value. ``whole`` is the last value that was
-    stored without a difference, and applying ``differences`` to ``whole`` gives ``value``.
-    ``is_redacted`` is true if the whole value was redacted.
+    """The value of a document. ``id`` is the id of the event that set the value. ``whole`` is the
+    last value that was stored without a difference, and applying ``differences`` to ``whole`` gives
+    ``value``. ``is_redacted`` is true if the whole value was redacted.
     """
 
     id: int

@@ -77,7 +77,7 @@ _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
 _OF_VIEWS = 0
-"""Views store their records under this key, which no conversation has."""
+"""A ``TrackingView`` stores its records under the key 0, which no conversation has."""
 _VIEW_CODEC = RowCodec("")
 
 T = TypeVar("T")

@@ -97,7 +97,9 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """None if the append has no options, no structural event and no change of documents."""
+    """``besides`` is None if the append has no options, no structural event and no change of
+    documents.
+    """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
     """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
@@ -140,8 +142,9 @@ class Appending(Struct, eq=False):
             other(transaction)
 
     def _select_new(self, writing: WriteTransaction, besides: Besides) -> origins.NewEvents | None:
-        """Return the events that ``dedupe`` does not leave out, or None if ``dedupe`` is not set.
-        Set ``earlier`` if nothing remains to append. Raises the error of the guard.
+        """Return the events that remain after ``dedupe``, or None if ``dedupe`` is not set. Set
+        ``earlier`` if nothing remains to append. If the guard raises an error, the error passes to
+        the caller.
         """
         key = besides.idempotency_key
         self.earlier = self.last_conversation = None
@@ -309,9 +312,10 @@ class DocumentsUnchanged(Struct):
 
 class NothingRedacted(Struct):
     """A guard that refuses an append if an event was redacted after the caller had read the
-    conversation. Use the guard for an append that repeats content of events: a redaction in the
-    shared past of a fork does not change the fork's version. The guard raises ``VersionConflict``,
-    possibly with equal versions: read again, decide again.
+    conversation. Use the guard for an append that repeats the content of earlier events. A check of
+    the version is not enough: if an event that a fork shares is redacted, the fork's version stays
+    the same. The guard raises ``VersionConflict``, possibly with equal versions: read the
+    conversation again before you append.
     """
 
     key: int
@@ -335,8 +339,8 @@ def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
     """Run several prepared appends in their order, in as few transactions as possible. Return one
-    outcome for each append: the result or the error that ``Store.append`` would have. A failed
-    append does not change the outcomes of other appends.
+    outcome for each append: the result that ``Store.append`` would return, or the error that it
+    would raise. A failed append does not change the outcomes of other appends.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [

@@ -1,5 +1,5 @@
-"""A ``Database`` finds conversations through a recorder, opens their codecs, and caches the state
-of one conversation after the last append.
+"""A ``Database`` finds conversations through a recorder, makes the codecs for their rows, and
+caches the state of the conversation to which it last appended.
 
 A recorder stores rows as bytes. Code that reads or inserts rows has to apply the codec of the
 conversation. In a store without keys, the codec only adds and checks a checksum.
@@ -33,7 +33,7 @@ class LastConversation(NamedTuple):
     server, the next append sends the state that it expects. The server compares the expected state
     with the stored state, without a further round trip.
 
-    ``settings`` are the settings of the database that opened the codec. ``rows`` contains the
+    ``settings`` are the settings of the ``Database`` that made the codec. ``rows`` contains the
     newest rows, decrypted. ``before`` is the state before the first of these rows was appended.
     """
 
@@ -101,12 +101,14 @@ class Database:
             self.now = lambda: to_microseconds(clock(), "what the clock returns")
         self.settings = settings or WriteSettings()
         self.last_conversation: LastConversation | None = None
-        """Only on a server: the conversation of the last append through this object, with its
-        state. The next append expects that the conversation still has this state.
+        """Used only if the store is on a server: the conversation to which this object last
+        appended, with its state. The next append expects that the conversation still has this
+        state.
         """
         self._is_contended = False
-        """Only on a server: whether other writers have written to ``last_conversation``. If
-        ``_is_contended`` is true, the next append reads the conversation's state before it writes.
+        """Used only if the store is on a server: whether other writers have written to
+        ``last_conversation``. If ``_is_contended`` is true, the next append reads the
+        conversation's state before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
@@ -153,8 +155,7 @@ class Database:
 
         Raises ``EventsNotMade`` if the conversation's source has records without events, unless
         ``pending`` is true. After ``EventsNotMade``, the recorder makes the missing events and runs
-        the work again. Raises ``CorruptEvent`` if the conversation's columns or its mark are
-        damaged.
+        the work again. Raises ``CorruptEvent`` if the stored row of the conversation is damaged.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
@@ -181,8 +182,8 @@ class Database:
         return last if is_present else None
 
     def find_key(self, reader: Reader, key: str | int) -> Conversation | None:
-        """Return the conversation with this key (a number) or id (a text). The conversation may be
-        staged, and may have records without events.
+        """Return the conversation with this key (a number) or id (a text). The returned
+        conversation may be staged, and its source may have records without events.
         """
         return self._opened(reader.conversation(key))
 
@@ -272,7 +273,7 @@ def behind(reader: Reader, position: int) -> list[str]:
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
     """Give the conversation a new data key. Return the conversation, the data key, and a mark that
-    allows the stored rows to stay plain.
+    says that the rows stored so far are plain.
     """
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)

@@ -127,9 +127,9 @@ class StagedWriter:
         beside: Beside = lambda _: None,
         check: Callable[[Transaction], object] = lambda _: None,
     ) -> None:
-        """Make a staged conversation visible. In the same transaction, call ``check`` before the
-        change and ``beside`` after it. Discard all other staged imports of the conversation. If
-        another staged import of the conversation is still running, that import fails.
+        """Make a staged conversation visible. In the same transaction, call ``check`` first and
+        ``beside`` last. Discard all other staged imports of the conversation. If another staged
+        import of the conversation is still running, that import fails.
         """
 
         def work(writing: WriteTransaction) -> None:

@@ -117,7 +117,7 @@ class KeyRing:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the keys. The first name belongs to the encrypting key."""
+        """The names of the keys. The key with the first name encrypts new data keys."""
         return list(self._ciphers)
 
     def digest(self, key_id: str, text: bytes, size: int) -> bytes:

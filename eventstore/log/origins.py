@@ -56,7 +56,7 @@ class PartlyKnown(InvalidEvent):
 
 
 class NewEvents(NamedTuple):
-    """The key of an event is None if the source gave the event no id."""
+    """The events of an append that are new. An event without a source id has the key None."""
 
     batch: list[Encoded]
     keys: list[str | None]
@@ -95,8 +95,8 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the new events of a batch: the events that a conversation does not have. If several
-    events of the batch have the same id, return only the first event. If the first event of a
-    record is new, the record's later events without an id are new too.
+    events of the batch have the same id, return only the first event. An event without an id that
+    continues a record is new if the record's first event is new.
 
     With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
     the batch contains an event twice.

@@ -38,7 +38,7 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""A caller that goes back through the versions reads ``_BACK`` events at once."""
+"""If a caller asks for ever earlier versions, each query reads ``_BACK`` events."""
 SOURCE_KEYS: Final = "foldlog:source:"
 """The database has an index of the idempotency keys that begin with ``SOURCE_KEYS``, so one query
 finds such a key in all conversations.
@@ -52,8 +52,8 @@ class ReadTransaction:
     open.
 
     Raises ``EventsNotMade`` if the conversation is archived. The store then restores the events and
-    runs the work again. To list conversations, the store reads only their rows, and restores
-    nothing.
+    runs the work again. A list of conversations needs no ``ReadTransaction``, so listing an
+    archived conversation restores nothing.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The newest ``DocumentChanges`` below version ``_changes_before``, or None."""
+        """The newest ``DocumentChanges`` before version ``_changes_before``, or None."""
         self._changes_before = 0
         self._changes_back: list[Row] = []
-        """Rows of ``DocumentChanges``, from the oldest to the newest. The last row belongs to
-        ``_changes``.
+        """Rows of ``DocumentChanges``, from the oldest to the newest. ``_changes`` is the event of
+        the last row.
         """
 
     @property
@@ -94,8 +94,8 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events. A fork counts only redactions after its beginning. While
-        ``redactions`` does not change, no content of the conversation was redacted.
+        """The number of redacted events. For a fork, only redactions after its beginning count.
+        While ``redactions`` does not change, no content of the conversation was redacted.
         """
         return self.state.redactions
 
@@ -177,8 +177,8 @@ class ReadTransaction:
         return tuple(self.events(first))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events with ``start <= id < stop``. Return None if the event before ``start``
-        has another head than ``head``.
+        """Return the events with ``start <= id < stop``. Return None if ``head`` is not the head of
+        the event before ``start``.
 
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: reading the
         returned events and the event before them.
@@ -302,8 +302,8 @@ class ReadTransaction:
     def documents_before(self, version: int) -> DocumentChanges | None:
         """Return the last ``DocumentChanges`` before a version, or None.
 
-        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. A caller that
-        goes back through the versions reads several events at once.
+        Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. If a caller
+        asks for ever earlier versions, one query reads several events.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes
@@ -403,7 +403,7 @@ class ReadTransaction:
 
     def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
         """Return decrypted rows with ``start <= id < stop``. A damaged row is returned with the
-        encoding ``DAMAGED``. ``which`` names the statement, as in ``Reader.rows``.
+        encoding ``DAMAGED``. ``which`` is the name of the query, as in ``Reader.rows``.
         """
         decoded: list[Row] = []
         for part in self._parts(start):

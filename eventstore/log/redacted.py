@@ -1,11 +1,16 @@
 """Make the event that remains after a redaction.
 
-A redaction keeps the kind, the id, the place in the log and the times of the event. It keeps the
-fields that pair a call with its result: tool, call id, response id, cause and source. It keeps the
-source id of an imported event if the id is a number or a short word. It keeps the number of an
-imported event in its source record. It keeps the names of tools, annotations and documents. It does
-not change the effect of a condensation or a retraction on a View. It keeps the usage of model
-calls: the model, the numbers of tokens, and the cost. Any other text becomes ``[redacted]``.
+A redaction does not change:
+
+- the kind, the id, the position and the times of the event
+- the fields that pair a call with its result: tool, call id, response id, cause and source
+- the source id of an imported event, if the id is a number or a short word
+- the number of an imported event in its source record
+- the names of tools, annotations and documents
+- the effect of a condensation or a retraction on a View
+- the usage of model calls: the model, the numbers of tokens, and the cost
+
+Any other text becomes ``[redacted]``.
 """
 
 from __future__ import annotations
@@ -38,8 +43,8 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""Replaces a redacted text. ``verify`` compares the stored text, so ``TEXT`` can change only with a
-migration.
+"""Replaces a redacted text. Stores already contain this text, and ``verify`` compares it, so a
+change of ``TEXT`` needs a migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)

@@ -289,8 +289,8 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Set the times of events as ``event_of`` does. The events are changed in place, so no other
-    code may use them.
+    """Set the time of each event without a time to ``recorded_at``, as ``event_of`` does. The
+    events are changed in place, so no other code may use them.
     """
     for event in events:
         # For an unknown event, foldlog does not know whether it has a time.

@@ -79,8 +79,8 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """The fields of a conversation's mark. A mark also proves the last state of the conversation:
-    its version, its head and its counts.
+    """The mark of an encrypted conversation. It says which rows may be plain, and proves the last
+    state of the conversation: its version, its head and its counts.
 
     ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, the
     encryption of the conversation is being changed. During this change, rows with ``pending_from <=
@@ -120,8 +120,8 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place_of_mark(conversation: Conversation, fields: bytes) -> bytes:
-    """Return the associated data of a mark: the bytes that the mark proves. The mark of a staged
-    import does not cover its rows.
+    """Return the associated data of a mark: the bytes that the mark proves. For a staged import,
+    the mark proves only its own fields and the time of creation.
     """
     if not conversation.visible:
         return (
@@ -157,8 +157,8 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The associated data of an encrypted row begins with one of these texts. The length of the row's
-proof selects the text.
+"""The text with which the associated data of an encrypted row begins, by the length of the row's
+proof.
 """
 
 _record_columns = struct.Struct(">3q").pack

@@ -43,7 +43,7 @@ the list of rows.
 
 class _NewestRows(NamedTuple):
     """The newest rows of a conversation. ``before`` is the state before the first of these rows was
-    appended. The last three fields of ``LastConversation`` are the same.
+    appended. These three fields are also the last fields of ``LastConversation``.
     """
 
     before: Conversation
@@ -88,8 +88,8 @@ class WriteTransaction(ReadTransaction):
     ) -> None:
         """Write records of a projection. A new record replaces the stored record of the same
         version. If ``replace_all`` is true, the new records replace all records of the projection.
-        The records of a plain conversation stay plain: ``put_records`` gives a plain conversation
-        no key.
+        If the conversation is plain, the records are plain too: ``put_records`` never gives the
+        conversation a key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -107,7 +107,8 @@ class WriteTransaction(ReadTransaction):
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete the records, except for the records of attributes and Views. If ``codec`` is
-        passed, delete only the records of attributes, and encode all other records with ``codec``.
+        passed, delete instead the records of attributes, and encode all other records again with
+        ``codec``.
         """
         key = self.state.key
         own = self._codec()

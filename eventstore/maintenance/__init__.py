@@ -2,7 +2,8 @@
 
 ``verify``: check heads, checksums and indices, and name damaged events.
 ``copy``: copy conversations between stores, and compare their heads.
-``erase``: remove a conversation and leave a tombstone. Forks get copies of the shared events.
+``erase``: remove a conversation and leave a tombstone. Forks are erased too, or get copies of the
+shared events.
 ``redact``: erase the content of one event.
 ``rekey``, ``rekey_steps``: encrypt and compress stored conversations with the current settings.
 ``archive``, ``archived``: move old events to an object store, and restore them.

@@ -150,8 +150,8 @@ def _find_damage(store: Store, state: Conversation) -> str | None:
 
 
 def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -> bool:
-    """Store the object's address before the object is written. After an interruption, a later call
-    finds the address and deletes the object.
+    """Store the object's address before the object is written, so that a later call can find and
+    delete the object after an interruption.
     """
     if transaction.conversation(state.id) != state:
         return False

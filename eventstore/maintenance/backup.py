@@ -295,9 +295,9 @@ def vacuum(
     backups. Return the space of deleted rows to the file system. After a vacuum, the file and its
     log contain no bytes of erased, redacted or re-encrypted events.
 
-    A vacuum keeps the positions of events. Readers continue, but writers wait until the vacuum
-    ends. If an older reader still needs bytes that should be erased, the vacuum waits for at most
-    one minute, then raises ``StoreUnavailable``. Cost: rewriting the whole store.
+    A vacuum does not change the positions of events. Readers continue, but writers wait until the
+    vacuum ends. If an older reader still needs bytes that should be erased, the vacuum waits for at
+    most one minute, then raises ``StoreUnavailable``. Cost: rewriting the whole store.
     """
     database = store.database
     recorder = database.recorder

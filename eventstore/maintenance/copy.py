@@ -307,11 +307,11 @@ def copy_conversation(
 
     A new conversation appears completely or not at all. After an error, an existing conversation
     may have some of the new events. The next copy adds the remaining events. The events are copied
-    before their records. If the target redacts a record after its events were copied, these events
-    stay until the source redacts the record too and you copy the conversation again. Cost: copying
-    the new events in small transactions. If events were redacted after the last copy, all events
-    are read. If an ancestor or a related fork has redacted events in the target, the events of that
-    ancestor or fork are read too.
+    before their records, so the target may redact a record whose events are already copied. These
+    events stay until the source redacts the record too and you copy the conversation again. Cost:
+    copying the new events in small transactions. If events were redacted after the last copy, all
+    events are read. If the target has redacted events in an ancestor or a related fork, the copy
+    also reads the events of that ancestor or fork.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -524,8 +524,9 @@ class CopyWriter(StagedWriter):
     new rows again.
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
-    id. The constructor raises ``ConversationErased`` if the target erased the conversation. A
-    tombstone that equals the last one in ``earlier`` causes no error, because the copy replaces it.
+    id. The constructor raises ``ConversationErased`` if the target erased the conversation. If the
+    tombstone equals the last one in ``earlier``, the copy replaces the tombstone and raises no
+    error.
     """
 
     def __init__(
@@ -555,8 +556,9 @@ class CopyWriter(StagedWriter):
         """The ids of redacted events whose receipts have not been copied yet."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the decoded rows with new counts of the shown and structural rows before each row.
-        Raises ``CorruptEvent`` if the head of a row does not follow from the previous row.
+        """Yield the decoded rows, and count again how many shown and structural rows come before
+        each row. Raises ``CorruptEvent`` if the head of a row does not follow from the previous
+        row.
         """
         end = self.end
         for row in rows:
@@ -580,7 +582,7 @@ class CopyWriter(StagedWriter):
         made: Made = MappingProxyType({}),
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
-        """Add the next rows, a few thousand at most, in one transaction. ``made`` contains the
+        """Add the next rows, a few thousand at most, in one transaction. ``made`` names the source
         records from which the events were made. ``keys`` maps a version to the idempotency keys
         whose events end at that version.
         """
@@ -747,8 +749,8 @@ def _redact_too(
     redacted_rows: Sequence[Row],
     records: RedactedRecords | None,
 ) -> None:
-    """Redact the events that the source redacted after the last copy, and their source records, in
-    the target too.
+    """Repeat in the target the redactions that the source made after the last copy: redact the same
+    events and their source records.
     """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, existing).state, database

@@ -56,10 +56,10 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
     content, as in ``Redacted``. Followers find the receipt at ``position``. ``position`` is None if
     all these events were already redacted. ``quotes`` are the condensations whose summaries may
-    quote the redacted events. ``History.redact`` adds quoting events of companion conversations.
-    ``forks`` share the redacted events. ``unconfirmed`` are the read models that have not reached
-    ``position``, so they may still contain the content. ``History.redact`` adds the files and the
-    records that may still contain it. ``bytes_pending`` is true if only
+    quote the redacted events. ``History.redact`` adds the events of companion conversations that
+    may quote them. ``forks`` share the redacted events. ``unconfirmed`` are the read models that
+    have not reached ``position``, so they may still contain the content. ``History.redact`` adds
+    the files and the records that may still contain the content. ``bytes_pending`` is true if only
     ``vacuum`` can complete the redaction. The documents in ``documents_lost``, such as
     ``attributes``, lost their newest value. ``documents_lost`` is set only by ``History.redact``.
     """
@@ -95,9 +95,9 @@ def redact(
     again. If ``event_id`` is the id of a summary (below -1), the condensation that made the summary
     is redacted.
 
-    ``others`` maps other conversations to events to redact: copies of the event, and summaries that
-    may quote it. ``also`` is called in the transaction, with the ids of all redacted events.
-    ``also`` erases the content of the redacted events elsewhere, such as in their source records.
+    ``others`` maps the ids of other conversations to the events that are redacted there: copies of
+    the event, and summaries that may quote it. The transaction calls ``also`` with the ids of all
+    redacted events, to erase their content elsewhere, such as in source records.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
     event does not exist or was recorded before the fork began. Raises ``CannotRedact`` if an event

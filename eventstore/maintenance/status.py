@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def follower_status(store: Store) -> Status:
-    """Return the database session for which followers wait, and how far behind the followers are.
+    """Return which database session holds the followers back, and how far each follower lags.
 
     Raises ``InvalidOption`` if the store is not on a server, because in a file no session delays
     followers.

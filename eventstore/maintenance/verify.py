@@ -70,9 +70,9 @@ class Verdict(NamedTuple):
     the database itself.
 
     ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
-    If conversations with this id were erased and begun again, each ``generation`` has its own
-    verdict. ``pending`` is the number of source records without events. ``archived`` is the number
-    of archived events, which were not checked.
+    If several conversations used this id, one after another, each of them has its own verdict,
+    numbered by ``generation``. ``pending`` is the number of source records without events.
+    ``archived`` is the number of archived events, which were not checked.
     """
 
     conversation: str | None
@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of checked events. Missing and archived events are not counted."""
+        """The number of checked events, without missing and archived events."""
         return self.version - self.archived - sum(finding.missing for finding in self.findings)
 
 
@@ -349,7 +349,7 @@ def of_all(
 class Check:
     """Checks the rows that are stored under the key of a conversation, up to the version ``stop``.
 
-    ``run`` removes from ``published`` the heads that it finds in the rows.
+    When ``run`` finds a published head in the rows, it removes the head from ``published``.
     """
 
     def __init__(

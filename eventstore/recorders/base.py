@@ -6,8 +6,9 @@ recorder knows rows and transactions, but does not know events. Statements have 
 recorder runs a statement by its name. A statement has the same name, parameters and columns in
 every database. Every recorder passes the tests in ``tests/conformance/test_recorders.py``.
 
-Recorders raise ``StoreUnavailable`` or ``StoreUnusable``. The driver's error is the ``__cause__``.
-The docstrings below give the ``kind`` of an error in parentheses.
+Recorders raise ``StoreUnavailable`` or ``StoreUnusable``. The error of the database driver is the
+``__cause__`` of the raised error. The docstrings below give the ``kind`` of an error in
+parentheses.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted, in several transactions. No further
-copies are added.
+"""The state of a discarded detachment: the copied events are being deleted, in several
+transactions. No further copies are added.
 """
 
 Columns = tuple[Any, ...]
@@ -88,8 +89,8 @@ class Reader(ABC):
     last_conversation: Any = None
     """The conversation of the last append, with its new state. The next append to the same
     conversation needs no query. The store sets ``last_conversation`` in a write transaction. In
-    SQLite, the next write transaction of this process gets the value, unless another connection has
-    committed. Any other change of a conversation sets ``last_conversation`` to None.
+    SQLite, the next write transaction of this process finds the value there, unless another
+    connection has committed. Any other change of a conversation sets ``last_conversation`` to None.
     """
 
     def value(self, name: str) -> str:
@@ -295,9 +296,9 @@ class Reader(ABC):
     ) -> tuple[int, Sequence[tuple[int, int]]]:
         """Return the last position, and the keys of the conversations whose list entries may be
         outdated. An entry may be outdated if the conversation has an event after
-        ``after_position``. An entry with a negative version of at least ``min_version`` may be
-        outdated too. If ``after_position`` is 0, every conversation with an event is returned. Each
-        key is returned with its version in the list. The version is -1 if the list lacks the
+        ``after_position``. An entry may also be outdated if its version is negative, but not below
+        ``min_version``. If ``after_position`` is 0, every conversation with an event is returned.
+        Each key is returned with its version in the list. The version is -1 if the list lacks the
         conversation, and -2 if only a process with the encryption key can list it.
 
         Call ``touched`` before any other method of a read transaction.
@@ -434,7 +435,7 @@ class Transaction(Reader):
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
-        """Return True if no row remains."""
+        """Delete at most ``limit`` rows, and return True if no row remains."""
 
     def _state(self, key: int) -> Columns:
         # From now on, other writers of a staged conversation wait.
@@ -686,9 +687,9 @@ class Transaction(Reader):
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Store a fact about the store: see ``Recorder.value``. The position of a tracking must
-        increase, otherwise ``StoreUnavailable`` (``taken``) is raised. An empty text deletes a
-        tracking.
+        """Store a fact about the store: see ``Recorder.value``. The position of a ``tracking`` can
+        only increase: otherwise ``StoreUnavailable`` (``taken``) is raised. An empty text as the
+        position deletes the ``tracking``.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -846,9 +847,9 @@ class Recorder(ABC):
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Prepare this recorder for a copy of the conversations of ``former``. After ``succeed``,
-        the positions of this recorder come after the positions of ``former``. ``succeed`` also
-        copies the facts that say which store contains each fork.
+        """Prepare this recorder to receive copies of the conversations of ``former``. Afterwards,
+        all new positions of this recorder are higher than the positions of ``former``. ``succeed``
+        also copies the facts that say which store contains each fork.
         """
 
     def position(self, position: int | str) -> int:

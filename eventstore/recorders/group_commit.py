@@ -123,8 +123,8 @@ class Writing(Protocol):
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
         """Close the connection after a failure of the database. Return a function that makes the
         error for one caller. Each caller needs its own error object, because raising an error adds
-        a traceback to the object. Return None if the database did not raise the error, or if the
-        transaction was already committed.
+        a traceback to the object. Return None if ``error`` did not come from the database, or if
+        the transaction was already committed.
         """
 
     def release(self) -> None: ...
@@ -136,7 +136,7 @@ class CommitQueue:
     """Runs the waiting jobs of threads in groups, one group in each transaction.
 
     A signal handler may raise an exception between any two steps of a thread. ``_leave`` can
-    continue after an exception at any step. The thread whose job is ``_leader`` leads. Until a
+    continue after an exception at any step. ``_leader`` is the job of the leading thread. Until a
     leader has set the next leader, it may repeat any of its steps.
     """
 

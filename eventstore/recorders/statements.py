@@ -21,8 +21,8 @@ _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named statements of ``sql/<dialect>/queries.sql``. A name in braces stands for a
-    part of the file. ``instead`` replaces parts of the file.
+    """Return the named statements of ``sql/<dialect>/queries.sql``. In a statement, a name in
+    braces stands for the part with this name. ``instead`` maps names of parts to other SQL.
     """
     # A comment at the end of a part would hide the text after the part.
     text = _COMMENT.sub("", _read_sql(dialect, "queries.sql"))

@@ -103,8 +103,8 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return a copy of the row with a new id and new counts of events. The returned row has
-        wrong checksums.
+        """Return a copy of the row with a new id and new counts of events. The caller has to
+        compute the checksums of the copy again.
         """
         numbers = _numbers(event_id, shown_before, structural_before)
         return _new(
@@ -112,8 +112,8 @@ class Row(NamedTuple):
         )
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
-        """Return a copy of the row with a new encoding, body and proof. The returned row has wrong
-        checksums. The row ``self`` may be damaged.
+        """Return a copy of the row with a new encoding, body and proof. The caller has to compute
+        the checksums of the copy again. The row ``self`` may be damaged.
         """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
@@ -312,14 +312,14 @@ class Conversation(NamedTuple):
     A fork has a ``parent`` with the id ``parent_id``. Events below ``parent_version`` are read from
     the parent. Until a fork has an event of its own, its last event is the last event that it
     shares with its parent. ``lineage`` contains the ancestors of the fork, beginning with the
-    parent. In lists of conversations, ``lineage`` is empty. If another conversation recorded event
-    0, ``seed`` is the head before event 0. A fork that has copied its past has a
+    parent. In lists of conversations, ``lineage`` is empty. ``seed`` is the head before event 0, if
+    the chain of heads begins in another conversation. A fork that has copied its past has a
     ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
     this conversation uses again. ``pending`` is the number of source records without events. For an
     archived conversation, ``pending`` is negative: the number of archived events, times -1.
     ``redactions`` is the number of redacted events. For a fork, a redaction of a shared event
-    counts only if it happened after the fork began. As long as ``redactions`` does not change, no
-    event that a caller keeps in memory has been redacted.
+    counts only if it happened after the fork began. A caller may keep events in memory as long as
+    ``redactions`` does not change.
     """
 
     key: int
@@ -352,7 +352,7 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head. For an erased conversation, the version and the head come
+        """The version of the conversation and its last head. For an erased conversation, both come
         from the tombstone.
         """
         if self.erasure is None:
@@ -531,8 +531,9 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 class ListedConversation(NamedTuple):
     """``at`` is the time of the last activity. ``at`` and ``version`` were current when the
-    conversation was listed. ``attributes`` contains the attributes or their record, or is None.
-    ``is_record_missing`` is true if the conversation has attributes, but no record with them.
+    conversation was listed. ``attributes`` is a map of the attributes, the record that contains
+    them, or None. ``is_record_missing`` is true if the conversation has attributes, but no record
+    with them.
     """
 
     key: int

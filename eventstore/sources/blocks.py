@@ -116,9 +116,8 @@ class Block(NamedTuple):
 
 
 class AppendedIndex(NamedTuple):
-    """The index of a block that was appended separately. Until the block is joined with other
-    blocks, its index also lists the events of its records. The index of an appended block also
-    contains the head after its last record.
+    """The index of a block that was appended and is not yet joined with other blocks. The index
+    also lists the events of the block's records, and contains the head after the last record.
     """
 
     places: array[int]

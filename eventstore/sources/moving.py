@@ -77,9 +77,9 @@ class CopiedRecords:
 
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted a new record in another conversation of the
-        family. An import would refuse the record, too. ``is_new`` gets the number of a record, and
-        a pair: the id of its first event and the number of its events. ``is_new`` returns whether
-        the copy adds the record. Cost: one small read, if the target refuses no record.
+        family. An import would refuse the record, too. ``is_new(number, (first_id, events))``
+        returns whether the copy adds the record ``number``, which has ``events`` events from the id
+        ``first_id`` on. Cost: one small read, if the target refuses no record.
         """
         sources = Sources(self._target, reader)
         if not sources.refuse_any():
@@ -133,15 +133,15 @@ def copy_source(
     parent of the source, the shared records are copied too. The target already has the events
     before ``version``. Later, the target makes the remaining events from the records.
 
-    After each transaction, the source in the target is consistent. Until the last transaction, the
-    source in the target is shorter than the original. Events that the target itself made stay, and
-    records that the target redacted stay redacted. If the source redacts a record during the copy,
-    the copy begins again. Return the number of new records that have no events yet. If the
-    conversation has no events, ``copy_source`` begins the conversation in the target. Raises
-    ``HistoryDiverged`` if the target has other records, ``ConversationErased`` if the target erased
-    the conversation, and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index
-    of each block, and copying the blocks from the first changed record on. If the sources are
-    equal, two small reads are enough.
+    After each transaction, the source in the target is consistent, but until the last transaction
+    it lacks the last records. The copy keeps events that the target itself made, and records that
+    the target redacted stay redacted. If the source redacts a record during the copy, the copy
+    begins again. Return the number of new records that have no events yet. If the conversation has
+    no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged`` if
+    the target has other records, ``ConversationErased`` if the target erased the conversation, and
+    ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index of each block, and
+    copying the blocks from the first changed record on. If the sources are equal, two small reads
+    are enough.
     """
     stored = source.recorder.query(partial(_read_original, source, conversation.key))
     if stored is None:
@@ -443,9 +443,9 @@ def _keep_redactions(
 
 
 def _about_both(own: Source, original: Source) -> bytes:
-    """Return the ``about`` of a source that has redacted records. If the original has redacted
-    records that this source has not redacted, return only the fields that are equal in both. A
-    field that differs may contain redacted text.
+    """Return the value of ``Source.about`` for a copy that has redacted records of its own. If the
+    original has redacted further records, return only the fields that are equal in both, because
+    any other field may contain redacted text.
     """
     if set(own.redacted).issuperset(original.redacted):
         return own.about
@@ -489,8 +489,8 @@ def _open_in_target(
 
 class RedactedRecords(NamedTuple):
     """Redacted records of the store that is copied. ``remains`` maps the number of a redacted
-    record to its skeleton. ``source`` is the source with the redacted records, and ``refused``
-    contains the hashes that later imports refuse.
+    record to its skeleton. ``source`` is the row of the source to which the records belong, and
+    ``refused`` contains the hashes that later imports refuse.
     """
 
     remains: dict[int, bytes]
@@ -559,9 +559,9 @@ def made_of(source: Database, conversation: Conversation) -> Made:
 def split_at_records(
     chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
 ) -> Iterator[list[Row]]:
-    """Group rows so that all events of a record are in one group. ``is_whole`` is called after the
-    last row. If rows are missing, the last record may lack events. If ``is_whole`` returns False,
-    the events of the last record are left out.
+    """Group rows so that all events of a record are in one group. ``is_whole``, which is called
+    after the last row, returns False if rows are missing. The events of the last record may then be
+    incomplete, so they are left out.
     """
     first_of_later = {
         event_id: first

@@ -44,7 +44,7 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number too."""
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain the number 16 too."""
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
@@ -67,9 +67,10 @@ class Source(NamedTuple):
     ``fingerprint``: after an erasure, an import with this fingerprint is refused.
     ``redacted``: the numbers of the source's own redacted records, without shared records. The
     store keeps only the skeleton of a redacted record.
-    ``about``: JSON about the origin of the source, and the data beside the records.
-    ``sums``: sums over the records. The figures of a conversation are computed from the sums until
-    all records have events. An import that adds records adds to the sums.
+    ``about``: JSON with the origin of the source, and with the data of the file that belong to no
+    record.
+    ``sums``: sums over the records. Until all records have events, foldlog computes the figures of
+    the conversation from these sums. An import that adds records updates the sums.
     """
 
     conversation: int
@@ -88,10 +89,9 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The state of a place, such as a file, at its last import. The first ``records`` records of
-    the conversation ``conversation`` come from the first ``taken`` bytes of the file. ``seen`` is
-    the time of the import, ``state`` is the state of the file, and ``digest`` is a hash of the
-    bytes.
+    """The state of a place, such as a file, at its last import. At that import, the first ``taken``
+    bytes of the file contained the first ``records`` records of ``conversation``. ``seen`` is the
+    time of the import, ``state`` is the state of the file, and ``digest`` is a hash of the bytes.
     """
 
     conversation: int
@@ -454,9 +454,9 @@ class SourcesToWrite(Sources):
         return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
 
     def settle(self, conversation: int) -> Source | None:
-        """Move the data of appended blocks to the row of the source, and to rows of ``made``.
-        Return the source of the conversation with the key ``conversation``, or None if the
-        conversation was not imported.
+        """Move the data that is stored with appended blocks (``AppendedIndex``) to the row of the
+        source and to the table of made events. Return the source of the conversation with the key
+        ``conversation``, or None if the conversation was not imported.
 
         Every change of a source or its blocks begins with ``settle``. Without ``settle``, the
         changed row or block would contradict the appended blocks.

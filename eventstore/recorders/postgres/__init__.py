@@ -3,8 +3,8 @@
 
 ``recorder``: the interface of a recorder, its connections, and rare tasks.
 ``writing``: the writes of one transaction.
-``open_transaction``: begin and commit of a transaction, and the attempts of a call. This module
-decides when statements are sent. An append takes two round trips.
+``open_transaction``: begin and commit of a transaction, and the attempts of a call. It decides when
+statements are sent, so that an append takes only two round trips.
 ``reading``: the queries of one transaction, and read transactions with their wait for followers.
 ``positions``: the position of an event in the whole store, without a lock for all writers.
 ``wire``: a bounded number of connections, which send queued statements together in binary form.

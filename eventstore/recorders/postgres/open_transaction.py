@@ -27,8 +27,8 @@ OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
 """A query that finds out whether a transaction was committed. The query searches for a random value
-that the transaction wrote: the place of an event, a sealed key, the key of a new conversation, or
-the token of a tracking id.
+that only this transaction can have written: the place of an event (``Positions``), a sealed key,
+the key of a new conversation, or the token of a tracking id.
 """
 
 
@@ -100,8 +100,8 @@ class OpenTransaction:
         confirmed.
 
         A commit without writes waits for the standby too, so the rows that the transaction has read
-        are durable. An earlier attempt may have written these rows. After a crash, a primary may
-        show rows that its standby does not have.
+        are durable. The standby may not have these rows yet, for example if an earlier attempt
+        wrote them, or if the primary shows them after a crash.
         """
         self.check_unused()
         if not self._begun:

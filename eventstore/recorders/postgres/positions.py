@@ -31,8 +31,8 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 
 class Part(NamedTuple):
-    """One store as a part of a joined store. ``of`` is the number of stores, a power of two.
-    ``number`` is this store's number: the remainder of its conversations' keys divided by ``of``.
+    """One store as a part of a joined store, which has ``of`` parts (a power of two). ``number`` is
+    this store's number: the remainder of its conversations' keys divided by ``of``.
     """
 
     number: int
@@ -57,7 +57,7 @@ ONLY: Final = Part(0, 1)
 
 
 class Positions:
-    """The places of a transaction's events, and the keys of the conversations that it begins.
+    """Gives the events of a transaction their places, and its new conversations their keys.
 
     The first place is a random number below 2^16. Another writer may append an equal event at the
     same time. A transaction recognizes its own event by the random place and the head, even if it
@@ -92,12 +92,12 @@ class Positions:
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield ``count`` ascending positions as ranges: the first position, and the length. If a
-        transaction needs more than its own positions, each call of ``reserve`` returns the number
-        of a further transaction, whose positions are then used too.
+        """Yield ``count`` ascending positions as ranges: the first position, and the length. If the
+        events need more positions than this transaction has, each call of ``reserve`` returns the
+        number of a further transaction, whose positions are then used too.
 
-        Until this transaction ends, the horizon does not pass its number, so no follower passes the
-        reserved positions.
+        Until this transaction ends, the horizon stays at its first position, so no follower passes
+        the reserved positions, which are higher.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:

@@ -44,7 +44,8 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 32
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""A call spends at most this share of its patience on one lock, and ``_REPLY_SHARE`` on one answer.
+"""A call waits for one lock for at most ``_LOCK_SHARE`` of its patience, and for one answer for at
+most ``_REPLY_SHARE``.
 """
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02

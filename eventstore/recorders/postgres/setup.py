@@ -243,10 +243,10 @@ def _begin_epoch(wire: Wire) -> None:
     """Begin an epoch above all earlier positions. Without a new epoch, this server could repeat
     transaction numbers that its predecessor has already used.
 
-    Another process that opens a connection checks the epoch before its first write. The commit
-    does not wait for a standby, because no standby may exist right after a failover. Every later
-    confirmation by a standby includes the commit of the epoch.
-    ``0001_first.sql`` describes epochs.
+    Another process that opens a connection checks the epoch before its first write. The commit does
+    not wait for a standby, because no standby may exist right after a failover. A standby that
+    confirms a later commit has also received the commit of the epoch. ``0001_first.sql`` describes
+    epochs.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)

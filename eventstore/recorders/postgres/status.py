@@ -94,10 +94,10 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. If VACUUM reports that it
-    removed all rows that were deleted before this call, delete the marks of pending bytes and
-    return True. Return False if VACUUM left a deleted row, or if its report is not in English.
-    Return None if the role may not vacuum the tables. Only the owner of a table may vacuum it, or a
-    role with ``MAINTAIN`` (PostgreSQL 17).
+    removed all rows that were deleted before this call, note that their bytes are no longer
+    pending, and return True. Return False if VACUUM left a deleted row, or if its report is not in
+    English. Return None if the role may not vacuum the tables. Only the owner of a table may vacuum
+    it, or a role with ``MAINTAIN`` (PostgreSQL 17).
     """
     notices: list[str] = []
 

@@ -3,10 +3,9 @@ itself. Each conversation is in one of the stores.
 
 A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
 is in the store of ``ID``. A fork is in the store of its parent. If the hash of a fork's id gives
-another store, this other store records the number of the parent's store. The remainder of a
-conversation's key, divided by the number of stores, is the number of its store. A query by id or by
-key goes to one store. All other queries go to all stores in one round trip, and their results are
-joined.
+another store, that store records in which store the fork is. The remainder of a conversation's key,
+divided by the number of stores, is the number of its store. A query by id or by key goes to one
+store. All other queries go to all stores in one round trip, and their results are joined.
 
 A position in several stores contains one number for each store. Followers read the events of each
 store in order, so they also read the events of each conversation in order. Events of different
@@ -132,15 +131,15 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""For each of these queries, one statement reads all stores of a server. A row of a joined result
-begins with the number of its store.
+"""The queries for which one statement reads all stores of a server. A row of a joined result begins
+with the number of its store.
 """
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The last clauses of the statements that query all stores. With ``LIMIT`` at the end, the database
+"""These clauses end the statements that query all stores. With ``LIMIT`` at the end, the database
 stops when it has enough rows.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
@@ -458,7 +457,7 @@ class StoresTransaction:
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
         """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, record in the other store which store will get the conversation.
+        does not exist, record in that store which store of this server will get the conversation.
         """
         own = self._home or self._server.numbers[0]
 
@@ -736,7 +735,8 @@ class Stores(Recorder):
             numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """For each query that found nothing new: the snapshots of the servers when the query ran.
+        """Maps a query that found nothing new to the snapshots of the servers at that time. While
+        the snapshots are equal, nothing new can be found.
         """
         self._server_of: dict[int, Server] = {}
         try:
@@ -888,8 +888,8 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Stops the work at its first call of a method of ``_StandIn``, which replaces the transaction.
-    No work catches ``_Named``.
+    """Stops the work at its first use of the transaction, which ``_StandIn`` replaces. The
+    arguments of this call show which server the work needs. No work catches ``_Named``.
     """
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -160,7 +160,7 @@ class Wire:
         """Whether a standby has confirmed everything that a follower may read on the connection."""
         self.idle_in_transaction_s = 0.0
         """The time after which the server ends a session that is idle in a transaction, in seconds.
-        If there is no limit, it is 0.
+        0 means no limit.
         """
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
@@ -196,8 +196,8 @@ class Wire:
         """Send the queued statements, and return their results in order, in one round trip.
 
         Raises the error of the first statement that failed. The statements after a failed statement
-        did not run. Raises ``ConnectionLost`` if the connection breaks. The sent statements may
-        have run.
+        did not run. Raises ``ConnectionLost`` if the connection breaks, even if the server has run
+        the statements.
         """
         self.warned = False
         # The connection counts as broken until the round trip has ended normally, because Ctrl-C

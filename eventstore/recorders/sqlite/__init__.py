@@ -19,7 +19,7 @@ remembers state for the next transaction.
 
 Writers wait in a fair queue. The threads of a process share transactions (``CommitQueue``).
 Processes wait for a lock on a file beside the database, and the lock ends when its process ends. If
-they used SQLite's own busy handler, some writers would wait for seconds and then fail. Readers
+processes used SQLite's own busy handler, some writers would wait for seconds and then fail. Readers
 never wait, because the database is in WAL mode.
 
 docs/internals/decisions/0020-what-an-append-writes.md lists the writes of an append, with their

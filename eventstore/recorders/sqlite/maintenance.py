@@ -29,7 +29,8 @@ _PAGES: Final = 1_024
 
 
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
-    """Copy the state of the store that ``reader`` sees to a new file. The new file needs no log.
+    """Copy the state of the store that ``reader`` sees to a new file. The new file is complete
+    without a write-ahead log.
 
     The reader's transaction shows one moment, so writers need not wait, and the copy never has to
     start again.
@@ -71,9 +72,9 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
     """Write the log back into the file and truncate the log. After the call, a rewritten file has
-    its new size, and the log contains no copies of deleted rows. ``pending`` is the stored mark for
-    the bytes that the call removes. If rows were deleted after ``pending`` was read, the mark stays
-    in the store. Return False if a reader still needs the log.
+    its new size, and the log contains no copies of deleted rows. ``pending`` is the store's note
+    that the files still contain deleted bytes. The call deletes the note, unless rows were deleted
+    after ``pending`` was read. Return False if a reader still needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False
@@ -89,9 +90,9 @@ def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the whole log back. After ``RESTART``, the next commit begins the log again. After
-    ``TRUNCATE``, the log is empty. The wait for readers is short, because
-    no connection can write at that time. Return False if a reader still needs the log.
+    """Write the whole log back. After ``RESTART``, the next commit writes at the beginning of the
+    log. After ``TRUNCATE``, the log is empty. The wait for readers is short, because no connection
+    can write at that time. Return False if a reader still needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

@@ -31,7 +31,7 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""The temporary name of the new file is the second name of the former file with this suffix."""
+"""The new file's temporary name is the second name of the former file, followed by this suffix."""
 
 
 def check_replaceable(path: str) -> None:

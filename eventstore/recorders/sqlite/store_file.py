@@ -34,7 +34,7 @@ from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherite
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
-"""A read lock on the bytes that each connection of SQLite locks
+"""A read lock on the bytes of the file on which each connection of SQLite holds a lock
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
@@ -50,7 +50,7 @@ TO_SAVE: Final = (
 
 
 MOVED: Final = ("moved", "replaced")
-"""An error of one of these kinds means that the store's name no longer leads to the opened file."""
+"""If an error has one of these kinds, the store's name no longer leads to the opened file."""
 
 
 class Connection(sqlite3.Connection):
@@ -364,7 +364,8 @@ def check_not_moved(path: str) -> None:
     """Raise ``StoreUnavailable`` if the log of a path has content, but the file is missing or
     empty. SQLite would delete the log of a file that was moved away.
 
-    The log is checked first, because a new file gets content before its log does.
+    The log is checked first, because another process may be making the store, and a new file gets
+    content before its log does.
     """
     try:
         size = os.stat(f"{path}-wal").st_size

@@ -27,7 +27,7 @@ from foldlog.eventstore.recorders.types import (
 _TOGETHER = 20
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The positions of this many staged conversations do not overlap. A file holds fewer than 2^31
+"""Up to ``_STAGED_KEYS`` staged conversations get positions that do not overlap. A file holds fewer
 conversations.
 """
 
@@ -128,7 +128,7 @@ def _staged_position(key: int, event_id: int) -> int:
     """Return a negative position that no other staged event has. Followers read only positive
     positions. Later conversations and events get higher positions, because SQLite fills pages only
     if rows are added at the end. With positions in descending order, a store of histories of 40
-    short events took 44 % more space. ``key`` can have 63 bits, because a store in memory may use
-    the key of a conversation on a server.
+    short events took 44 % more space. Only the last 31 bits of ``key`` are used: in memory, a
+    conversation from a server may have a key of 63 bits.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id

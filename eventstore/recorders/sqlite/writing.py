@@ -46,8 +46,8 @@ contains a count of commits and the number of pages in the log.
 
 
 class SQLiteWriting:
-    """``on_copy`` is called in the transaction that begins an epoch, with the last position before
-    the epoch.
+    """The transaction that begins an epoch calls ``on_copy`` with the last position before the
+    epoch.
     """
 
     def __init__(
