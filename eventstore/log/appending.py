@@ -78,11 +78,13 @@ class Besides(Struct, eq=False):
     guard: Callable[[ReadTransaction], object] | None = None
     dedupe: Literal["origin"] | None = None
     project: Callable[[WriteTransaction, Sequence[Event]], None] | None = None
-    """Calls the inline projections with the new events, if one of the events is structural."""
+    """``project`` calls the inline projections with the new events, if one of the events is
+    structural.
+    """
     together: Sequence[Appending] = ()
-    """Appends to other conversations in the same transaction."""
+    """``together`` contains appends to other conversations in the same transaction."""
     also: Callable[[WriteTransaction], object] | None = None
-    """Writes further data in the same transaction."""
+    """``also`` writes further data in the same transaction."""
 
 
 class Appending(Struct, eq=False):

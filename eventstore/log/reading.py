@@ -381,7 +381,7 @@ class ReadTransaction:
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Yield the versions of damaged records of a projection. All other reads skip damaged
-        records. The projection then replaces the damaged records.
+        records, so the projection makes these records again.
         """
         codec = self._codec()
         after = 0

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _HEAD: Final = 8
-"""The name of an object begins with this number of bytes from the conversation's head."""
+"""The name of an object begins with the first ``_HEAD`` bytes of the conversation's head."""
 
 Placed = tuple[Row, int | None]
 """A stored row and its position. A staged row on a server has no position."""

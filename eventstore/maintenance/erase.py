@@ -78,9 +78,9 @@ def erase(
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last
-    event differs from ``expected``. Read the conversation again before you decide. Cost: deleting
-    the conversation's events. On PostgreSQL, the vacuum also reads all table pages that are not
-    marked all-visible.
+    event differs from ``expected``. Read the conversation again before you decide to erase it.
+    Cost: deleting the conversation's events. On PostgreSQL, the vacuum also reads all table pages
+    that are not marked all-visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")

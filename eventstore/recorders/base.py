@@ -61,7 +61,7 @@ AT_ONCE_S: Final = 0.1
 """The time, in seconds, for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""This bit of a row's encoding is set if the body has attachments."""
+"""The bit in a row's encoding that is set if the body has attachments."""
 # makes a named tuple faster, without a call of the type's own ``__new__``
 _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
@@ -678,9 +678,9 @@ class Transaction(Reader):
         self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
-        """Run the named statement, which writes ``rows`` of numbers and texts of one conversation.
-        The texts must not contain a NUL character or a lone surrogate, because some databases
-        refuse them.
+        """Run ``statement``, which writes ``rows`` of numbers and texts for one conversation. The
+        texts must not contain a NUL character or a lone surrogate, because some databases refuse
+        them.
         """
         remaining = iter(rows)
         while page := [*islice(remaining, _ROWS)]:
@@ -777,10 +777,10 @@ class Recorder(ABC):
     store_count = 1
     """The number of stores that this recorder joins."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """Makes missing events of an import when a transaction needs them. The recorder calls
-    ``on_pending`` after the end of the transaction, then runs the work again. If this recorder
-    cannot store the events, ``on_pending`` returns another recorder, and the work runs in the
-    returned recorder.
+    """``on_pending`` makes missing events of an import when a transaction needs them. The recorder
+    calls ``on_pending`` after the end of the transaction, then runs the work again. If this
+    recorder cannot store the events, ``on_pending`` returns another recorder, and the work runs in
+    the returned recorder.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     """The first write transaction on a copied file calls ``on_copy`` with the last position in the

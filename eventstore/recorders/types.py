@@ -50,8 +50,8 @@ class Row(NamedTuple):
     ``recorded_at`` is in microseconds since 1970 (UTC). The ``encoding`` 0 means plain JSON text.
     ``proof`` is the head, followed by the salt of the body. If the body was redacted, the
     commitment to the body replaces the salt. ``shown_before`` and ``structural_before`` count the
-    shown and the structural events before the row's event. The two counts let a reader of an index
-    notice a missing event.
+    shown and the structural events before the row's event. A reader that finds events through an
+    index notices by these counts that an event is missing.
     """
 
     id: int

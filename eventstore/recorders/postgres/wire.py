@@ -370,8 +370,8 @@ class Pool:
         self._idle: list[Wire] = []
         """Connections that are not in use. Some of these connections may already be closed."""
         self._places: list[_Place] = []
-        """The threads in the first ``size`` places may have a connection. The threads in later
-        places wait.
+        """The first ``size`` threads in this list may have a connection, and the other threads
+        wait.
         """
         self.closed = False
 

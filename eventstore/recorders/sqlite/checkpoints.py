@@ -49,8 +49,8 @@ class LogCheckpoints:
         self._turn = threading.Lock()
         """The thread that writes the log back holds this lock."""
         self.beside_commits = threading.Lock()
-        """This lock is held while the log is written back without the write lock. To stop
-        checkpoints, the holder of the write lock also takes ``beside_commits``.
+        """``beside_commits`` is held while the log is written back beside commits, without the
+        write lock. To stop checkpoints, the holder of the write lock also takes ``beside_commits``.
         """
 
     def look(self, pages: int) -> None:

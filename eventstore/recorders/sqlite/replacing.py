@@ -181,8 +181,8 @@ def parts_beside(path: Path) -> list[str]:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock a file while it is written. A crash frees the lock, and ``is_abandoned`` then reports
-    the file.
+    """Lock a file while it is written. If the process crashes, the lock is freed, and
+    ``is_abandoned`` is true for the file.
     """
     with open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)

@@ -1,10 +1,11 @@
 """The file of a store: connections to the file, and checks of its name.
 
 SQLite finds the main file by its descriptor, but finds the files beside it by their names. SQLite
-reports no error when somebody removes the main file, replaces it or gives it a second name. One
-process could then acknowledge events in a file that no other process opens. The name of the file is
-made absolute once, when the store is opened. Every write transaction checks that the absolute name
-still leads to the opened file: the device, the inode, and the number of names must be equal.
+reports no error when somebody removes the main file, replaces it or gives it a second name. A
+process that has the former file open could then acknowledge events in a file that no other process
+opens. The name of the file is made absolute once, when the store is opened. Every write transaction
+checks that the absolute name still leads to the opened file: the device, the inode, and the number
+of names must be equal.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, including
 SQLite's locks. If the locks are lost, another process believes that it is the last user of the
