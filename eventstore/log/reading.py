@@ -52,8 +52,8 @@ class ReadTransaction:
     open.
 
     Raises ``EventsNotMade`` if the conversation is archived. The store then restores the events and
-    runs the work again. A list of conversations needs no ``ReadTransaction``, so listing an
-    archived conversation restores nothing.
+    runs the work again. A list of conversations reads only the row of an archived conversation, and
+    restores nothing.
     """
 
     def __init__(
