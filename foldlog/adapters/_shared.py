@@ -39,6 +39,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.inside import (
+    Moment,
+    NothingRedacted,
     beginning_with,
     newest_documents,
     newest_value,
@@ -357,6 +359,20 @@ def document(history: History, name: str, default: Any = None, version: int | No
         return value
     stop = history._store.query(history.id, lambda read: standing_version(read, name, version))
     return history.document(name, default, version=stop) if stop else default
+
+
+class NothingRedactedElsewhere(NothingRedacted):
+    """The guard of an append that repeats content of other conversations too. ``others`` maps these
+    conversations to their guards. Raises ``ConversationErased`` if one of them was erased.
+    """
+
+    others: Mapping[str, NothingRedacted] = {}
+
+    def __call__(self, reading: ReadTransaction) -> None:
+        super().__call__(reading)
+        moment = Moment(reading.database, reading._reader)
+        for conversation, guard in self.others.items():
+            guard(moment.conversation(conversation))
 
 
 def records_of(

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog.adapters._langgraph.checkpoints import Checkpoints
-from foldlog.adapters._langgraph.record_lists import Listed
+from foldlog.adapters._langgraph.record_lists import WRITES, Listed
 from foldlog.adapters._shared import erase_all, with_those_below
 from foldlog.eventstore import Annotation, DocumentChanges
 from foldlog.runtimes import companion
@@ -314,3 +314,24 @@ def test_a_redacted_note_is_not_taken_from_memory():
         ]
         histories[companion(THREAD, "writes")].redact(1, reason="asked to")
         assert checkpoints.notes_here(THREAD, "000") == [{"flower": "tulip"}]
+
+
+def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put(checkpoints, 0, None, "x")
+        checkpoints.note(THREAD, "000", "writes", {"flower": "marigold"})
+        found = []
+
+        def listed(before, records):
+            found.append(checkpoints.notes_here(THREAD, "000"))
+            if len(found) == 1:
+                histories[companion(THREAD, "writes")].redact(0, reason="asked to")
+            names = ["x", *(note["flower"] for note in found[-1])]
+            return keys_and_ids([record(name) for name in names])
+
+        body = {"delta": WRITES}
+        checkpoints.put(THREAD, "001", "000", body, lambda before: ({}, {}), listed)
+        assert found == [[{"flower": "marigold"}], []]
+        assert "marigold" not in repr(list(histories[THREAD].events()))
+        assert checkpoints.find(THREAD).id == "001"

@@ -36,7 +36,7 @@ from foldlog.adapters._langgraph.record_lists import (
     ranges,
     without,
 )
-from foldlog.adapters._shared import document, stood_for
+from foldlog.adapters._shared import NothingRedactedElsewhere, document, stood_for
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -358,6 +358,9 @@ class Checkpoints:
                 before = newest.checkpoint
                 history = newest.history
                 assert history is not None
+                unredacted = newest.unredacted
+                if body.get("delta") == WRITES:
+                    unredacted = self._guard_with_notes(thread, history, unredacted)
                 new = listed(before, newest.records)
                 events, records, recorder = self._changes(newest, history, new or _NONE)
                 more, documents = channels(before)
@@ -382,7 +385,7 @@ class Checkpoints:
                     expected_version=before.version,
                     idempotency_key=numbered(checkpoint_id, number),
                     documents={**documents, CHECKPOINT: value},
-                    guard=newest.unredacted,
+                    guard=unredacted,
                 )
             except IdempotencyConflict:
                 number += 1  # this checkpoint was written before, with other values
@@ -429,6 +432,18 @@ class Checkpoints:
                 known = []
                 number = 0
                 self.branches.begin(conversation)
+
+    def _guard_with_notes(
+        self, thread: str, history: History, unredacted: NothingRedacted | None
+    ) -> NothingRedacted | None:
+        """Return the guard of an append that repeats content of notes."""
+        own = unredacted or history._version_and_guard()[1]
+        notes = companion(thread, _NOTES)
+        with suppress(ConversationErased):
+            _, of_notes = self.histories[notes]._version_and_guard()
+            if own is not None and of_notes is not None:
+                return NothingRedactedElsewhere(own.key, own.redactions, {notes: of_notes})
+        return own
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the notes on a checkpoint. If this process wrote all notes on the checkpoint, they
