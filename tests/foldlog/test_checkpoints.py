@@ -335,3 +335,14 @@ def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile():
         assert found == [[{"flower": "marigold"}], []]
         assert "marigold" not in repr(list(histories[THREAD].events()))
         assert checkpoints.find(THREAD).id == "001"
+
+
+def test_a_branch_that_is_detached_has_copies_of_its_shared_checkpoints():
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put(checkpoints, 0, None, "x")
+        put(checkpoints, 1, "000", "xy")
+        put(checkpoints, 2, "000", "xz")
+        assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "001", "000"]
+        histories.erase(THREAD, reason="asked to", detach_forks=True)
+        assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "000"]

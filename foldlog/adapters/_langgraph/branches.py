@@ -256,7 +256,8 @@ class ThreadBranches:
     def _known_branch(self, found: Conversation) -> ThreadBranch | None:
         known = self._known.get(found.id)
         if known is not None and known[:2] == (found.head, found.redactions):
-            return known[2]
+            # A fork that was detached in the meantime has copies of the events that it shared.
+            return known[2] if known[2].begins == found.begins else None
         return None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
