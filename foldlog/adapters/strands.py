@@ -41,6 +41,7 @@ from foldlog.adapters._shared import (
     to_plain,
 )
 from foldlog.eventstore import ConversationErased, Event, Redaction, VersionConflict
+from foldlog.eventstore.inside import NothingRedacted
 from foldlog.runtimes import REDACTED, change_of_prompt, companion, companion_of, note_left_behind
 
 if TYPE_CHECKING:
@@ -63,20 +64,24 @@ _REPLACED = "the runtime replaced the message"
 class _Held:
     """What this process remembers about an agent's conversation.
 
-    ``version`` is the version at which this process began or read the agent. ``messages`` maps the
-    id of a message's first event to the SDK's message, which shows whether it is pinned. ``state``
-    is the state of the agent at the version ``state_at``.
+    ``version`` is the version at which this process began or read the agent, and ``redactions`` is
+    the number of redactions at this version. ``messages`` maps the id of a message's first event to
+    the SDK's message, which shows whether it is pinned. ``state`` is the state of the agent at the
+    version ``state_at``.
     """
 
+    version = 0
+    redactions = 0
     state: dict[str, Any] | None = None
     state_at = 0
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.version = 0
         self.messages = WeakValueDictionary[int, SessionMessage]()
         with suppress(ConversationErased):
-            self.version = history.version()
+            self.version, unredacted = history._version_and_guard()
+            if unredacted is not None:
+                self.redactions = unredacted.redactions
 
 
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
@@ -172,7 +177,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
         while True:
             with suppress(VersionConflict):  # another writer appended
-                version = held.history.version()
+                version, unredacted = held.history._version_and_guard()
                 if held.state_at == version:
                     before = held.state
                 else:
@@ -183,7 +188,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                     )
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
                 kept = to_plain(session_agent.to_dict())
-                events = _condense_removed(held, kept[_MANAGER], before[_MANAGER])
+                redacted = _was_redacted(held, unredacted)
+                events = _condense_removed(held, kept[_MANAGER], before[_MANAGER], redacted)
                 if events or _SUMMARY in before:
                     kept[_MANAGER].pop("summary_message", None)
                     kept[_SUMMARY] = version if events else before[_SUMMARY]
@@ -194,9 +200,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                     held.state = before
                     held.state_at = version
                     return
-                recorded = held.history.append(
-                    events, expected_version=version, documents={_AGENT: kept}
-                )
+                recorded = held.history._append_guarded(events, version, unredacted, {_AGENT: kept})
                 held.state = None if _SUMMARY in kept else kept
                 if held.state and recorded:
                     held.state_at = recorded[-1].id + 1
@@ -386,21 +390,32 @@ def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
             yield other["events"], other["record"]
 
 
-def _condense_removed(held: _Held, now: Any, then: Any) -> list[Event]:
+def _was_redacted(held: _Held, unredacted: NothingRedacted | None) -> bool:
+    """Return whether an event was redacted after this process had read the agent. A message that
+    the runtime replaced does not count.
+
+    In a fork, a redaction in the shared past changes only the number of redactions.
+    """
+    count = 0 if unredacted is None else unredacted.redactions - held.redactions
+    if count:
+        redactions = (
+            event for event in held.history.events(held.version) if isinstance(event, Redaction)
+        )
+        count -= sum(len(event.event_ids) for event in redactions if event.reason == _REPLACED)
+    return count > 0
+
+
+def _condense_removed(held: _Held, now: Any, then: Any, redacted: bool) -> list[Event]:
     """Return the condensation that forgets the messages which a conversation manager has removed.
 
-    The manager removes the first messages that are not pinned. A summary that may contain redacted
-    content is not stored.
+    The manager removes the first messages that are not pinned. With ``redacted``, the summary may
+    contain redacted content, and is not stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")
     (removed, summary), before = map(now.get, names), (*map(then.get, names),)
-    if summary not in (None, before[1]):
-        redacted = (each for each in history.events(held.version) if isinstance(each, Redaction))
-        if any(each.reason != _REPLACED for each in redacted):
-            summary = _GONE
-        else:
-            summary = summary
+    if redacted and summary not in (None, before[1]):
+        summary = _GONE
     if (removed, summary) == before:
         return []
     view = history.view()

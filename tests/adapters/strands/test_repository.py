@@ -18,12 +18,14 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
 import foldlog
+from foldlog.adapters import strands
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import CondensationAction, ConversationErased
 from foldlog.eventstore.maintenance import erase
 from tests.adapters import contract
 from tests.adapters.contract import FILE, IMAGE, Runs, check_import, condensations, steps
 from tests.adapters.strands.scripted import ScriptedModel, call, parts, replies, said
+from tests.between import before_next_call
 from tests.sound import assert_sound
 
 pytestmark = pytest.mark.anyio
@@ -417,6 +419,29 @@ async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(hist
     for number in range(4):
         await restarted.invoke_async(f"again {number}")
     assert history.view().to_messages()[0]["content"] == "no card"
+
+
+@pytest.mark.parametrize("when", ["before the update", "during the update"])
+async def test_a_summary_in_a_fork_quotes_nothing_that_was_redacted_in_its_parent(
+    repository, histories, monkeypatch, when
+):
+    repository.create_session(SESSION)
+    repository.create_agent("s", SessionAgent("a", {}, {"removed_message_count": 0}))
+    for number, text in enumerate(("marigold", "hello")):
+        repository.create_message("s", "a", SessionMessage.from_message(user(text), number))
+    parent = histories[repository.conversation("s", "a")]
+    fork = parent.fork(id=repository.conversation("f", "a"))
+    assert repository.read_agent("f", "a") is not None
+    version = fork.version()
+    redact = lambda: parent.redact(holding(parent, "marigold"), reason="asked to")  # noqa: E731
+    if when == "before the update":
+        redact()
+    else:
+        before_next_call(monkeypatch, strands, "change_of_prompt", redact)
+    state = {"removed_message_count": 1, "summary_message": user("about marigold")}
+    repository.update_agent("f", SessionAgent("a", {}, state))
+    assert [event.content for event in fork.view()] == ["[redacted]", "hello"]
+    assert "marigold" not in repr(list(fork.events(version)))
 
 
 @pytest.mark.parametrize("how", ["erase", "delete_session"])
