@@ -23,6 +23,7 @@ from foldlog.eventstore import (
     FoundEvent,
     Retraction,
 )
+from foldlog.eventstore.inside import NothingRedacted
 from foldlog.formats import Encoder
 from foldlog.runtimes import HistoryRecorder, change_of_prompt, json_of, parse
 
@@ -68,17 +69,28 @@ class LinkedEntries:
     def found(self, entry_id: str) -> FoundEvent | None:
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
-    def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
+    def chain(
+        self,
+        entry_id: str | None,
+        limit: int | None = None,
+        sources: dict[str, NothingRedacted] | None = None,
+    ) -> list[Entry]:
         """Return the chain of entries from the root of the tree to the entry ``entry_id``. With
-        ``limit``, return only its last ``limit`` entries.
+        ``limit``, return only its last ``limit`` entries. ``sources`` gets the guard of each
+        conversation that is read.
 
         Raises ``LookupError`` if an entry of the chain is missing in the store. Only the returned
         entries are read. If the parent of an entry is not directly before the entry in the log, the
         parent is found by a search.
         """
-        return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
+        return [parse(each.text) for each in self.back(entry_id, limit, sources)][::-1]
 
-    def back(self, entry_id: str | None, limit: int | None = None) -> Iterator[StoredEntry]:
+    def back(
+        self,
+        entry_id: str | None,
+        limit: int | None = None,
+        sources: dict[str, NothingRedacted] | None = None,
+    ) -> Iterator[StoredEntry]:
         """Yield the entries of ``chain`` in reverse order: the entry ``entry_id`` comes first."""
         wanted = entry_id
         count = 0
@@ -86,6 +98,10 @@ class LinkedEntries:
             found = self.found(wanted)
             if found is None:
                 raise KeyError(wanted)
+            if sources is not None and found.conversation not in sources:
+                _, unredacted = self._histories[found.conversation]._version_and_guard()
+                if unredacted is not None:
+                    sources[found.conversation] = unredacted
             for entry in self._back_from(found):
                 if entry.entry_id != wanted:
                     break  # an entry was retracted, so the wanted entry is elsewhere
@@ -112,14 +128,21 @@ class LinkedEntries:
             version = min(version, row.parent_version or 0)
         return None
 
-    def missing(self, conversation: str, version: int, entry_id: str) -> list[Entry]:
+    def missing(
+        self, conversation: str, version: int, entry_id: str
+    ) -> tuple[list[Entry], dict[str, NothingRedacted]]:
+        """Return the entries of a chain that the conversation did not have at ``version``, and the
+        guards of the conversations from which they were read. Raises ``LookupError`` if an entry is
+        missing in the store.
+        """
+        sources = dict[str, NothingRedacted]()
         if self.place(conversation, version, entry_id) is not None:
-            return []
-        chain = self.chain(entry_id)
+            return [], sources
+        chain = self.chain(entry_id, None, sources)
         for place in range(len(chain) - 1, -1, -1):
             if self.place(conversation, version, chain[place]["entry_id"]) is not None:
-                return chain[place + 1 :]
-        return chain
+                return chain[place + 1 :], sources
+        return chain, sources
 
     def fork(self, entry_id: str, conversation: str) -> int:
         """Begin a conversation as a fork after an entry. Return the version of the fork. Raises the

@@ -42,10 +42,11 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
 
 from foldlog import History
-from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
+from foldlog.adapters._linked import UNKNOWN, Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
+    NothingRedactedElsewhere,
     OpenHistories,
     SentRecords,
     as_in_sdk,
@@ -70,6 +71,7 @@ from foldlog.eventstore import (
     ConversationRow,
     VersionConflict,
 )
+from foldlog.eventstore.inside import NothingRedacted
 from foldlog.formats import decode
 from foldlog.projections import well_formed
 from foldlog.runtimes import REDACTED, Recent, parse, within
@@ -307,13 +309,6 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         for needed in {start, record.head_id} - there:
             if needed is not None and self._entries.found(needed) is None:
                 raise ConversationConflict(record.conversation_id)
-        if (
-            version
-            and stored is not None
-            and start != stored.head_id
-            and self._are_older(history, entries)
-        ):
-            raise ConversationConflict(record.conversation_id)
         own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
         attributes = {**self._attributes, **own}
         documents = {_RECORD: to_plain(_records.dump_python(record))}
@@ -326,6 +321,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         elif version == 0 and start is not None:
             version = self._entries.fork(start, history.id)
             tip = start
+        unredacted = None
+        if start != tip:
+            unredacted = self._guard_of_branch(record, history, stored, entries)
         recorder = history._recorder(_FORMAT)
         if recorder.version != version:
             raise VersionConflict(history.id, version, recorder.version)
@@ -334,17 +332,59 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         )
         moves = Moves(self._entries, history.id, recorder, tip, compacts=compacts)
         if start not in (None, tip):
-            moves.add(self._entries.missing(history.id, version, start))
+            copied, unredacted = self._copied(record, version, start, unredacted)
+            moves.add(copied)
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
         history._asked_at = self._asked.get(history.id)
         recorded = history._append_recorded(
-            moves.events, recorder, version, documents=documents, dedupe="origin"
+            moves.events,
+            recorder,
+            version,
+            documents=documents,
+            dedupe="origin",
+            guard=unredacted,
         )
         if recorded:
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
         if history._asked_at is None:  # the prompt was answered
             self._asked.pop(history.id, None)
+
+    def _guard_of_branch(
+        self,
+        record: ConversationRecord,
+        history: History,
+        stored: ConversationRecord | None,
+        entries: list[ConversationEntry],
+    ) -> NothingRedacted | None:
+        """Return the guard of an append that begins a branch with ``entries``. Raises
+        ``ConversationConflict`` if one of the entries still has redacted text.
+        """
+        _, unredacted = history._version_and_guard()
+        if stored is not None and self._are_older(history, entries):
+            raise ConversationConflict(record.conversation_id)
+        return unredacted
+
+    def _copied(
+        self,
+        record: ConversationRecord,
+        version: int,
+        head_id: str,
+        unredacted: NothingRedacted | None,
+    ) -> tuple[list[Entry], NothingRedacted | None]:
+        """Return the entries up to ``head_id`` that the conversation lacks, and the guard of an
+        append that copies them. Raises ``ConversationConflict`` if another program erased one of
+        them.
+        """
+        conversation = self.conversation(record.conversation_id)
+        try:
+            copied, sources = self._entries.missing(conversation, version, head_id)
+        except LookupError as error:
+            raise ConversationConflict(record.conversation_id) from error
+        if unredacted is None:
+            return copied, None
+        guard = NothingRedactedElsewhere(unredacted.key, unredacted.redactions, sources)
+        return copied, guard
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
         """Return whether one of the entries still has the text of a part that is redacted in the

@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import json
 import random
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from pydantic_ai import Agent
@@ -265,6 +267,67 @@ async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, mo
     with pytest.raises(ConversationConflict):
         await store.save(conversation)
     assert len(await messages_of(store)) == 4
+
+
+def redacting(history, text):
+    """Return a function that redacts the events of a history that have a text."""
+
+    def redact():
+        found = [event.id for event in history.events() if text in repr(event)]
+        history.redact(found, reason="asked to")
+
+    return redact
+
+
+async def goes_on_from(store, conversation_id, other_id):
+    """Save a message that follows the newest message of another conversation."""
+    record = await store.read_record(conversation_id)
+    parent_id = (await store.read_record(other_id)).head_id
+    entry = ConversationEntry(id="new", parent_id=parent_id, message=prompt("next"))
+    new = replace(record, head_id="new", revision="new")
+    await store.write_record(new, new_entries=[entry], expected_revision=record.revision)
+
+
+async def test_messages_of_another_conversation_are_copied_without_what_is_redacted_meanwhile(
+    store, histories, monkeypatch
+):
+    await talk(store, "c", "one", "marigold")
+    await store.fork("c", at=2, new_conversation_id="d")
+    original, fork = (histories[store.conversation(name)] for name in "cd")
+    before_next_call(monkeypatch, pydantic_ai.Moves, "add", redacting(original, "marigold"))
+    await goes_on_from(store, "d", "c")
+    assert "marigold" not in repr(list(fork.events()))
+    assert texts_of(fork.view()) == ["one", "re one", "[redacted]", "[redacted]", "next"]
+
+
+async def test_a_save_after_messages_that_are_deleted_meanwhile_is_a_conflict(
+    store, histories, monkeypatch
+):
+    await talk(store, "c", "one", "two")
+    await store.fork("c", at=2, new_conversation_id="d")
+    fork = histories[store.conversation("d")]
+    version = fork.version()
+    erase = partial(histories.erase, store.conversation("c"), reason="asked to", detach_forks=True)
+    before_next_call(monkeypatch, store._entries, "missing", erase)
+    with pytest.raises(ConversationConflict):
+        await goes_on_from(store, "d", "c")
+    assert fork.version() == version
+    assert texts_of(fork.view()) == ["one", "re one"]
+
+
+async def test_a_program_does_not_save_what_is_redacted_meanwhile_in_the_parent_of_a_fork(
+    store, histories, monkeypatch
+):
+    await talk(store, "c", "marigold")
+    await store.fork("c", new_conversation_id="d")
+    original, fork = (histories[store.conversation(name)] for name in "cd")
+    version = fork.version()
+    conversation = await store.load("d")
+    conversation.messages = [prompt("first"), *conversation.messages]
+    before_next_call(monkeypatch, pydantic_ai, "Moves", redacting(original, "marigold"))
+    with pytest.raises(ConversationConflict):
+        await store.save(conversation)
+    assert fork.version() == version
 
 
 async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(store, histories):
