@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from agent_framework import (
@@ -57,6 +58,7 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
+from foldlog.eventstore.inside import NothingRedacted
 from foldlog.projections import View, well_formed
 from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
@@ -193,12 +195,13 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """Load the messages of a session. The open calls of a killed run are left out, because
         models refuse calls without results.
         """
+        history = self.histories.sync[self.conversation(context.session_id)]
+        unredacted = await self.histories.pool.run(partial(_guard_of, history), finish=False)
         await super().before_run(
             agent=agent, session=session, context=context, state={**state, _RUN: context}
         )
-        context.metadata[self.source_id] = list(
-            map(_ids_of, context.context_messages.get(self.source_id, ()))
-        )
+        loaded = map(_ids_of, context.context_messages.get(self.source_id, ()))
+        context.metadata[self.source_id] = list(loaded), unredacted
 
     async def after_run(
         self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
@@ -207,7 +210,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         out.
         """
         loaded = context.context_messages.get(self.source_id, ())
-        run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
+        ids, unredacted = context.metadata.pop(self.source_id, ((), None))
+        run = _Run(loaded, ids, unredacted, context.response)
         await super().after_run(
             agent=agent, session=session, context=context, state={**state, _RUN: run}
         )
@@ -255,11 +259,19 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
 
 
 class _Run:
-    """A finished run: the messages that were loaded, the messages that were sent, and the usage."""
+    """A finished run: the messages that were loaded, the messages that were sent, and the usage.
+    ``unredacted`` is the guard of an append that repeats content of the loaded messages. It is None
+    if the conversation did not exist.
+    """
 
     def __init__(
-        self, messages: Sequence[Message], loaded: Iterable[_Ids | None], response: Any
+        self,
+        messages: Sequence[Message],
+        loaded: Iterable[_Ids | None],
+        unredacted: NothingRedacted | None,
+        response: Any,
     ) -> None:
+        self.unredacted = unredacted
         self.sent = [
             message for message in messages if not message.additional_properties.get(EXCLUDED_KEY)
         ]
@@ -283,17 +295,31 @@ class _Run:
         )
 
 
+def _guard_of(history: History) -> NothingRedacted | None:
+    with suppress(ConversationErased):
+        return history._version_and_guard()[1]
+    return None
+
+
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
+    _, unredacted = history._version_and_guard()
+    # Otherwise a summary of the run may quote a message that was redacted after it was loaded, or
+    # the loaded messages belong to an erased conversation with the same id.
+    is_current = run is None or run.unredacted in (None, unredacted)
     view = history.view()
     recorder = history._recorder(_FORMAT)
     if recorder.version != view.version:
         raise VersionConflict(history.id, view.version, recorder.version)
-    events: list[Event] = [] if run is None else list(_condensations_of_run(run, view))
+    events = list[Event]()
+    if run is not None and is_current:
+        events += _condensations_of_run(run, view)
     recorder.skip(len(events))
     excluded = list[int]()
     replied = None
     for record in records[_count_repeated(history, view, records) :]:
         first = len(events)
+        if not is_current:  # the summary that replaces the message is not stored
+            record["additional_properties"].pop(EXCLUDED_KEY, None)
         events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
         if record["additional_properties"].get(EXCLUDED_KEY):
             excluded += range(view.version + first, view.version + len(events))
@@ -304,7 +330,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     change = change_of_prompt(excluded, (), "compaction", metadata=_BY_SDK)
     events += () if change is None else (change,)
     if events:
-        history._append_recorded(events, recorder, view.version)
+        history._append_recorded(events, recorder, view.version, guard=unredacted)
 
 
 def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:

@@ -287,6 +287,61 @@ async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
     assert len(everything) > len(history.view()), "the log keeps what was left out"
 
 
+async def summarized_once(provider, act):
+    """Return an agent whose last run stored a summary that quotes a flower. Before the summary was
+    made, ``act`` was called.
+    """
+    quoting = []
+
+    def summarize(messages, number):
+        if "marigold" not in repr([message.to_dict() for message in messages]):
+            return [said("no flower")]
+        quoting.append(number)
+        act()
+        return [said("a marigold")]
+
+    strategy = SummarizationStrategy(client=ScriptedClient(summarize))
+    compaction = CompactionProvider(before_strategy=strategy, history_source_id=provider.source_id)
+    client = ScriptedClient(lambda messages, number: [said(f"reply {number}")])
+    agent = agent_of(client, provider, compaction, each_call=False)
+    for number in range(8):
+        if not quoting:
+            await run_agent(agent, "marigold" if number == 0 else f"{number}")
+    assert len(quoting) == 1
+    return agent
+
+
+async def test_a_summary_that_may_quote_a_message_redacted_meanwhile_is_not_stored(
+    provider, histories
+):
+    history = histories[provider.conversation("s")]
+
+    def redact():
+        found = [event.id for event in history.events() if "marigold" in repr(event)]
+        history.redact(found, reason="asked to")
+
+    agent = await summarized_once(provider, redact)
+    assert condensations(history) == []
+    await run_agent(agent, "go on")
+    assert "no flower" in [event.summary for event in condensations(history)]
+    assert "marigold" not in repr(list(history.events()))
+
+
+async def test_a_summary_forgets_nothing_of_a_session_that_began_again_meanwhile(
+    provider, histories
+):
+    name = provider.conversation("s")
+
+    def begin_again():
+        histories.erase(name, reason="asked to")
+        new = histories.create(name, replace_erased=True)
+        new.append([foldlog.Message(source="user", content=text) for text in ("one", "two")])
+
+    await summarized_once(provider, begin_again)
+    assert [event.content for event in histories[name].view()][:2] == ["one", "two"]
+    assert condensations(histories[name]) == []
+
+
 async def test_a_summary_that_the_provider_was_not_told_hides_nothing(provider):
     choice = random.Random(5)
     client = client_of(steps(choice))
