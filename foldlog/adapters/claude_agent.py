@@ -99,7 +99,7 @@ class FoldlogSessionStore(OpenHistories):
         begins again.
         """
         if entries:
-            self._append(key, entries)
+            self._append(key, entries, self.histories.sync[self.conversation(key)])
 
     @to_its_end
     def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
@@ -114,14 +114,16 @@ class FoldlogSessionStore(OpenHistories):
         sessions = items = 0
         for key, path in _transcripts(Path(folder).expanduser()):
             entries = list(_entries_of_transcript(path, findings))
-            stored = _entries(self.histories.sync[self.conversation(key)]) or []
+            # If the session is deleted after it was read, the append fails, and stores no part.
+            history = self.histories.sync[self.conversation(key)]
+            stored = _entries(history) or []
             new = entries[len(stored) :]
             # The SDK mirrored this session, and a mirror leaves out lines without a uuid.
             if entries[: len(stored)] != stored:
                 known = {_uuid(entry) for entry in stored} | {None}
                 new = [entry for entry in entries if _uuid(entry) not in known]
             for start in range(0, len(new), _LINES_OF_A_TRANSACTION):
-                self._append(key, new[start : start + _LINES_OF_A_TRANSACTION])
+                self._append(key, new[start : start + _LINES_OF_A_TRANSACTION], history)
             sessions += "subpath" not in key
             items += len(new)
         return ImportedSessions(sessions, items, tuple(findings))
@@ -249,13 +251,13 @@ class FoldlogSessionStore(OpenHistories):
     # -- in threads
     # ----------------------------------------------------------------------------------------------
 
-    def _append(self, key: SessionKey, entries: list[Any]) -> None:
+    def _append(self, key: SessionKey, entries: list[Any], history: History) -> None:
         conversation = self.conversation(key)
 
         def append(history: History) -> None:
             history.append_records(entries, format=_FORMAT, dedupe="origin")
 
-        history = self._written.get(conversation, self.histories.sync[conversation])
+        history = self._written.get(conversation, history)
         self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _update_summary(self, project_key: str, row: ConversationRow, before: Any) -> Any:

@@ -8,6 +8,7 @@ import os
 import random
 import uuid
 from dataclasses import replace
+from functools import partial
 from unittest.mock import ANY
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks
 from tests.adapters.contract import VALUES, Lists, redacted_one_by_one
 from tests.adapters.killed import check_killed_in_a_tool
 from tests.adapters.model_server import Reply
+from tests.between import before_next_call
 from tests.sound import assert_sound
 
 KEY = {"project_key": "-work", "session_id": "s"}
@@ -271,6 +273,24 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
     assert (await store.import_folder(projects)).items == 0, "the store went on"
     with pytest.raises(ValueError, match="is not a folder"):
         await store.import_folder(tmp_path / "none")
+
+
+async def test_a_session_that_is_deleted_during_an_import_is_not_imported_in_part(
+    store, histories, tmp_path, monkeypatch
+):
+    name = str(uuid.UUID(int=1))
+    key, path = {**KEY, "session_id": name}, tmp_path / "-work" / f"{name}.jsonl"
+    entries = [line(number) for number in range(4)]
+    write_lines(path, entries[:2])
+    await FoldlogSessionStore(histories).import_folder(tmp_path)
+    write_lines(path, entries)
+    erase = partial(histories.erase, store.conversation(key), reason="asked to")
+    before_next_call(monkeypatch, store, "_append", erase)
+    with pytest.raises(ConversationErased):
+        await store.import_folder(tmp_path)
+    assert await store.load(key) is None
+    assert (await store.import_folder(tmp_path)).items == 4
+    assert await store.load(key) == entries
 
 
 class TestKeeps(Lists):
