@@ -138,11 +138,7 @@ class FoldlogSession(OpenHistories):
         the session was erased earlier, a new session begins.
         """
         if items:
-            self._appended(
-                lambda history: (
-                    _compacted(history, items) or history.append_records(items, format=_FORMAT)
-                )
-            )
+            self._appended(partial(_append_items, items=items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Retract the newest item and return it. Return None if there is no item, or if the item is
@@ -289,6 +285,13 @@ class FoldlogSession(OpenHistories):
         history, _ = self._append_or_begin(self.history.sync, append_to_run)
         if history is not self.history.sync:
             self.history = self.histories[self.history.id]
+
+
+def _append_items(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
+    with suppress(VersionConflict):  # another writer has appended since the session was cleared
+        if recorded := _compacted(history, items):
+            return recorded
+    return history.append_records(items, format=_FORMAT)
 
 
 def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:

@@ -20,12 +20,14 @@ from agents import (
 
 import foldlog
 from foldlog._figures.shown import collect_stats
+from foldlog.adapters import openai_agents
 from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased
 from foldlog.projections import well_formed
 from tests.adapters.contract import VALUES, Answers, Condenses, condensations
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
+from tests.between import before_next_call
 
 pytestmark = pytest.mark.anyio
 set_tracing_disabled(True)
@@ -330,6 +332,19 @@ async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
     reasons = [event.metadata["reason"] for event in condensations(history)]
     assert {*reasons} == {"the model's provider compacted the context"}
     assert len(reasons) == (1 if len(kept) == 2 else 2)
+
+
+async def test_a_compaction_of_the_sdk_is_stored_although_another_program_appends_meanwhile(
+    session, histories, monkeypatch
+):
+    await session.add_items([user("one"), user("two")])
+    await session.clear_session()
+    items = [user("two"), {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
+    other = histories[session.history.id]
+    append = lambda: other.append_records([user("other")], format="openai-responses")  # noqa: E731
+    before_next_call(monkeypatch, openai_agents, "staying", append)
+    await session.add_items(items)
+    assert await session.get_items() == [user("other"), *items]
 
 
 async def test_options_of_a_run_hand_over_all_of_the_session(histories):
