@@ -52,9 +52,11 @@ from foldlog.eventstore import (
     ConversationErased,
     Event,
     Recorded,
+    Redaction,
     Retraction,
     VersionConflict,
 )
+from foldlog.eventstore.inside import NothingRedacted
 from foldlog.projections import well_formed
 from foldlog.runtimes import COMPACTED_BY_PROVIDER, change_of_prompt, staying, usage_meta
 
@@ -96,6 +98,8 @@ class FoldlogSession(OpenHistories):
         self.history = self.histories[f"{prefix}/{quoted(session_id)}"]
         self._condense = condense
         self._clear = clear
+        self._unredacted: NothingRedacted | None = None
+        """The guard of an append that repeats the items that ``get_items`` returned last."""
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -112,8 +116,10 @@ class FoldlogSession(OpenHistories):
         history = self.history
         for _ in range(2):
             with suppress(ConversationErased):
+                _, unredacted = history.sync._version_and_guard()
                 items = self._items_of(history.sync, limit)
                 self.history = history
+                self._unredacted = unredacted
                 return items[-(limit or 0) :]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
@@ -132,13 +138,14 @@ class FoldlogSession(OpenHistories):
 
         A compaction of the SDK calls ``clear_session``, and then adds some of the items again.
         Foldlog stores the compaction as a condensation that forgets the items which were not added
-        again.
+        again. If an item was redacted after ``get_items``, foldlog stores no compaction, and the
+        session has all its items again.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
         """
         if items:
-            self._appended(partial(_append_items, items=items))
+            self._appended(partial(_append_items, items=items, unredacted=self._unredacted))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Retract the newest item and return it. Return None if there is no item, or if the item is
@@ -287,26 +294,37 @@ class FoldlogSession(OpenHistories):
             self.history = self.histories[self.history.id]
 
 
-def _append_items(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
-    with suppress(VersionConflict):  # another writer has appended since the session was cleared
-        if recorded := _compacted(history, items):
-            return recorded
-    return history.append_records(items, format=_FORMAT)
+def _append_items(
+    history: History, items: Sequence[Any], unredacted: NothingRedacted | None
+) -> tuple[Recorded, ...]:
+    while True:
+        with suppress(VersionConflict):  # another writer appended or redacted an event
+            return _compacted(history, items, unredacted) or history.append_records(
+                items, format=_FORMAT
+            )
 
 
-def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
+def _compacted(
+    history: History, items: Sequence[Any], unredacted: NothingRedacted | None
+) -> tuple[Recorded, ...]:
     """Store a compaction of the SDK as a condensation.
 
     To compact a session, the SDK clears the session and then adds ``items``. So restore the View
     that the session had before it was cleared, and forget the events of this View that are not in
-    ``items``. If ``items`` contain no compaction, append nothing and return ``()``.
+    ``items``. If ``items`` contain no compaction, append nothing and return ``()``. If an event was
+    redacted after the SDK had read the items, ``items`` may have its content, so only restore the
+    View.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
         return ()
-    last = history.tail(1)
-    if not (last and isinstance(last[0], Retraction) and last[0].reason == CLEARED):
+    version, now = history._version_and_guard()
+    newest = history.events(0, version, reverse=True)
+    cleared = next((event for event in newest if not isinstance(event, Redaction)), None)
+    if not (isinstance(cleared, Retraction) and cleared.reason == CLEARED):
         return ()
-    (cleared,) = last
+    restored = Retraction(version=cleared.id, reason="the session was compacted, not cleared")
+    if unredacted not in (None, now):
+        return history.append(restored, expected_version=version)
     before = history.at(cleared.id)
     shown = [(events, made[0]) for events, made in shown_records(before, _FORMAT, history) if made]
     places = staying([item for _, item in shown], items)
@@ -320,17 +338,14 @@ def _compacted(history: History, items: Sequence[Any]) -> tuple[Recorded, ...]:
     ]
     reason = {"reason": COMPACTED_BY_PROVIDER}
     change = change_of_prompt([event.id for event in before], after, "compaction", metadata=reason)
-    events: list[Event] = [
-        Retraction(version=cleared.id, reason="the session was compacted, not cleared")
-    ]
-    events += [] if change is None else [change]
+    events: list[Event] = [restored, *([] if change is None else [change])]
     recorder = history._recorder(_FORMAT)
-    if recorder.version != cleared.id + 1:
-        raise VersionConflict(history.id, cleared.id + 1, recorder.version)
+    if recorder.version != version:
+        raise VersionConflict(history.id, version, recorder.version)
     recorder.skip(len(events))
     for item in items[len(places) :]:
         events += (structs.replace(event, id=NOT_RECORDED) for event in recorder.decode(item))
-    return history._append_recorded(events, recorder, cleared.id + 1)
+    return history._append_recorded(events, recorder, version, guard=now)
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

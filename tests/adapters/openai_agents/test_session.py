@@ -347,6 +347,24 @@ async def test_a_compaction_of_the_sdk_is_stored_although_another_program_append
     assert await session.get_items() == [user("other"), *items]
 
 
+@pytest.mark.parametrize("name", ["clear_session", "add_items", "staying"])
+async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
+    session, histories, monkeypatch, name
+):
+    await session.add_items([user("marigold"), user("two")])
+    items = [
+        *await session.get_items(),
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
+    ]
+    history = histories[session.history.id]
+    redact = lambda: history.redact(0, reason="asked to")  # noqa: E731
+    before_next_call(monkeypatch, openai_agents if name == "staying" else session, name, redact)
+    await session.clear_session()
+    await session.add_items(items)
+    assert "marigold" not in repr(list(history.events()))
+    assert [event.content for event in history.view()] == ["[redacted]", "two"]
+
+
 async def test_options_of_a_run_hand_over_all_of_the_session(histories):
     session = FoldlogSession("s", histories)
     agent = Agent(name="a", model=ScriptedModel(steps(1)), tools=[measure])
