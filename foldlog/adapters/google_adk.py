@@ -163,9 +163,11 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """
         names = self._session_names(app_name, user_id, session_id)
         stored = self._stored(names)
-        if stored is None:
-            return None
-        return self._session(names, stored, [*map(_event_of, self._records(stored, config))])
+        if stored is not None:
+            with suppress(ConversationErased):  # The session was deleted after it was found.
+                events = [*map(_event_of, self._records(stored, config))]
+                return self._session(names, stored, events)
+        return None
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
@@ -241,8 +243,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             if isinstance(prepared, EventActions):
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
                 compacted = AdkEvent(**about, timestamp=platform_time.get_time())
-                # If an event was redacted in between, the next step makes another compaction.
-                with suppress(VersionConflict):
+                # If an event was redacted or appended in between, the next step makes another
+                # compaction.
+                with suppress(VersionConflict, StaleSessionError):
                     await self._append_event(session, compacted, unredacted)
             else:
                 waiting = {
@@ -345,19 +348,21 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _shared_state(self, app_name: str, *user: str) -> _Values:
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
-    def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """Return the state of a user or an app as JSON, with its history and version.
+    def _shared(self, conversation: str) -> tuple[History, int, _Values, NothingRedacted | None]:
+        """Return the state of a user or an app as JSON, with its history, its version, and the
+        guard of an append that repeats the state.
 
         If the history was erased, the version is 0, and an append begins it again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
         version = 0
+        unredacted = None
         state = dict[str, Any]()
         with suppress(ConversationErased):
-            version = history.version()
+            version, unredacted = history._version_and_guard()
             state = document(history, "state", {}, version) if version else {}
-        return history, version, state
+        return history, version, state, unredacted
 
     def _list_entry(
         self, app_name: str, start: int, row: ConversationRow, before: object
@@ -370,9 +375,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             stored = self._stored((app_name, user, session[0]))
         else:
             stored = None
-        if stored is None:
-            return None
-        return {"state": stored.state, "updated": self._updated(stored)}
+        if stored is not None:
+            with suppress(ConversationErased):  # The session was deleted after it was found.
+                return {"state": stored.state, "updated": self._updated(stored)}
+        return None
 
     @in_thread
     def _make_compaction(
@@ -458,21 +464,22 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 raise SessionNotFoundError(f"Session {names[2]} not found.")
             if unredacted not in (None, stored.unredacted):
                 raise VersionConflict(stored.history.id, stored.version, stored.version)
-            updated = self._updated(stored)
-            since = GetSessionConfig(after_timestamp=event.timestamp)
-            if event.timestamp <= updated and _event_of(record) in map(
-                _event_of, self._records(stored, since)
-            ):
-                return False
-            if updated > known:
-                raise StaleSessionError(
-                    f"session {names[2]!r} was updated at {updated}, but this object was read at"
-                    f" {known}; get the session again"
-                )
-            about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
-            documents: _Values = {"session": about} if about != stored.about else {}
-            documents |= {"state": {**stored.state, **own}} if own else {}
             with suppress(VersionConflict, ConversationErased):
+                updated = self._updated(stored)
+                since = GetSessionConfig(after_timestamp=event.timestamp)
+                if event.timestamp <= updated and _event_of(record) in map(
+                    _event_of, self._records(stored, since)
+                ):
+                    return False
+                if updated > known:
+                    raise StaleSessionError(
+                        f"session {names[2]!r} was updated at {updated}, but this object was read"
+                        f" at {known}; get the session again"
+                    )
+                is_late = event.timestamp < updated
+                about = {**stored.about, **({"unordered": True} if is_late else {})}
+                documents: _Values = {"session": about} if about != stored.about else {}
+                documents |= {"state": {**stored.state, **own}} if own else {}
                 self._write(
                     stored.history, stored.version, [record], documents, shared, stored.unredacted
                 )
@@ -495,11 +502,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         store = history._store
         together = list[Appending]()
         for conversation, change in shared.items():
-            other, other_version, state = self._shared(conversation)
+            other, other_version, state, other_unredacted = self._shared(conversation)
             values: _Values = {"state": {**state, **change}}
             if self._attributes and not other_version:
                 values[ATTRIBUTES] = self._attributes
             work = Documents(store).prepare(other.id, values, other_version, other._generation)
+            # The prepared append checks only for redactions after ``prepare``.
+            if other_unredacted is not None and other._version_and_guard()[1] != other_unredacted:
+                raise VersionConflict(other.id, other_version, other_version)
             if work is not None:
                 together.append(work)
         recorder = history._recorder(_FORMAT)

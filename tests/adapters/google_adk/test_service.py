@@ -9,6 +9,7 @@ import json
 import random
 import sqlite3
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ import foldlog
 from foldlog._archive.recording import HistoryRecorder
 from foldlog.adapters.google_adk import FoldlogSessionService
 from foldlog.condensers import Condensation
-from foldlog.eventstore import CondensationAction
+from foldlog.eventstore import CondensationAction, Documents
 from foldlog.eventstore.inside import Appending, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
@@ -618,6 +619,41 @@ async def test_a_state_that_was_redacted_in_the_original_of_a_fork_stays_away(se
     assert (await service.get_session(**{**S, "session_id": "t"})).state == {"color": "blue"}
 
 
+async def test_a_users_state_that_was_redacted_in_the_original_of_a_fork_stays_away(
+    service, monkeypatch
+):
+    await service.create_session(**S, state={"user:flower": "marigold"})
+    original = service.histories.sync[service.conversation("a", "u")]
+    original.fork(id=service.conversation("a", "v"))
+    session = await service.create_session(**{**S, "user_id": "v"})
+    event = Event(
+        author="user", invocation_id="1", actions=EventActions(state_delta={"user:color": "blue"})
+    )
+    redact = lambda: original.redact(0, reason="asked to")  # noqa: E731
+    before_next_call(monkeypatch, Documents, "prepare", redact)
+    await service.append_event(session, event)
+    assert await service.get_user_state(app_name="a", user_id="v") == {"color": "blue"}
+
+
+async def test_a_session_that_is_deleted_as_it_is_read_is_not_there(
+    service, histories, monkeypatch
+):
+    def delete_in_between(*names):
+        erase = partial(histories.erase, service.conversation(*names), reason="asked to")
+        before_next_call(monkeypatch, service, "_updated", erase)
+
+    for name in "stuv":
+        session = await service.create_session(**{**S, "session_id": name})
+    delete_in_between("a", "u", "s")
+    listed = await service.list_sessions(app_name="a")
+    assert [each.id for each in listed.sessions] == ["t", "u", "v"]
+    delete_in_between("a", "u", "t")
+    assert await service.get_session(**{**S, "session_id": "t"}) is None
+    delete_in_between("a", "u", "v")
+    with pytest.raises(SessionNotFoundError):
+        await service.append_event(session, Event(author="user", invocation_id="1"))
+
+
 async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histories, monkeypatch):
     service = FoldlogSessionService(histories, condense=True)
     session = await talk(service, 3)
@@ -638,6 +674,34 @@ async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histor
     kept = await events_of(service)
     assert len(kept) == 4
     assert not any(event.actions.compaction for event in kept)
+
+
+async def test_an_event_is_stored_although_another_program_appends_before_its_compaction(
+    histories, monkeypatch
+):
+    service, other = (
+        FoldlogSessionService(histories, condense=True),
+        FoldlogSessionService(histories),
+    )
+    session = await talk(service, 3)
+
+    async def append():
+        event = Event(id="5", author="user", invocation_id="5", content=said("5"))
+        await other.append_event(await other.get_session(**S), event)
+
+    def condense_as_another_program_appends(view):
+        asyncio.run(append())
+        forgotten = [event.id for event in view.events[:2]]
+        action = CondensationAction(
+            forgotten_event_ids=forgotten, summary="short", summary_offset=0
+        )
+        return Condensation(action), ()
+
+    handler = service.histories.sync._handler
+    monkeypatch.setattr(handler, "preview", condense_as_another_program_appends)
+    event = Event(id="4", author="user", invocation_id="4", content=said("4"))
+    await service.append_event(session, event)
+    assert (await ids_of(service))[-2:] == ["4", "5"]
 
 
 async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(service):
