@@ -10,8 +10,10 @@ in the log.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -35,15 +37,28 @@ from foldlog.adapters._shared import (
     unquoted,
 )
 from foldlog.eventstore import NOT_RECORDED, ConversationErased, Event, VersionConflict
+from foldlog.eventstore.inside import NothingRedacted
 from foldlog.projections import View
-from foldlog.runtimes import change_of_prompt, staying
+from foldlog.runtimes import Recent, change_of_prompt, json_of, staying
 
 _REASON = "the runtime took these messages out of its list"
+_LISTS_IN_MEMORY = 256
+"""The maximum number of keys whose last read messages are remembered."""
 
 
 class _Shown(NamedTuple):
     ids: list[int]
     record: Any
+
+
+class _Read(NamedTuple):
+    """The messages that ``get_messages`` returned last: the version of their View, the guard of an
+    append that repeats them, and a hash of each message's record.
+    """
+
+    version: int
+    unredacted: NothingRedacted
+    hashes: list[bytes]
 
 
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
@@ -65,12 +80,14 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     clear: Literal["retract", "erase"] = "retract"
     prefix: str = NAME
     _opened: WithHistories = PrivateAttr()
+    _read: Recent[str, _Read] = PrivateAttr()
 
     def __init__(
         self, histories: HistoriesGiven, *, attributes: Attributes = None, **settings: Any
     ) -> None:
         super().__init__(**settings)
         self._opened = WithHistories(histories, attributes)
+        self._read = Recent[str, _Read](_LISTS_IN_MEMORY)
 
     @classmethod
     def class_name(cls) -> str:
@@ -87,7 +104,12 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         """
         history = self.history(key)
         with suppress(ConversationErased):
-            return list(map(_message, sent_records(history, NAME, condense=self.condense)))
+            # ``set_messages`` may get these messages again.
+            _, unredacted = history._version_and_guard()
+            records = list(sent_records(history, NAME, condense=self.condense))
+            if unredacted is not None and history._asked_at is not None:
+                self._read[key] = _Read(history._asked_at, unredacted, list(map(_hash, records)))
+            return list(map(_message, records))
         return []
 
     def add_message(self, key: str, message: ChatMessage) -> None:
@@ -103,15 +125,38 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         """Replace the messages of a key, in one transaction.
 
         Old messages that ``messages`` repeats at its beginning stay. All further old messages are
-        retracted or forgotten, and the new messages are appended.
+        retracted or forgotten, and the new messages are appended. A message that was redacted after
+        ``get_messages`` is stored as it is now.
         """
-        records = list(map(_record, messages))
+        given = list(map(_record, messages))
 
-        def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
-            stay = staying([each.record for each in shown], records)
-            return stay, records[len(stay) :]
+        def change(history: History) -> None:
+            def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
+                records = self._as_redacted(key, history, given)
+                stay = staying([each.record for each in shown], records)
+                return stay, records[len(stay) :]
 
-        self._opened._append_or_begin(self.history(key), lambda history: _change(history, others))
+            _change(history, others)
+
+        self._opened._append_or_begin(self.history(key), change)
+
+    def _as_redacted(self, key: str, history: History, records: list[Any]) -> list[Any]:
+        """Return the records. A record whose message was redacted after ``get_messages`` is
+        replaced by its present form.
+        """
+        read = self._read.get(key)
+        _, now = history._version_and_guard()
+        if read is None or now is None or now == read.unredacted or now.key != read.unredacted.key:
+            return records
+        shown = [each.record for each in _shown(history, history.at(read.version))]
+        if len(shown) != len(read.hashes):
+            return records
+        # Equal messages are found in their order.
+        forms = defaultdict[bytes, deque[Any]](deque)
+        for hash_of_read, record in zip(read.hashes, shown, strict=True):
+            forms[hash_of_read].append(record)
+        present = [(record, forms[_hash(record)]) for record in records]
+        return [found.popleft() if found else record for record, found in present]
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Forget the message at the index ``idx`` and return it, or return None if ``idx`` is out
@@ -140,8 +185,11 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         """Retract or erase all messages of a key, depending on the store's argument ``clear``.
         Return the messages, or None if there are none.
         """
-        messages = self.get_messages(key)
-        empty_session(self._opened._sync, self.history(key).id, self.clear)
+        history = self.history(key)
+        messages = list[ChatMessage]()
+        with suppress(ConversationErased):
+            messages += map(_message, sent_records(history, NAME, condense=self.condense))
+        empty_session(self._opened._sync, history.id, self.clear)
         return messages or None
 
     def get_keys(self) -> list[str]:
@@ -197,6 +245,7 @@ def _change(
     messages.
     """
     while True:
+        _, unredacted = history._version_and_guard()
         view = history.view()
         recorder = history._recorder(NAME)
         shown = list(_shown(history, view))
@@ -215,7 +264,7 @@ def _change(
             return
         with suppress(VersionConflict):  # another writer appended
             if recorder.version == view.version:
-                history._append_recorded(events, recorder, view.version)
+                history._append_recorded(events, recorder, view.version, guard=unredacted)
                 return
 
 
@@ -223,6 +272,10 @@ def _shown(history: History, view: View) -> Iterator[_Shown]:
     for events, records in shown_records(view, NAME, history):
         for record in records[:1]:
             yield _Shown([event.id for event in events], record)
+
+
+def _hash(record: Any) -> bytes:
+    return blake2b(json_of(record), digest_size=16).digest()
 
 
 def _record(message: ChatMessage) -> dict[str, Any]:

@@ -171,3 +171,20 @@ def test_a_key_that_is_erased_as_keys_are_listed_is_left_out(histories, monkeypa
 
     monkeypatch.setattr(llama_index, "below", then_erased)
     assert store.get_keys() == ["b"]
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_a_message_that_is_redacted_before_its_list_is_set_again_stays_redacted(histories, resets):
+    """``ChatSummaryMemoryBuffer`` reads all messages, resets the memory, and sets some of them."""
+    store = FoldlogChatStore(histories)
+    for text in ("marigold", "two", "two"):
+        store.add_message("k", ChatMessage(text, role="user"))
+    messages = store.get_messages("k")
+    history = store.history("k")
+    history.redact(0, reason="asked to")
+    if resets:
+        store.delete_messages("k")
+    store.set_messages("k", [*messages, ChatMessage("three", role="user")])
+    assert "marigold" not in repr(list(history.events()))
+    texts = [message.content for message in store.get_messages("k")]
+    assert texts == ["[redacted]", "two", "two", "three"]
