@@ -7,6 +7,7 @@ import random
 
 import pytest
 from agent_framework import (
+    EXCLUDED_KEY,
     Agent,
     AgentSession,
     CompactionProvider,
@@ -23,6 +24,7 @@ from agent_framework import (
 )
 
 import foldlog
+from foldlog.adapters import agent_framework
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import Observation
 from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
@@ -325,6 +327,19 @@ async def test_a_summary_that_may_quote_a_message_redacted_meanwhile_is_not_stor
     await run_agent(agent, "go on")
     assert "no flower" in [event.summary for event in condensations(history)]
     assert "marigold" not in repr(list(history.events()))
+
+
+async def test_a_message_of_which_no_summary_is_stored_is_shown(provider, histories):
+    await provider.save_messages("s", [Message("user", ["marigold"])])
+    history = histories[provider.conversation("s")]
+    _, unredacted = history._version_and_guard()
+    history.redact(0, reason="asked to")
+    run = agent_framework._Run([], [], unredacted, None)
+    message = Message("user", ["two"], additional_properties={EXCLUDED_KEY: True})
+    await provider.save_messages("s", [message], state={agent_framework._RUN: run})
+    messages = await provider.get_messages("s")
+    assert [message.text for message in messages] == ["[redacted]", "two"]
+    assert not messages[1].additional_properties.get(EXCLUDED_KEY)
 
 
 async def test_a_summary_forgets_nothing_of_a_session_that_began_again_meanwhile(
