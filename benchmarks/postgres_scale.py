@@ -168,8 +168,8 @@ def report(measured: Measured) -> None:
     )
     for active in (10_000, 100_000, 1_000_000):
         print(
-            f"  {active:9,} conversations that grow write to {touched(active, key) / 1e9:5.2f} GB"
-            " of its leaves"
+            f"  {active:9,} growing conversations write to {touched(active, key) / 1e9:5.2f} GB"
+            " of the index's leaf pages"
         )
     print(
         f"fullest cluster over the average, {clusters} clusters and 2 million conversations: "

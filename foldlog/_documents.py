@@ -657,7 +657,8 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 class KnewDocument(Document, frozen=True, kw_only=True):
     """What the model of one run was shown at ``version``. ``events`` and ``summaries`` are numbers,
-    and ``tokens`` is an estimate. ``alone`` are the events that only the model of this run saw.
+    and ``tokens`` is an estimate. ``alone`` lists the events that the model of this run saw, and
+    the model of the other run did not.
     """
 
     version: int

@@ -52,8 +52,8 @@ _NAMES = frozenset(
 fields, or many events have the same text in them.
 """
 _REPEATED_MIN = 8
-"""An event that contains a shorter text need not be a copy, because many events contain short
-texts.
+"""The minimum length, in characters, of a text that marks a copy. An event may contain a shorter
+text by chance.
 """
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")

@@ -153,8 +153,8 @@ def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
     """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the time
-    of the list, in microseconds since 1970. If the list cannot be written now, also return the
-    entries that it lacks, by the key of the conversation.
+    of the list, in microseconds since 1970. If the list cannot be written now, its missing
+    entries are returned too, as a map from the key of each conversation to its entry.
     """
     now = database.now()
     recorder = database.recorder

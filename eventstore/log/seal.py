@@ -84,7 +84,7 @@ class Mark(NamedTuple):
 
     ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, the
     encryption of the conversation is being changed. During this change, rows with ``pending_from <=
-    id < pending_until`` may be plain. Records up to version ``pending_until`` may be plain too.
+    id < pending_until`` may be unencrypted, and so may records up to version ``pending_until``.
     Idempotency keys of events before ``pending_until`` may have no proof.
     """
 

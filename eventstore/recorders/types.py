@@ -532,8 +532,8 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 class ListedConversation(NamedTuple):
     """``at`` is the time of the last activity. ``at`` and ``version`` were current when the
     conversation was listed. ``attributes`` is a map of the attributes, the record that contains
-    them, or None. ``is_record_missing`` is true if the conversation has attributes, but no record
-    with them.
+    them, or None. ``is_record_missing`` is true if the conversation has attributes, but the
+    record that contains them is missing.
     """
 
     key: int

@@ -13,8 +13,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several open calls have the same id, a result answers the newest reply with
-such a call, and in this reply the first such call.
+the newest reply. If several open calls have the same id, a result answers a call of the newest
+reply that has one. If this reply has several, the result answers the first.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
@@ -200,8 +200,8 @@ class OpenAIChatDecoder(FollowingDecoder):
     keeps_shown = False
 
     def to_openai(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Convert a message into messages of OpenAI's format. A subclass converts the messages of
-        its program.
+        """Convert a message into messages of OpenAI's format. The subclass for a
+        program converts the messages that this program writes.
         """
         return [message]
 

@@ -197,7 +197,7 @@ def _has_usage(event: Event) -> bool:
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls in the ``meta`` of events. A reply counts only once. If a reply has several
-    events, the last event has its complete usage.
+    events, the usage of the last event counts, because only it covers the whole reply.
     """
     replies: dict[str | int, Event] = {}
     for event in events:

@@ -357,7 +357,7 @@ class Histories:
         tombstone of the conversation.
 
         From the beginning of the call on, the conversation cannot be read, and appends under its id
-        fail. ``unconfirmed`` of the tombstone lists the files that may still contain the
+        fail. The tombstone's ``unconfirmed`` lists the files that may still contain the
         conversation. A second call finishes an interrupted erasure. ``detach_forks`` first copies
         the shared events into the forks. ``with_forks`` erases the forks too. ``expected`` may be a
         row of the conversation that you read earlier: the conversation is then erased only if it

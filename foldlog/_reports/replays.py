@@ -406,8 +406,8 @@ class Replaying:
 
 def _omitted_from_digest(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
     """Return the ids of the events that have a line in an unlimited digest, but no line in
-    ``text``. Lines that list names are not compared. If ``text`` is not a digest, return an empty
-    set.
+    ``text``. Lines of the digest that only list names are ignored. If ``text`` is not a digest,
+    return an empty set.
     """
     if not text.startswith(TITLE):
         return set()

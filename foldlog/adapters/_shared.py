@@ -224,8 +224,8 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
     """
     if there[: len(here)] != here:
         raise ValueError(
-            f"session {session_id!r} has {len(here)} {things}, but the {len(there)} {things} to"
-            f" copy do not begin with these {len(here)}; nothing was added; copy into another"
+            f"session {session_id!r} has {len(here)} {things}, and the {len(there)} {things} to"
+            f" copy do not begin with the same {len(here)}; nothing was added; copy into another"
             " session"
         )
     return there[len(here) :]

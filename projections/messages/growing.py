@@ -123,8 +123,9 @@ class Rendering:
         """Update the messages. ``fit`` contains the indices of the events to render, in ascending
         order.
 
-        Cost: comparing the events with the events of the last call. Messages are rendered again
-        from the last reply before the first difference.
+        Cost: comparing the events with the events of the last call. At the first event that
+        differs, the method goes back to the model's reply before it, and renders the messages from
+        there on.
         """
         if events is self._events and fit is self._fit:
             return

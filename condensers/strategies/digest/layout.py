@@ -44,8 +44,8 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28
-"""The share of a digest for names with the words around them. Names get more of the digest only if
-the lines of all sections fit.
+"""The share of a digest for names with the words around them. This share is
+exceeded only if the lines of all sections fit.
 """
 _USED_IS_NEWER = 100
 """A name that the user or the agent wrote ranks as if it were ``_USED_IS_NEWER`` events newer."""

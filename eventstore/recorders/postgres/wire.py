@@ -34,7 +34,9 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""Marks a sent statement that prepares another statement."""
+"""Precedes the name of a statement in the list of sent statements if the statement is only
+prepared.
+"""
 
 
 class ConnectionLost(StoreUnavailable):

@@ -172,9 +172,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
     def _replace_prompt(self, read: RecordEvents) -> None:
-        """Forget the old system prompt before an update, because a model sees only the newest
-        prompt. While a request for a condensation is open, forget nothing: any condensation would
-        answer the request.
+        """Forget the present system prompt before a new one is added, because the model is shown
+        only the newest. While a request for a condensation is open, forget nothing: any
+        condensation would answer the request.
         """
         prompt = next(
             (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None

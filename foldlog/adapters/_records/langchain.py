@@ -165,8 +165,8 @@ def _content_and_thinking(
 
 class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return the messages that an application would write for events. A summary becomes a
-        message of the user.
+        """Convert events into the messages that a LangChain application would store for them. A
+        summary becomes a message of the user.
         """
         event = events[0]
         calls = [call for call in events if isinstance(call, Action)]

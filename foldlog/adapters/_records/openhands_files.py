@@ -2,7 +2,7 @@
 
 The SDK's events form a tree, and one event is the *head*. The SDK shows its model the branch that
 ends in the head, so foldlog's View is this branch. Before an event of another branch is appended, a
-retraction returns to the event's parent.
+retraction removes from the View all events after the parent of this event.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes one record for a message, one for the calls of a reply, and one for their results. An
-    annotation is written only if it is redacted.
+    """Writes one record for a message, one for the calls of a reply, and one for their results. Of
+    the annotations, only redacted ones become records.
     """
 
     rules: PartsFormat

@@ -174,7 +174,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
         await ours.add_items([user("here")])
         await theirs.add_items([user("there")])
         items = await ours.get_items()
-        with pytest.raises(ValueError, match="to copy do not begin with these"):
+        with pytest.raises(ValueError, match="to copy do not begin with the same"):
             await ours.copy_from(theirs)
         assert await ours.get_items() == items
         theirs.close()
