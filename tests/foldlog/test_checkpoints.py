@@ -131,135 +131,128 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(drawn_
         ]
 
 
-def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():
+def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork(histories):
     """Clocks of two machines differ; ids ascend in a branch, so that the newest checkpoint is the
     one at its end.
     """
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put(checkpoints, 5, None, "a")
-        put(checkpoints, 3, "005", "ab")
-        put(checkpoints, 4, "003", "abc")
-        put(checkpoints, 6, "005", "ax")
-        assert [(checkpoint.id, checkpoint.branch) for checkpoint in checkpoints.walk(THREAD)] == [
-            ("006", THREAD),
-            ("005", THREAD),
-            ("004", f"{THREAD}/@003"),
-            ("003", f"{THREAD}/@003"),
-        ]
-        assert contents(checkpoints, checkpoints.find(THREAD, "004"))[0] == [*"abc"]
+    checkpoints = opened(histories)
+    put(checkpoints, 5, None, "a")
+    put(checkpoints, 3, "005", "ab")
+    put(checkpoints, 4, "003", "abc")
+    put(checkpoints, 6, "005", "ax")
+    assert [(checkpoint.id, checkpoint.branch) for checkpoint in checkpoints.walk(THREAD)] == [
+        ("006", THREAD),
+        ("005", THREAD),
+        ("004", f"{THREAD}/@003"),
+        ("003", f"{THREAD}/@003"),
+    ]
+    assert contents(checkpoints, checkpoints.find(THREAD, "004"))[0] == [*"abc"]
 
 
-def test_notes_are_found_whatever_came_between_them():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        for number, checkpoint in enumerate(("000", "001", "001", "002", "001", "003", "003")):
-            checkpoints.note(THREAD, checkpoint, "note", {"n": number})
-        assert checkpoints.notes(THREAD, "003") == [{"n": 5}, {"n": 6}]
-        assert checkpoints.notes(THREAD, "001") == [{"n": 1}, {"n": 2}, {"n": 4}]
-        checkpoints.note(THREAD, "002", "note", {"n": 9})
-        checkpoints.note(THREAD, "002", "note", {"n": 10})
-        assert checkpoints.notes(THREAD, "002") == [{"n": 3}, {"n": 9}, {"n": 10}], (
-            "others came between them"
-        )
+def test_notes_are_found_whatever_came_between_them(histories):
+    checkpoints = opened(histories)
+    for number, checkpoint in enumerate(("000", "001", "001", "002", "001", "003", "003")):
+        checkpoints.note(THREAD, checkpoint, "note", {"n": number})
+    assert checkpoints.notes(THREAD, "003") == [{"n": 5}, {"n": 6}]
+    assert checkpoints.notes(THREAD, "001") == [{"n": 1}, {"n": 2}, {"n": 4}]
+    checkpoints.note(THREAD, "002", "note", {"n": 9})
+    checkpoints.note(THREAD, "002", "note", {"n": 10})
+    assert checkpoints.notes(THREAD, "002") == [{"n": 3}, {"n": 9}, {"n": 10}], (
+        "others came between them"
+    )
 
 
-def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monkeypatch):
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put(checkpoints, 0, None, "a", "zero")
-        put(checkpoints, 1, "000", "ab", "one")
-        fork = put(checkpoints, 2, "000", "ac", "two")
-        assert fork is None
-        for event in (None, Annotation(name="x"), said("from us")):
-            for branch in (THREAD, f"{THREAD}/@002") if event is not None else ():
-                histories[branch].append(event)
-            newest, _ = opened(histories).newest(THREAD)
-            assert (newest.checkpoint.id, newest.documents["d"]) == ("002", "two")
-            reader = opened(histories)
-            assert contents(reader, reader.find(THREAD, "001"))[1] == "one"
+def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monkeypatch, histories):
+    checkpoints = opened(histories)
+    put(checkpoints, 0, None, "a", "zero")
+    put(checkpoints, 1, "000", "ab", "one")
+    fork = put(checkpoints, 2, "000", "ac", "two")
+    assert fork is None
+    for event in (None, Annotation(name="x"), said("from us")):
+        for branch in (THREAD, f"{THREAD}/@002") if event is not None else ():
+            histories[branch].append(event)
+        newest, _ = opened(histories).newest(THREAD)
+        assert (newest.checkpoint.id, newest.documents["d"]) == ("002", "two")
+        reader = opened(histories)
+        assert contents(reader, reader.find(THREAD, "001"))[1] == "one"
 
 
-def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        for number in range(4):
-            put(checkpoints, number, f"{number - 1:03}" if number else None, "abcd"[: number + 1])
-        checkpoints.hide(THREAD, ["003"])
-        checkpoints.hide(THREAD, below="001")
-        assert [checkpoint.id for checkpoint in opened(histories).walk(THREAD)] == ["002", "001"]
-        assert checkpoints.find(THREAD, "003") is None
-        assert contents(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
-        put(checkpoints, 4, "002", "abcx")
-        assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
-        assert contents(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
-        assert checkpoints.newest(THREAD)[0] == checkpoints.whole(THREAD, checkpoints.find(THREAD))
-        checkpoints.hide(THREAD, ["004"])
-        assert checkpoints.newest(THREAD)[0].checkpoint == checkpoints.find(THREAD)
-        assert checkpoints.newest(THREAD, hidden=True)[0].checkpoint.id == "004"
-        assert checkpoints.newest(f"{THREAD}/none")[0] is None
+def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them(histories):
+    checkpoints = opened(histories)
+    for number in range(4):
+        put(checkpoints, number, f"{number - 1:03}" if number else None, "abcd"[: number + 1])
+    checkpoints.hide(THREAD, ["003"])
+    checkpoints.hide(THREAD, below="001")
+    assert [checkpoint.id for checkpoint in opened(histories).walk(THREAD)] == ["002", "001"]
+    assert checkpoints.find(THREAD, "003") is None
+    assert contents(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
+    put(checkpoints, 4, "002", "abcx")
+    assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
+    assert contents(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
+    assert checkpoints.newest(THREAD)[0] == checkpoints.whole(THREAD, checkpoints.find(THREAD))
+    checkpoints.hide(THREAD, ["004"])
+    assert checkpoints.newest(THREAD)[0].checkpoint == checkpoints.find(THREAD)
+    assert checkpoints.newest(THREAD, hidden=True)[0].checkpoint.id == "004"
+    assert checkpoints.newest(f"{THREAD}/none")[0] is None
 
 
-def test_what_is_put_after_a_thread_was_erased_begins_it_again():
+def test_what_is_put_after_a_thread_was_erased_begins_it_again(histories):
     """Also where it was erased between the look and the append, and where a checkpoint before it
     had been put twice.
     """
-    with foldlog.open("memory:") as histories:
-        checkpoints, other = opened(histories), opened(histories)
-        put(checkpoints, 0, None, "a")
-        put(checkpoints, 1, "000", "ab", "once")
-        put(checkpoints, 2, "000", "ac", "a fork")
-        for number, parent, names in ((1, "000", "abd"), (3, "001", "abdf"), (4, "002", "acg")):
-            erase_all(histories, with_those_below(histories, THREAD), "deleted")
-            assert checkpoints.find(THREAD) is None
-            put(checkpoints, number, parent, names, number)
-            for reader in (checkpoints, other, opened(histories)):
-                assert [(each.id, contents(reader, each)[0]) for each in reader.walk(THREAD)] == [
-                    (f"{number:03}", [*names])
-                ]
-                assert contents(reader, reader.find(THREAD, f"{number:03}"))[:2] == (
-                    [*names],
-                    number,
-                )
+    checkpoints, other = opened(histories), opened(histories)
+    put(checkpoints, 0, None, "a")
+    put(checkpoints, 1, "000", "ab", "once")
+    put(checkpoints, 2, "000", "ac", "a fork")
+    for number, parent, names in ((1, "000", "abd"), (3, "001", "abdf"), (4, "002", "acg")):
+        erase_all(histories, with_those_below(histories, THREAD), "deleted")
+        assert checkpoints.find(THREAD) is None
+        put(checkpoints, number, parent, names, number)
+        for reader in (checkpoints, other, opened(histories)):
+            assert [(each.id, contents(reader, each)[0]) for each in reader.walk(THREAD)] == [
+                (f"{number:03}", [*names])
+            ]
+            assert contents(reader, reader.find(THREAD, f"{number:03}"))[:2] == (
+                [*names],
+                number,
+            )
 
 
-def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
+def test_a_put_that_meets_another_writer_looks_again(monkeypatch, histories):
     """Another process puts a child of the same parent between the look and the append."""
-    with foldlog.open("memory:") as histories:
-        ours, theirs = opened(histories), opened(histories)
-        put(ours, 0, None, "a")
-        changes, others = Checkpoints._changes, [partial(put, theirs, 1, "000", "ab")]
+    ours, theirs = opened(histories), opened(histories)
+    put(ours, 0, None, "a")
+    changes, others = Checkpoints._changes, [partial(put, theirs, 1, "000", "ab")]
 
-        def raced(self, *looked):
-            changed = changes(self, *looked)
-            if self is ours and others:
-                others.pop()()
-            return changed
+    def raced(self, *looked):
+        changed = changes(self, *looked)
+        if self is ours and others:
+            others.pop()()
+        return changed
 
-        monkeypatch.setattr(Checkpoints, "_changes", raced)
-        put(ours, 2, "000", "ac")
-        branches = [(each.branch, contents(ours, each)[0]) for each in ours.walk(THREAD)]
-        assert branches == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
+    monkeypatch.setattr(Checkpoints, "_changes", raced)
+    put(ours, 2, "000", "ac")
+    branches = [(each.branch, contents(ours, each)[0]) for each in ours.walk(THREAD)]
+    assert branches == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
 
 
 @pytest.mark.parametrize("first_gone", ["", "a", "d"])
-def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(first_gone):
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put(checkpoints, 0, None, "abcdef")
-        history = histories[THREAD]
-        history.append(
-            foldlog.CondensationAction(
-                forgotten_event_ids=[1, 2, 3], summary="of b, c, d", summary_offset=1
-            )
+def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(first_gone, histories):
+    checkpoints = opened(histories)
+    put(checkpoints, 0, None, "abcdef")
+    history = histories[THREAD]
+    history.append(
+        foldlog.CondensationAction(
+            forgotten_event_ids=[1, 2, 3], summary="of b, c, d", summary_offset=1
         )
-        remaining = "abcdef".replace(first_gone, "") if first_gone else "abcdef"
-        put(checkpoints, 1, "000", remaining)
-        assert any(event.id < 0 for event in history.view())
-        put(checkpoints, 2, "001", remaining[-1:])
-        assert [event.content for event in history.view()] == remaining[-1:].split()
-        put(checkpoints, 3, "002", "")
-        assert list(history.view()) == []
+    )
+    remaining = "abcdef".replace(first_gone, "") if first_gone else "abcdef"
+    put(checkpoints, 1, "000", remaining)
+    assert any(event.id < 0 for event in history.view())
+    put(checkpoints, 2, "001", remaining[-1:])
+    assert [event.content for event in history.view()] == remaining[-1:].split()
+    put(checkpoints, 3, "002", "")
+    assert list(history.view()) == []
 
 
 def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
@@ -283,66 +276,62 @@ def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
                 assert contents(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")
 
 
-def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put_small = partial(checkpoints.put, THREAD, body={}, listed=lambda *before: None)
-        first = {"small": {"flower": "marigold"}, "channels": ["flower"]}
-        put_small("000", parent=None, channels=lambda before: (first, {}))
-        put_small("001", parent="000", channels=lambda before: ({"small": {}, "channels": []}, {}))
-        found = []
+def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent(histories):
+    checkpoints = opened(histories)
+    put_small = partial(checkpoints.put, THREAD, body={}, listed=lambda *before: None)
+    first = {"small": {"flower": "marigold"}, "channels": ["flower"]}
+    put_small("000", parent=None, channels=lambda before: (first, {}))
+    put_small("001", parent="000", channels=lambda before: ({"small": {}, "channels": []}, {}))
+    found = []
 
-        def repeat_small(before):
-            found.append({} if before.value is None else before.value["small"])
-            if len(found) == 1:
-                histories[THREAD].redact(0, reason="asked to")
-            return {"small": found[-1], "channels": []}, {}
+    def repeat_small(before):
+        found.append({} if before.value is None else before.value["small"])
+        if len(found) == 1:
+            histories[THREAD].redact(0, reason="asked to")
+        return {"small": found[-1], "channels": []}, {}
 
-        put_small("002", parent="000", channels=repeat_small)
-        assert found == [{"flower": "marigold"}, {}]
-        assert checkpoints.find(THREAD, "002").value["small"] == {}
-
-
-def test_a_redacted_note_is_not_taken_from_memory():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        for flower in ("tulip", "marigold"):
-            checkpoints.note(THREAD, "000", "writes", {"flower": flower})
-        assert checkpoints.notes_here(THREAD, "000") == [
-            {"flower": "tulip"},
-            {"flower": "marigold"},
-        ]
-        histories[companion(THREAD, "writes")].redact(1, reason="asked to")
-        assert checkpoints.notes_here(THREAD, "000") == [{"flower": "tulip"}]
+    put_small("002", parent="000", channels=repeat_small)
+    assert found == [{"flower": "marigold"}, {}]
+    assert checkpoints.find(THREAD, "002").value["small"] == {}
 
 
-def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put(checkpoints, 0, None, "x")
-        checkpoints.note(THREAD, "000", "writes", {"flower": "marigold"})
-        found = []
-
-        def listed(before, records):
-            found.append(checkpoints.notes_here(THREAD, "000"))
-            if len(found) == 1:
-                histories[companion(THREAD, "writes")].redact(0, reason="asked to")
-            names = ["x", *(note["flower"] for note in found[-1])]
-            return keys_and_ids([record(name) for name in names])
-
-        body = {"delta": WRITES}
-        checkpoints.put(THREAD, "001", "000", body, lambda before: ({}, {}), listed)
-        assert found == [[{"flower": "marigold"}], []]
-        assert "marigold" not in repr(list(histories[THREAD].events()))
-        assert checkpoints.find(THREAD).id == "001"
+def test_a_redacted_note_is_not_taken_from_memory(histories):
+    checkpoints = opened(histories)
+    for flower in ("tulip", "marigold"):
+        checkpoints.note(THREAD, "000", "writes", {"flower": flower})
+    assert checkpoints.notes_here(THREAD, "000") == [
+        {"flower": "tulip"},
+        {"flower": "marigold"},
+    ]
+    histories[companion(THREAD, "writes")].redact(1, reason="asked to")
+    assert checkpoints.notes_here(THREAD, "000") == [{"flower": "tulip"}]
 
 
-def test_a_branch_that_is_detached_has_copies_of_its_shared_checkpoints():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put(checkpoints, 0, None, "x")
-        put(checkpoints, 1, "000", "xy")
-        put(checkpoints, 2, "000", "xz")
-        assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "001", "000"]
-        histories.erase(THREAD, reason="asked to", detach_forks=True)
-        assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "000"]
+def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile(histories):
+    checkpoints = opened(histories)
+    put(checkpoints, 0, None, "x")
+    checkpoints.note(THREAD, "000", "writes", {"flower": "marigold"})
+    found = []
+
+    def listed(before, records):
+        found.append(checkpoints.notes_here(THREAD, "000"))
+        if len(found) == 1:
+            histories[companion(THREAD, "writes")].redact(0, reason="asked to")
+        names = ["x", *(note["flower"] for note in found[-1])]
+        return keys_and_ids([record(name) for name in names])
+
+    body = {"delta": WRITES}
+    checkpoints.put(THREAD, "001", "000", body, lambda before: ({}, {}), listed)
+    assert found == [[{"flower": "marigold"}], []]
+    assert "marigold" not in repr(list(histories[THREAD].events()))
+    assert checkpoints.find(THREAD).id == "001"
+
+
+def test_a_branch_that_is_detached_has_copies_of_its_shared_checkpoints(histories):
+    checkpoints = opened(histories)
+    put(checkpoints, 0, None, "x")
+    put(checkpoints, 1, "000", "xy")
+    put(checkpoints, 2, "000", "xz")
+    assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "001", "000"]
+    histories.erase(THREAD, reason="asked to", detach_forks=True)
+    assert [each.id for each in checkpoints.walk(THREAD)] == ["002", "000"]

@@ -171,7 +171,7 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
         assert [item.cost for item in costs] == [0.0, None]
 
 
-def test_pages_say_what_a_conversation_cost(tmp_path):
+def test_pages_say_what_a_conversation_cost(tmp_path, histories):
     def say(histories, name, **meta):
         histories[name].append(Message(source="agent", content="hm", meta=meta))
 
@@ -179,22 +179,21 @@ def test_pages_say_what_a_conversation_cost(tmp_path):
     price = {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0}
     (tmp_path / "p.json").write_text(json.dumps({"m": price}))
     prices = Prices(tmp_path / "p.json")
-    with foldlog.open("memory:") as histories:
-        store = histories.store
-        say(histories, "paid", model="m", usage=usage, cost=0.5)
-        say(histories, "partly", model="m", usage=usage)
-        say(histories, "partly", model="x", usage=usage)
-        histories["silent"].append(said("hi"))
-        with closing(ServedConversations(store, prices=prices)) as served:
-            while (page := served.list()).counted < page.total:
-                pass
-            assert served.fleet("").spent.cost == 20.5
-        costs = {row.conversation: row.spent.cost for row in page.conversations}
-        assert costs == {"paid": 0.5, "partly": None, "silent": None}
-        pages = Pages(store, prices=prices)
-        models = [(row.model, row.calls, row.cost) for row in pages.models("partly").models]
-        assert models == [("m", 1, 20.0), ("x", 1, None)]
-        assert pages.history("silent").models == ()
+    store = histories.store
+    say(histories, "paid", model="m", usage=usage, cost=0.5)
+    say(histories, "partly", model="m", usage=usage)
+    say(histories, "partly", model="x", usage=usage)
+    histories["silent"].append(said("hi"))
+    with closing(ServedConversations(store, prices=prices)) as served:
+        while (page := served.list()).counted < page.total:
+            pass
+        assert served.fleet("").spent.cost == 20.5
+    costs = {row.conversation: row.spent.cost for row in page.conversations}
+    assert costs == {"paid": 0.5, "partly": None, "silent": None}
+    pages = Pages(store, prices=prices)
+    models = [(row.model, row.calls, row.cost) for row in pages.models("partly").models]
+    assert models == [("m", 1, 20.0), ("x", 1, None)]
+    assert pages.history("silent").models == ()
 
 
 def test_a_tiny_cost_is_not_shown_as_none():

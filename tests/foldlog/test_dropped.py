@@ -194,21 +194,20 @@ def of(history):
     return history._store, history.id
 
 
-def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(monkeypatch):
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        for number in range(40):
-            history.append([said(f"src/file_{number}.py")])
-            history.append(CondensationAction(forgotten_event_ids=(2 * number,)))
-        store, name = of(history)
-        read = []
-        events = store.events
-        monkeypatch.setattr(
-            store, "events", lambda *range: read.append(range[1:]) or events(*range)
-        )
-        monkeypatch.setattr(dropped_module, "NEWEST", 10)
-        assert [each.condensation.id for each in dropped_in(store, name)] == [*range(61, 80, 2)]
-        assert read == [(61, 80)]
+def test_a_long_range_reads_each_event_once_and_names_the_newest_condensations(
+    monkeypatch, histories
+):
+    history = histories["c"]
+    for number in range(40):
+        history.append([said(f"src/file_{number}.py")])
+        history.append(CondensationAction(forgotten_event_ids=(2 * number,)))
+    store, name = of(history)
+    read = []
+    events = store.events
+    monkeypatch.setattr(store, "events", lambda *range: read.append(range[1:]) or events(*range))
+    monkeypatch.setattr(dropped_module, "NEWEST", 10)
+    assert [each.condensation.id for each in dropped_in(store, name)] == [*range(61, 80, 2)]
+    assert read == [(61, 80)]
 
 
 def test_a_term_is_looked_for_in_so_many_events_after_its_condensation(history, monkeypatch):

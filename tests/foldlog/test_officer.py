@@ -113,13 +113,12 @@ def test_an_age_is_a_span(opened):
             opened.maintenance.expire(age, reason="policy")
 
 
-def test_forks_of_forks_are_erased_however_many_there_are(few_frames):
-    with api.open("memory:") as histories:
-        history = histories["c"]
-        for number in range(few_frames):
-            history.append(said("x"))
-            history = history.fork(number + 1, id=f"fork {number}")
-        assert len(histories.maintenance.expire(timedelta()).conversations) == few_frames + 1
+def test_forks_of_forks_are_erased_however_many_there_are(few_frames, histories):
+    history = histories["c"]
+    for number in range(few_frames):
+        history.append(said("x"))
+        history = history.fork(number + 1, id=f"fork {number}")
+    assert len(histories.maintenance.expire(timedelta()).conversations) == few_frames + 1
 
 
 @pytest.fixture
@@ -301,14 +300,13 @@ def test_a_secret_in_documents_goes_with_the_differences_that_build_on_it(tmp_pa
     "text, events, found", PLACES["forms in which a text is found, with the ids of the events"]
 )
 def test_a_text_is_found_in_numbers_in_escaped_json_and_in_each_form_as_by_a_search(
-    text, events, found
+    text, events, found, histories
 ):
-    with api.open("memory:") as histories:
-        histories["c"].append([*made_events(events)])
-        maintenance = histories.maintenance
-        assert maintenance.redact_matching(text, reason="asked to").events == {"c": tuple(found)}
-        with pytest.raises(InvalidArgument, match="the receipt would store it"):
-            maintenance.redact_matching(text, reason=f"{text} leaked")
+    histories["c"].append([*made_events(events)])
+    maintenance = histories.maintenance
+    assert maintenance.redact_matching(text, reason="asked to").events == {"c": tuple(found)}
+    with pytest.raises(InvalidArgument, match="the receipt would store it"):
+        maintenance.redact_matching(text, reason=f"{text} leaked")
 
 
 def test_an_age_finds_only_old_events(foldlog):

@@ -247,11 +247,10 @@ def test_a_word_is_found_at_the_beginning_of_words_and_a_phrase_in_quotes(histor
     assert (ids_in(recall('"order is"')), ids_in(recall("?"))) == ([3], [])
 
 
-def test_a_conversation_without_events_has_nothing(history):
-    with foldlog.open("memory:") as histories:
-        tool = histories["new"].recall_tool()
-        for given_as in ({"query": "x"}, {"ids": [0]}, {"path": "x"}):
-            assert tool(given_as) == "no event of this conversation matches"
+def test_a_conversation_without_events_has_nothing(history, histories):
+    tool = histories["new"].recall_tool()
+    for given_as in ({"query": "x"}, {"ids": [0]}, {"path": "x"}):
+        assert tool(given_as) == "no event of this conversation matches"
 
 
 @examples(80)

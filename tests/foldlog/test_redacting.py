@@ -47,115 +47,108 @@ def test_a_history_redacts_an_event_once(tmp_path):
     assert bytes_left(tmp_path, ["marigold"]) == []
 
 
-def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch):
-    with api.open("memory:") as histories:
-        history = histories["c"]
-        history.append([said("tulip"), said("rose")])
-        history.fork(2, "fork")
-        shown_by = _redacting.shown_by
+def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch, histories):
+    history = histories["c"]
+    history.append([said("tulip"), said("rose")])
+    history.fork(2, "fork")
+    shown_by = _redacting.shown_by
 
-        def then_erased(*args):
-            shown = shown_by(*args)
-            if "fork" in histories:
-                histories.erase("fork", reason="asked to")
-            return shown
+    def then_erased(*args):
+        shown = shown_by(*args)
+        if "fork" in histories:
+            histories.erase("fork", reason="asked to")
+        return shown
 
-        monkeypatch.setattr(_redacting, "shown_by", then_erased)
-        assert history.redact(0, reason="asked to", with_summaries=True).event_ids == (0,)
-        assert history.view()[0].content == "[redacted]"
-        histories["other"].append([said("tulip")])
+    monkeypatch.setattr(_redacting, "shown_by", then_erased)
+    assert history.redact(0, reason="asked to", with_summaries=True).event_ids == (0,)
+    assert history.view()[0].content == "[redacted]"
+    histories["other"].append([said("tulip")])
 
-        def erased_first(*args):
-            histories.erase("other", reason="asked to")
-            return shown_by(*args)
+    def erased_first(*args):
+        histories.erase("other", reason="asked to")
+        return shown_by(*args)
 
-        monkeypatch.setattr(_redacting, "shown_by", erased_first)
-        with pytest.raises(ConversationErased, match="'other'"):
-            histories["other"].redact(0, reason="asked to", with_summaries=True)
+    monkeypatch.setattr(_redacting, "shown_by", erased_first)
+    with pytest.raises(ConversationErased, match="'other'"):
+        histories["other"].redact(0, reason="asked to", with_summaries=True)
 
 
 @pytest.mark.parametrize(
     "step", ["_find_events", "choose", "redact", "find_remaining", "keep_documents", "shown_by"]
 )
 def test_conversations_that_are_erased_at_the_same_time_stop_no_redaction_of_a_text(
-    step, monkeypatch
+    step, monkeypatch, histories
 ):
-    with api.open("memory:") as histories:
-        for name in ("a", "b", "c"):
-            histories[name].append([said("tulip"), said("rose")])
-        place = _redacting if step in ("keep_documents", "shown_by") else _redacting.Redacting
-        original = getattr(place, step)
+    for name in ("a", "b", "c"):
+        histories[name].append([said("tulip"), said("rose")])
+    place = _redacting if step in ("keep_documents", "shown_by") else _redacting.Redacting
+    original = getattr(place, step)
 
-        def after_an_erasure(*args, **options):
-            if "b" in histories:
-                histories.erase("b", reason="asked to")
-                histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
-            return original(*args, **options)
+    def after_an_erasure(*args, **options):
+        if "b" in histories:
+            histories.erase("b", reason="asked to")
+            histories.create("b", replace_erased=True).append([said("lily"), said("lily")])
+        return original(*args, **options)
 
-        monkeypatch.setattr(place, step, after_an_erasure)
-        report = histories.maintenance.redact_matching("tulip", reason="asked to")
-        assert report.stay == ()
-        for name in ("a", "c"):
-            assert [event.content for event in histories[name].view()] == ["[redacted]", "rose"]
-        assert [event.content for event in histories["b"].view()] == ["lily", "lily"]
+    monkeypatch.setattr(place, step, after_an_erasure)
+    report = histories.maintenance.redact_matching("tulip", reason="asked to")
+    assert report.stay == ()
+    for name in ("a", "c"):
+        assert [event.content for event in histories[name].view()] == ["[redacted]", "rose"]
+    assert [event.content for event in histories["b"].view()] == ["lily", "lily"]
 
 
 @pytest.mark.parametrize("step", ["choose", "redact", "find_remaining"])
-def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeypatch):
-    with api.open("memory:") as histories:
-        histories["c"].append([said("tulip")])
-        rows = [histories.store.conversation("c")]
-        redacting = _redacting.Redacting(
-            histories.store, rows, holding("tulip"), everywhere=False, conversation="c"
-        )
-        original = getattr(_redacting.Redacting, step)
+def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeypatch, histories):
+    histories["c"].append([said("tulip")])
+    rows = [histories.store.conversation("c")]
+    redacting = _redacting.Redacting(
+        histories.store, rows, holding("tulip"), everywhere=False, conversation="c"
+    )
+    original = getattr(_redacting.Redacting, step)
 
-        def after_an_erasure(*args, **options):
-            histories.erase("c", reason="asked to")
-            return original(*args, **options)
+    def after_an_erasure(*args, **options):
+        histories.erase("c", reason="asked to")
+        return original(*args, **options)
 
-        monkeypatch.setattr(_redacting.Redacting, step, after_an_erasure)
-        with pytest.raises(ConversationErased):
-            redact_matching(
-                redacting, reason="asked to", by=None, with_summaries=False, dry_run=False
-            )
+    monkeypatch.setattr(_redacting.Redacting, step, after_an_erasure)
+    with pytest.raises(ConversationErased):
+        redact_matching(redacting, reason="asked to", by=None, with_summaries=False, dry_run=False)
 
 
-def test_a_fork_that_is_detached_during_a_redaction_is_searched_whole(monkeypatch):
-    with api.open("memory:") as histories:
-        histories["c"].append([said("tulip"), said("rose")])
-        histories["c"].fork(2, "fork")
-        find_events = _redacting.Redacting._find_events
+def test_a_fork_that_is_detached_during_a_redaction_is_searched_whole(monkeypatch, histories):
+    histories["c"].append([said("tulip"), said("rose")])
+    histories["c"].fork(2, "fork")
+    find_events = _redacting.Redacting._find_events
 
-        def after_an_erasure(*args, **options):
-            if "c" in histories:
-                histories.erase("c", reason="asked to", detach_forks=True)
-            return find_events(*args, **options)
+    def after_an_erasure(*args, **options):
+        if "c" in histories:
+            histories.erase("c", reason="asked to", detach_forks=True)
+        return find_events(*args, **options)
 
-        monkeypatch.setattr(_redacting.Redacting, "_find_events", after_an_erasure)
-        report = histories.maintenance.redact_matching("tulip", reason="asked to")
-        assert (report.events, report.stay) == ({"fork": (0,)}, ())
-        assert histories["fork"].view()[0].content == "[redacted]"
+    monkeypatch.setattr(_redacting.Redacting, "_find_events", after_an_erasure)
+    report = histories.maintenance.redact_matching("tulip", reason="asked to")
+    assert (report.events, report.stay) == ({"fork": (0,)}, ())
+    assert histories["fork"].view()[0].content == "[redacted]"
 
 
-def test_a_history_redacts_several_events_all_or_none():
-    with api.open("memory:") as histories:
-        history = histories["c"]
-        history.append([said("hi")] * 6)
-        for plan in ({"line": "long " * 40}, {"line": "long " * 40, "next": 1}):
-            history.append((), documents={"plan": plan})
-        assert [each.changed["plan"].get("base") for each in history.events(6)] == [None, 6]
-        for one_is_wrong in ([2, 99], [2, -5], []):
-            with pytest.raises(InvalidArgument):
-                history.redact(one_is_wrong, reason="asked to")
-        with pytest.raises(CannotRedact, match="redact event 7 first"):
-            history.redact([2, 6], reason="asked to")
-        assert not any(each.redacted for each in history.events())
-        receipt = history.redact([6, *history.events(2, 4), 7], reason="asked to")
-        assert (receipt.event_ids, receipt.documents_lost) == ((6, 2, 3, 7), ("plan",))
-        assert [each.id for each in history.events() if each.redacted] == [2, 3, 6, 7]
-        (written,) = (each for each in history.events() if isinstance(each, Redaction))
-        assert len(written.event_ids) == 4
+def test_a_history_redacts_several_events_all_or_none(histories):
+    history = histories["c"]
+    history.append([said("hi")] * 6)
+    for plan in ({"line": "long " * 40}, {"line": "long " * 40, "next": 1}):
+        history.append((), documents={"plan": plan})
+    assert [each.changed["plan"].get("base") for each in history.events(6)] == [None, 6]
+    for one_is_wrong in ([2, 99], [2, -5], []):
+        with pytest.raises(InvalidArgument):
+            history.redact(one_is_wrong, reason="asked to")
+    with pytest.raises(CannotRedact, match="redact event 7 first"):
+        history.redact([2, 6], reason="asked to")
+    assert not any(each.redacted for each in history.events())
+    receipt = history.redact([6, *history.events(2, 4), 7], reason="asked to")
+    assert (receipt.event_ids, receipt.documents_lost) == ((6, 2, 3, 7), ("plan",))
+    assert [each.id for each in history.events() if each.redacted] == [2, 3, 6, 7]
+    (written,) = (each for each in history.events() if isinstance(each, Redaction))
+    assert len(written.event_ids) == 4
 
 
 def test_the_command_names_the_values_that_go_with_an_event_unless_a_later_event_has_them(foldlog):
@@ -250,7 +243,7 @@ def test_a_history_with_any_redacted_event_can_be_exported(format):
 
 
 @pytest.mark.parametrize("summaries_first", [False, True])
-def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first):
+def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_first, histories):
     summary = "the card of Zoe is known to me"
 
     def message_item(text):
@@ -274,26 +267,25 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
         ),
         ("response_item", message_item("what next")),
     ]
-    with api.open("memory:") as histories:
-        history = histories["c"]
-        records = [
-            {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each}
-            for kind, each in payloads
-        ]
-        history.append_records(records, format="codex")
-        # the summary is event 4
-        for name, version in (("whole", 5), ("cut", 4), ("before", 3), ("cut again", 4)):
-            (histories["whole"] if name == "cut again" else history).fork(version, id=name)
-        if summaries_first:
-            assert {*history.redact(4, reason="asked to").forks} == {"whole", "cut", "cut again"}
-        receipt = history.redact(1, reason="asked to", with_summaries=True)
-        assert (receipt.event_ids, {*receipt.forks}) == (
-            (1, 4, 3),
-            {"whole", "cut", "before", "cut again"},
-        )
-        redactions = {name: histories.store.conversation(name).redactions for name in receipt.forks}
-        assert redactions == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
-        assert "Zoe" not in json.dumps([*history.export()]) + repr([*history.events()])
+    history = histories["c"]
+    records = [
+        {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each}
+        for kind, each in payloads
+    ]
+    history.append_records(records, format="codex")
+    # the summary is event 4
+    for name, version in (("whole", 5), ("cut", 4), ("before", 3), ("cut again", 4)):
+        (histories["whole"] if name == "cut again" else history).fork(version, id=name)
+    if summaries_first:
+        assert {*history.redact(4, reason="asked to").forks} == {"whole", "cut", "cut again"}
+    receipt = history.redact(1, reason="asked to", with_summaries=True)
+    assert (receipt.event_ids, {*receipt.forks}) == (
+        (1, 4, 3),
+        {"whole", "cut", "before", "cut again"},
+    )
+    redactions = {name: histories.store.conversation(name).redactions for name in receipt.forks}
+    assert redactions == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
+    assert "Zoe" not in json.dumps([*history.export()]) + repr([*history.events()])
 
 
 # -- the command

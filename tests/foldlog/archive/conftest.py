@@ -60,6 +60,19 @@ def opened(
         store.close()
 
 
+@pytest.fixture
+def store(opened: None) -> Iterator[Store]:
+    with imports.new_store() as store:
+        yield store
+
+
+@pytest.fixture
+def target(opened: None) -> Iterator[Store]:
+    """A store that the other one is copied to."""
+    with imports.new_store() as store:
+        yield store
+
+
 def _is_closed(store: Store) -> bool:
     try:
         store.database.data_version()

@@ -30,43 +30,40 @@ def write(path, value, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path):
+def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path, store):
     path, document = tmp_path / "one.json", DOCUMENTS[name]
     data = write(path, document, shape)
     is_array = type(document) is list and document is not MESSAGES
     held = json.dumps(document[0], **shape).encode() if is_array else data
-    with new_store() as store:
-        outcome = imported(store, path)
-        if "indent" not in shape or held is data:  # of several its own part, at its place
-            assert bytes_of(store, outcome.conversation) == held
-        else:
-            assert bytes_of(store, outcome.conversation) in data
-        before = figures_of(store, outcome.conversation)
-        assert events_of(store, outcome.conversation)
-        assert figures_of(store, outcome.conversation) == before
-        assert imported(store, path).added == 0
+    outcome = imported(store, path)
+    if "indent" not in shape or held is data:  # of several its own part, at its place
+        assert bytes_of(store, outcome.conversation) == held
+    else:
+        assert bytes_of(store, outcome.conversation) in data
+    before = figures_of(store, outcome.conversation)
+    assert events_of(store, outcome.conversation)
+    assert figures_of(store, outcome.conversation) == before
+    assert imported(store, path).added == 0
 
 
 @pytest.mark.parametrize(
     "begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")]
 )
-def test_what_is_around_a_document_is_kept(begin, end, tmp_path):
+def test_what_is_around_a_document_is_kept(begin, end, tmp_path, store):
     path = tmp_path / "one.json"
     data = begin + json.dumps(TASK, indent=1).encode() + end
     path.write_bytes(data)
-    with new_store() as store:
-        assert bytes_of(store, imported(store, path).conversation) == data
+    assert bytes_of(store, imported(store, path).conversation) == data
 
 
-def test_json_that_is_not_strict_is_kept(tmp_path):
+def test_json_that_is_not_strict_is_kept(tmp_path, store):
     path = tmp_path / "one.json"
     data = json.dumps(MESSAGES).replace("one\\ntwo", "tab\there \\ud83d").encode()
     data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
     path.write_bytes(data)
-    with new_store() as store:
-        outcome = imported(store, path, "openai-chat")
-        assert bytes_of(store, outcome.conversation) == data
-        assert outcome.records == len(MESSAGES)
+    outcome = imported(store, path, "openai-chat")
+    assert bytes_of(store, outcome.conversation) == data
+    assert outcome.records == len(MESSAGES)
 
 
 def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
@@ -83,16 +80,15 @@ def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
         assert events_of(store, outcome.conversation) == events_of(at_once, whole.conversation)
 
 
-def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path):
+def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path, store):
     path = tmp_path / "one.json"
-    with new_store() as store:
-        for cost in (1, 2):
-            data = write(path, {**TASK, "cost": cost}, {})
-            outcome = imported(store, path)
-            assert bytes_of(store, outcome.conversation) == data
-        older = write(path, {**TASK, "messages": MESSAGES[:3]}, {})
-        assert imported(store, path).is_older
-        assert bytes_of(store, outcome.conversation) == data != older
+    for cost in (1, 2):
+        data = write(path, {**TASK, "cost": cost}, {})
+        outcome = imported(store, path)
+        assert bytes_of(store, outcome.conversation) == data
+    older = write(path, {**TASK, "messages": MESSAGES[:3]}, {})
+    assert imported(store, path).is_older
+    assert bytes_of(store, outcome.conversation) == data != older
 
 
 def all_bytes(store, conversation):
@@ -101,7 +97,7 @@ def all_bytes(store, conversation):
     )
 
 
-def test_a_redaction_takes_what_the_document_repeats(tmp_path):
+def test_a_redaction_takes_what_the_document_repeats(tmp_path, store):
     path = tmp_path / "one.json"
     document = {
         **TASK,
@@ -109,24 +105,23 @@ def test_a_redaction_takes_what_the_document_repeats(tmp_path):
         "info": {"last": "my secret"},
     }
     write(path, document, {"indent": 2})
-    with new_store() as store:
-        name = imported(store, path).conversation
-        last = store.version(name) - 1
-        assert b"my secret" in bytes_of(store, name)
-        Histories(store)[name].redact([last], reason="asked for")
-        for _ in range(2):
-            exported = bytes_of(store, name)
-            assert b"my secret" not in all_bytes(store, name)
-            assert json.loads(exported) == [*MESSAGES, {"role": "user"}]
-            document["info"]["last"] = "my secret again"
-            document["messages"] = [*document["messages"], ANSWERED][: len(MESSAGES) + 1]
-            write(path, document, {"indent": 2})
-            imported(store, path)
-        document["messages"] = [*document["messages"], ASKED]
-        write(path, document, {"indent": 2})
-        assert imported(store, path).added == 1
-        assert json.loads(bytes_of(store, name)) == [*MESSAGES, {"role": "user"}, ASKED]
+    name = imported(store, path).conversation
+    last = store.version(name) - 1
+    assert b"my secret" in bytes_of(store, name)
+    Histories(store)[name].redact([last], reason="asked for")
+    for _ in range(2):
+        exported = bytes_of(store, name)
         assert b"my secret" not in all_bytes(store, name)
+        assert json.loads(exported) == [*MESSAGES, {"role": "user"}]
+        document["info"]["last"] = "my secret again"
+        document["messages"] = [*document["messages"], ANSWERED][: len(MESSAGES) + 1]
+        write(path, document, {"indent": 2})
+        imported(store, path)
+    document["messages"] = [*document["messages"], ASKED]
+    write(path, document, {"indent": 2})
+    assert imported(store, path).added == 1
+    assert json.loads(bytes_of(store, name)) == [*MESSAGES, {"role": "user"}, ASKED]
+    assert b"my secret" not in all_bytes(store, name)
 
 
 def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(tmp_path, foldlog):
@@ -175,47 +170,42 @@ def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, fold
         assert foldlog(*redact, "one:a__b-1", "--dry-run", "--json").status == 1, "nothing is found"
 
 
-def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(
-    tmp_path,
-):
+def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(tmp_path, store):
     path = tmp_path / "one.json"
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
     path.write_text(deep)
-    with new_store() as store:
-        outcome = imported(store, path, "openai-chat")
-        assert (outcome.records, len(outcome.findings)) == (3, 1)
-        assert bytes_of(store, outcome.conversation) == deep.encode()
+    outcome = imported(store, path, "openai-chat")
+    assert (outcome.records, len(outcome.findings)) == (3, 1)
+    assert bytes_of(store, outcome.conversation) == deep.encode()
 
 
-def test_several_histories_of_one_document_have_their_own_parts(tmp_path):
+def test_several_histories_of_one_document_have_their_own_parts(tmp_path, store):
     path = tmp_path / "runs.json"
     other = {**TASK, "instance_id": "a__b-2"}
     write(path, [TASK, other], {"indent": 2})
-    with new_store() as store:
-        outcomes = list(Import(store, [path]))
-        parts = [
-            bytes_of(store, outcome.conversation)
-            for outcome in outcomes
-            if isinstance(outcome, Imported)
-        ]
-        assert list(map(json.loads, parts)) == [TASK, other]
-        assert all(part in path.read_bytes() for part in parts)
+    outcomes = list(Import(store, [path]))
+    parts = [
+        bytes_of(store, outcome.conversation)
+        for outcome in outcomes
+        if isinstance(outcome, Imported)
+    ]
+    assert list(map(json.loads, parts)) == [TASK, other]
+    assert all(part in path.read_bytes() for part in parts)
 
 
-def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path):
+def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
     path = tmp_path / "runs.jsonl"
     lines = [
         json.dumps({**TASK, "instance_id": name}, indent=None).encode() + b"\n"
         for name in ("a__b-1", "a__b-2")
     ]
     path.write_bytes(b"".join(lines))
-    with new_store() as store:
-        outcomes = list(Import(store, [path]))
-        assert [
-            bytes_of(store, outcome.conversation)
-            for outcome in outcomes
-            if isinstance(outcome, Imported)
-        ] == lines
+    outcomes = list(Import(store, [path]))
+    assert [
+        bytes_of(store, outcome.conversation)
+        for outcome in outcomes
+        if isinstance(outcome, Imported)
+    ] == lines
 
 
 def test_the_second_value_of_a_key_counts():

@@ -111,7 +111,7 @@ def test_the_stored_hashes_of_replies_are_let_go():
     assert size_of(skeleton) - held < RECORDS * HASH_BYTES
 
 
-def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch):
+def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
     record_counts = []
@@ -124,11 +124,10 @@ def test_the_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "figures_in", counted)
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
-    with new_store() as store:
-        imported(store, path)
-        assert len(record_counts) == 2
-        assert record_counts[-1] == 4_001
-        assert figures_of(store, "s1")["calls"] != []
+    imported(store, path)
+    assert len(record_counts) == 2
+    assert record_counts[-1] == 4_001
+    assert figures_of(store, "s1")["calls"] != []
 
 
 def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path):

@@ -26,56 +26,56 @@ RECORDS = [
 ]
 
 
-def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones():
-    with foldlog.open("memory:") as histories:
-        history = histories["whole"]
-        for record in RECORDS:
-            history.append_records([record], format="openai-chat")
-        history.append_records([asks(1)], format="openai-chat")
-        fork, own = (
-            history.fork(4, "fork"),
-            [answers(1, "other"), {"role": "user", "content": "on"}],
-        )
-        for record in own:
-            fork.append_records([record], format="openai-chat")
-        assert [*fork.export()] == [*RECORDS[:4], *own]
-        assert [getattr(event, "cause", None) for event in fork.events()] == [
-            None,
-            None,
-            1,
-            None,
-            3,
-            None,
-        ]
-        assert [*history.export()] == [*RECORDS, asks(1)]
+def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones(histories):
+    history = histories["whole"]
+    for record in RECORDS:
+        history.append_records([record], format="openai-chat")
+    history.append_records([asks(1)], format="openai-chat")
+    fork, own = (
+        history.fork(4, "fork"),
+        [answers(1, "other"), {"role": "user", "content": "on"}],
+    )
+    for record in own:
+        fork.append_records([record], format="openai-chat")
+    assert [*fork.export()] == [*RECORDS[:4], *own]
+    assert [getattr(event, "cause", None) for event in fork.events()] == [
+        None,
+        None,
+        1,
+        None,
+        3,
+        None,
+    ]
+    assert [*history.export()] == [*RECORDS, asks(1)]
 
 
-def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the_erased_one():
-    with foldlog.open("memory:") as histories:
-        histories["c1"].append_records(RECORDS[:2], format="openai-chat")
-        histories.erase("c1", reason="asked for")
-        again = histories.create("c1", {}, replace_erased=True)
-        says = {"role": "user", "content": "hi"}
-        # as long as the erased one was
-        again.append([foldlog.Message(source="user", content="hi")] * 2)
-        again.append_records([answers(0, "of the first one"), *RECORDS], format="openai-chat")
-        assert [*again.export("openai-chat")] == [
-            says,
-            says,
-            answers(0, "of the first one"),
-            *RECORDS,
-        ]
-        assert [getattr(event, "cause", None) for event in list(again.events())[3:]] == [
-            None,
-            None,
-            None,
-            5,
-            None,
-            7,
-        ]
+def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the_erased_one(
+    histories,
+):
+    histories["c1"].append_records(RECORDS[:2], format="openai-chat")
+    histories.erase("c1", reason="asked for")
+    again = histories.create("c1", {}, replace_erased=True)
+    says = {"role": "user", "content": "hi"}
+    # as long as the erased one was
+    again.append([foldlog.Message(source="user", content="hi")] * 2)
+    again.append_records([answers(0, "of the first one"), *RECORDS], format="openai-chat")
+    assert [*again.export("openai-chat")] == [
+        says,
+        says,
+        answers(0, "of the first one"),
+        *RECORDS,
+    ]
+    assert [getattr(event, "cause", None) for event in list(again.events())[3:]] == [
+        None,
+        None,
+        None,
+        5,
+        None,
+        7,
+    ]
 
 
-def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
+def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events(histories):
     def turn(number, **actions):
         parts = [{"text": f"turn {number}"}]
         happened = {"author": "user", "invocation_id": f"i{number}", "timestamp": 1.5e9 + number}
@@ -86,29 +86,28 @@ def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
             **happened,
         }
 
-    with foldlog.open("memory:") as histories:
-        history, rewound = histories["c"], {"rewind_before_invocation_id": "i1"}
-        for record in (turn(0), turn(1), turn(2, **rewound), turn(3)):
-            history.append_records([record], format="google-adk")
-        events, stored = list(history.events()), history._stored_records()
-        assert [type(event).__name__ for event in events] == [
-            "Message",
-            "Message",
-            "Message",
-            "Retraction",
-            "Message",
-        ]
-        assert [stored.ids(event) for event in events] == [
-            range(1),
-            range(1, 2),
-            range(2, 4),
-            range(2, 4),
-            range(4, 5),
-        ]
-        backwards = [
-            stored.record([event])["id"] for event in (events[4], events[2], events[0], events[1])
-        ]
-        assert backwards == ["e3", "e2", "e0", "e1"]
+    history, rewound = histories["c"], {"rewind_before_invocation_id": "i1"}
+    for record in (turn(0), turn(1), turn(2, **rewound), turn(3)):
+        history.append_records([record], format="google-adk")
+    events, stored = list(history.events()), history._stored_records()
+    assert [type(event).__name__ for event in events] == [
+        "Message",
+        "Message",
+        "Message",
+        "Retraction",
+        "Message",
+    ]
+    assert [stored.ids(event) for event in events] == [
+        range(1),
+        range(1, 2),
+        range(2, 4),
+        range(2, 4),
+        range(4, 5),
+    ]
+    backwards = [
+        stored.record([event])["id"] for event in (events[4], events[2], events[0], events[1])
+    ]
+    assert backwards == ["e3", "e2", "e0", "e1"]
 
 
 def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
@@ -126,7 +125,9 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
         assert "secret" not in repr([*history._stored_records().all()])
 
 
-def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(monkeypatch):
+def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(
+    monkeypatch, histories
+):
     lookups = []
     find_known = origins.find_known
 
@@ -136,29 +137,26 @@ def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(
 
     monkeypatch.setattr(origins, "find_known", noting)
     records = [said(number, f"turn {number}") for number in range(12)]
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
+    history = histories["c"]
 
-        def append(*chosen):
-            chosen_records = [records[number] for number in chosen]
-            return len(
-                history.append_records(chosen_records, format="openhands-v1", dedupe="origin")
-            )
+    def append(*chosen):
+        chosen_records = [records[number] for number in chosen]
+        return len(history.append_records(chosen_records, format="openhands-v1", dedupe="origin"))
 
-        assert append(0, 1, 2) == 3
-        assert append(3) == 1
-        assert not lookups
-        assert append(2, 3, 4, 5) == 2
-        assert lookups
-        assert append(4, 5) == 0
-        assert append(6, 6, 7) == 2
-        assert append(*range(12)) == 4
-        assert [*history.export()] == records
-        assert [span.start for span in history._all_records().spans] == [*range(12)]
-        other = histories["d"]
-        for _ in range(2):
-            other.append_records(records[:3], format="openhands-v1", dedupe="origin")
-        assert [*other.export()] == records[:3]
+    assert append(0, 1, 2) == 3
+    assert append(3) == 1
+    assert not lookups
+    assert append(2, 3, 4, 5) == 2
+    assert lookups
+    assert append(4, 5) == 0
+    assert append(6, 6, 7) == 2
+    assert append(*range(12)) == 4
+    assert [*history.export()] == records
+    assert [span.start for span in history._all_records().spans] == [*range(12)]
+    other = histories["d"]
+    for _ in range(2):
+        other.append_records(records[:3], format="openhands-v1", dedupe="origin")
+    assert [*other.export()] == records[:3]
 
 
 @pytest.mark.parametrize("is_same_process", [True, False])

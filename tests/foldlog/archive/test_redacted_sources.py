@@ -87,209 +87,211 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(other, tmp_path):
+def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
+    other, tmp_path, store, target
+):
     path = write(tmp_path / "s1.jsonl", LINES)
-    with new_store() as store, new_store() as copy:
-        imported(store, path)
-        redact(store)
-        [*copy_store(store, copy)]
-        place, how = OTHERS[other](path)
-        for each in (store, copy):
-            error = refused(each, place, **how)
-            assert isinstance(error, SourceRefused)
-            assert "was redacted" in str(error)
-            assert "--again" in str(error)
-            assert held(each) == []
-        imported(store, place, again=True, **how)
-        assert len(held(store)) == 1
+    imported(store, path)
+    redact(store)
+    [*copy_store(store, target)]
+    place, how = OTHERS[other](path)
+    for each in (store, target):
+        error = refused(each, place, **how)
+        assert isinstance(error, SourceRefused)
+        assert "was redacted" in str(error)
+        assert "--again" in str(error)
+        assert held(each) == []
+    imported(store, place, again=True, **how)
+    assert len(held(store)) == 1
 
 
-def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(tmp_path, monkeypatch):
+def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
+    tmp_path, monkeypatch, store
+):
     path = write(tmp_path / "s1.jsonl", LINES[:2])
     other = write(tmp_path / "other.jsonl", [LINES[0], line(1, "no", "assistant"), LINES[2]])
-    with new_store() as store:
-        imported(store, path)
-        fork = imported(store, other).conversation
-        write(path, LINES)
-        imported(store, path)
-        before_next_call(
-            monkeypatch,
-            store.database.recorder,
-            "transact",
-            lambda: redact_events(store, fork, [2], reason="told", by=None, with_summaries=False),
-        )
-        assert SECRET not in str(events_of(store, "s1"))
-        assert_sound(store)
+    imported(store, path)
+    fork = imported(store, other).conversation
+    write(path, LINES)
+    imported(store, path)
+    before_next_call(
+        monkeypatch,
+        store.database.recorder,
+        "transact",
+        lambda: redact_events(store, fork, [2], reason="told", by=None, with_summaries=False),
+    )
+    assert SECRET not in str(events_of(store, "s1"))
+    assert_sound(store)
 
 
-def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_title_back(tmp_path, monkeypatch):
+def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_title_back(
+    tmp_path, monkeypatch, store
+):
     message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
     nodes = {"m": {"id": "m", "parent": None, "children": [], "message": message}}
     chat = {"id": "c", "title": SECRET, "current_node": "m", "mapping": nodes}
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps([chat]))
-    with new_store() as store:
-        name = imported(store, path).conversation
-        before_next_call(
-            monkeypatch, store.database.recorder, "transact", lambda: redact_beside(store, name)
-        )
-        assert Histories(store)[name].attributes() == {}
+    name = imported(store, path).conversation
+    before_next_call(
+        monkeypatch, store.database.recorder, "transact", lambda: redact_beside(store, name)
+    )
+    assert Histories(store)[name].attributes() == {}
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
 def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_order_of_copies(
-    order, tmp_path
+    order, tmp_path, store, target
 ):
-    with new_store() as store, new_store() as copy:
-        files = [LINES, *([*LINES[:4], line(4, text)] for text in ("or not", "or so"))]
-        paths = [write(tmp_path / f"{number}.jsonl", file) for number, file in enumerate(files)]
-        names = [imported(store, path).conversation for path in paths]
-        for number in order:
-            [*copy_store(store, copy, names[number])]
-        for each in (store, copy):
-            redact_events(each, names[0], [2], reason="told", by=None, with_summaries=False)
-            assert held(each) == []
-        assert_sound(copy)
+    files = [LINES, *([*LINES[:4], line(4, text)] for text in ("or not", "or so"))]
+    paths = [write(tmp_path / f"{number}.jsonl", file) for number, file in enumerate(files)]
+    names = [imported(store, path).conversation for path in paths]
+    for number in order:
+        [*copy_store(store, target, names[number])]
+    for each in (store, target):
+        redact_events(each, names[0], [2], reason="told", by=None, with_summaries=False)
+        assert held(each) == []
+    assert_sound(target)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_path):
+def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_path, store, target):
     def redact_in_source():
         redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
 
-    with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES))
-        events_of(store, "s1")
-        copy.database.recorder = meeting(copy.database.recorder, number, redact_in_source)
-        [*copy_store(store, copy)]
-        assert store.conversation("s1").redactions == 1
-        assert held(copy) == []
-        assert_sound(copy)
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    events_of(store, "s1")
+    target.database.recorder = meeting(target.database.recorder, number, redact_in_source)
+    [*copy_store(store, target)]
+    assert store.conversation("s1").redactions == 1
+    assert held(target) == []
+    assert_sound(target)
 
 
 @pytest.mark.parametrize("has_made", ["source", "target"])
 @pytest.mark.parametrize("number", range(2, 8))
 def test_each_transaction_of_a_copy_leaves_a_sound_target_if_its_source_redacts_meanwhile(
-    number, has_made, tmp_path, monkeypatch
+    number, has_made, tmp_path, monkeypatch, store, target
 ):
     monkeypatch.setattr(reading, "SIZE", 300)  # so there are several blocks
     monkeypatch.setattr(moving, "_TOGETHER", 1)
 
     def act(now):
-        copy.database.recorder = recorder
+        target.database.recorder = recorder
         if now == number:
             redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
         if now > number:
-            assert_sound(copy)
-        copy.database.recorder = between
+            assert_sound(target)
+        target.database.recorder = between
 
-    with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
-        if has_made == "source":
-            events_of(store, "s1")
-        [*copy_store(store, copy)]
-        if has_made == "target":  # so the events get other heads
-            events_of(copy, "s1")
-        imported(store, write(tmp_path / "s1.jsonl", [*LINES, line(5, "and"), line(6, "on")]))
-        recorder = copy.database.recorder
-        between = Between(recorder, act, ("query", "transact"))
-        copy.database.recorder = between
-        [*copy_store(store, copy, jobs=1)]
-        copy.database.recorder = recorder
-        assert_sound(copy)
-        problems = [moved.problem for moved in copy_store(store, copy)]
-        assert_sound(copy)
-        if has_made == "source":
-            assert problems == [None]
-            assert held(copy) == held(store)
+    imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
+    if has_made == "source":
+        events_of(store, "s1")
+    [*copy_store(store, target)]
+    if has_made == "target":  # so the events get other heads
+        events_of(target, "s1")
+    imported(store, write(tmp_path / "s1.jsonl", [*LINES, line(5, "and"), line(6, "on")]))
+    recorder = target.database.recorder
+    between = Between(recorder, act, ("query", "transact"))
+    target.database.recorder = between
+    [*copy_store(store, target, jobs=1)]
+    target.database.recorder = recorder
+    assert_sound(target)
+    problems = [moved.problem for moved in copy_store(store, target)]
+    assert_sound(target)
+    if has_made == "source":
+        assert problems == [None]
+        assert held(target) == held(store)
 
 
 def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversation(
-    tmp_path,
+    tmp_path, store, target
 ):
-    with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES))
-        fork = imported(store, write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")]))
-        again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
-        other = imported(store, write(tmp_path / "other.jsonl", again[:2]))
-        [*copy_store(store, copy, "s1", other.conversation)]
-        redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
-        imported(store, write(tmp_path / "other.jsonl", again))
-        problems = {moved.conversation: moved.problem for moved in copy_store(store, copy)}
-        assert problems["s1"] is None
-        for conversation in (fork.conversation, other.conversation):
-            assert re.search("the target redacted (record|event) 2", str(problems[conversation]))
-        assert held(copy) == []
-        redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
-        problems = {moved.conversation: moved.problem for moved in copy_store(store, copy)}
-        assert problems[fork.conversation] is problems[other.conversation] is None
-        assert held(copy) == []
-        assert_sound(copy)
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    fork = imported(store, write(tmp_path / "fork.jsonl", [*LINES[:4], line(4, "or not")]))
+    again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
+    other = imported(store, write(tmp_path / "other.jsonl", again[:2]))
+    [*copy_store(store, target, "s1", other.conversation)]
+    redact_events(target, "s1", [2], reason="told", by=None, with_summaries=False)
+    imported(store, write(tmp_path / "other.jsonl", again))
+    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
+    assert problems["s1"] is None
+    for conversation in (fork.conversation, other.conversation):
+        assert re.search("the target redacted (record|event) 2", str(problems[conversation]))
+    assert held(target) == []
+    redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
+    problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
+    assert problems[fork.conversation] is problems[other.conversation] is None
+    assert held(target) == []
+    assert_sound(target)
 
 
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("number", range(5))
-def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(number, grows, tmp_path):
+def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(
+    number, grows, tmp_path, store, target
+):
     visible = []
 
     def redact_in_target():
-        visible.extend(held(copy))
-        redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+        visible.extend(held(target))
+        redact_events(target, "s1", [2], reason="told", by=None, with_summaries=False)
 
     fork_lines = [LINES[0], line(1, "no", "assistant"), LINES[2]]
-    with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES))
-        path = write(tmp_path / "fork.jsonl", fork_lines[: 2 if grows else 3])
-        fork = imported(store, path).conversation
-        [*copy_store(store, copy, *(("s1", fork) if grows else ("s1",)))]
-        imported(store, write(path, fork_lines))
-        events_of(store, fork)
-        recorder = copy.database.recorder
-        copy.database.recorder = meeting(recorder, number, redact_in_target)
-        problems = [moved.problem for moved in copy_store(store, copy, fork)]
-        copy.database.recorder = recorder
-        if not visible:  # the copy ran fewer transactions
-            redact_in_target()
-        assert problems == [None] or "the target redacted record 2" in str(problems)
-        assert set(held(copy)) <= {*visible} - {"s1"}
-        redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
-        again = [moved.problem for moved in copy_store(store, copy, fork)]
-        # A fork that was complete got a receipt of its own in the target.
-        assert again == [None] or problems == [None]
-        assert held(copy) == []
-        assert_sound(copy)
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    path = write(tmp_path / "fork.jsonl", fork_lines[: 2 if grows else 3])
+    fork = imported(store, path).conversation
+    [*copy_store(store, target, *(("s1", fork) if grows else ("s1",)))]
+    imported(store, write(path, fork_lines))
+    events_of(store, fork)
+    recorder = target.database.recorder
+    target.database.recorder = meeting(recorder, number, redact_in_target)
+    problems = [moved.problem for moved in copy_store(store, target, fork)]
+    target.database.recorder = recorder
+    if not visible:  # the copy ran fewer transactions
+        redact_in_target()
+    assert problems == [None] or "the target redacted record 2" in str(problems)
+    assert set(held(target)) <= {*visible} - {"s1"}
+    redact_events(store, "s1", [2], reason="told", by=None, with_summaries=False)
+    again = [moved.problem for moved in copy_store(store, target, fork)]
+    # A fork that was complete got a receipt of its own in the target.
+    assert again == [None] or problems == [None]
+    assert held(target) == []
+    assert_sound(target)
 
 
-def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_redacted(tmp_path):
-    with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
-        [*copy_store(store, copy)]
-        redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
-        imported(store, write(tmp_path / "s1.jsonl", LINES))  # so the events get other heads
-        store.fork("s1", 4, "fork")
-        (moved,) = copy_store(store, copy, "fork")
-        assert "the target redacted record 2" in moved.problem
-        assert held(copy) == []
+def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_redacted(
+    tmp_path, store, target
+):
+    imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
+    [*copy_store(store, target)]
+    redact_events(target, "s1", [2], reason="told", by=None, with_summaries=False)
+    imported(store, write(tmp_path / "s1.jsonl", LINES))  # so the events get other heads
+    store.fork("s1", 4, "fork")
+    (moved,) = copy_store(store, target, "fork")
+    assert "the target redacted record 2" in moved.problem
+    assert held(target) == []
 
 
 @pytest.mark.parametrize("number", range(1, 4))
-def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(number, tmp_path):
+def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(
+    number, tmp_path, store, target
+):
     visible = []
 
     def redact_in_target():
-        visible.extend(row.id for row in copy.conversations())
+        visible.extend(row.id for row in target.conversations())
         if visible:
-            redact_events(copy, "s1", [2], reason="told", by=None, with_summaries=False)
+            redact_events(target, "s1", [2], reason="told", by=None, with_summaries=False)
 
-    with new_store() as store, new_store() as copy:
-        imported(store, write(tmp_path / "s1.jsonl", LINES))
-        events_of(store, "s1")
-        recorder = copy.database.recorder
-        copy.database.recorder = meeting(recorder, number, redact_in_target)
-        [*copy_store(store, copy)]
-        copy.database.recorder = recorder
-        assert held(copy) == ([] if visible else ["s1"])
-        assert_sound(copy)
+    imported(store, write(tmp_path / "s1.jsonl", LINES))
+    events_of(store, "s1")
+    recorder = target.database.recorder
+    target.database.recorder = meeting(recorder, number, redact_in_target)
+    [*copy_store(store, target)]
+    target.database.recorder = recorder
+    assert held(target) == ([] if visible else ["s1"])
+    assert_sound(target)
 
 
 def chat(path, *texts):
@@ -308,7 +310,7 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
     for for_content in (False, True):
-        with new_store() as store, new_store() as copy:
+        with new_store() as store, new_store() as target:
             imported(store, first)
             redact_events(
                 store,
@@ -319,8 +321,8 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
                 with_summaries=False,
                 for_content=for_content,
             )
-            [*copy_store(store, copy)]
-            for each in (store, copy):
+            [*copy_store(store, target)]
+            for each in (store, target):
                 assert isinstance(refused(each, longer), SourceRefused)
                 assert isinstance(refused(each, first, prefix="p-"), SourceRefused)
                 assert held(each) == []
@@ -328,55 +330,52 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
                 assert isinstance(outcome, Failed) == for_content
 
 
-def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path):
+def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path, store):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
-    with new_store() as store:
-        imported(store, first)
-        erase(store, "a", reason="asked for")
-        assert imported(store, other).added == 5
-        assert isinstance(refused(store, first), SourceRefused)
-        assert isinstance(refused(store, first, prefix="p-"), SourceRefused)
-        longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
-        assert isinstance(refused(store, longer), SourceRefused)
-        assert held(store) == []
+    imported(store, first)
+    erase(store, "a", reason="asked for")
+    assert imported(store, other).added == 5
+    assert isinstance(refused(store, first), SourceRefused)
+    assert isinstance(refused(store, first, prefix="p-"), SourceRefused)
+    longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
+    assert isinstance(refused(store, longer), SourceRefused)
+    assert held(store) == []
 
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
 @pytest.mark.parametrize("is_by_text", [True, False])
-def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd, is_by_text, tmp_path):
-    path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
-    with new_store() as store:
-        imported(store, path)
-        store.version("s1")
-        if is_by_text:
-            redact(store)
-        else:
-            Histories(store)["s1"].redact([2], reason="asked for")
-        assert held(store) == []
-        write(path, [LINES[0], odd, *LINES[1:], odd, line(5, "more")])
-        assert imported(store, path).added
-        assert held(store) == []
-        assert_sound(store)
-
-
-def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(
-    tmp_path,
+def test_damaged_lines_and_records_without_events_go_with_a_redaction(
+    odd, is_by_text, tmp_path, store
 ):
+    path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
+    imported(store, path)
+    store.version("s1")
+    if is_by_text:
+        redact(store)
+    else:
+        Histories(store)["s1"].redact([2], reason="asked for")
+    assert held(store) == []
+    write(path, [LINES[0], odd, *LINES[1:], odd, line(5, "more")])
+    assert imported(store, path).added
+    assert held(store) == []
+    assert_sound(store)
+
+
+def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(tmp_path, store):
     path = write(tmp_path / "s1.jsonl", LINES)
     later = [line(5, "more"), line(6, "the oil is under the bench", "assistant"), line(7, "bye")]
     edited = [*LINES[:2], line(2, f"{SECRET}, I think"), *LINES[3:], *later]
-    with new_store() as store:
-        imported(store, path)
-        fork = imported(store, write(path, edited)).conversation
-        assert fork != "s1"
-        for text in ("the oil", SECRET):
-            redact(store, text)
-            assert imported(store, path).added == 0
-            assert held(store, text) == []
-        write(path, [*edited, edited[2], LINES[2], line(8, "again")])
-        imported(store, path)
-        assert held(store) == held(store, "the oil") == []
+    imported(store, path)
+    fork = imported(store, write(path, edited)).conversation
+    assert fork != "s1"
+    for text in ("the oil", SECRET):
+        redact(store, text)
+        assert imported(store, path).added == 0
+        assert held(store, text) == []
+    write(path, [*edited, edited[2], LINES[2], line(8, "again")])
+    imported(store, path)
+    assert held(store) == held(store, "the oil") == []
 
 
 REPEATING = {
@@ -405,46 +404,41 @@ def records_of(format, *words):
 
 
 @pytest.mark.parametrize("format", REPEATING)
-def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format, tmp_path):
+def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format, tmp_path, store):
     kind, lines = records_of(format, "lamp-33", "bench-44")
     path = tmp_path / kind.file
-    with new_store() as store:
-        kind.write(path, lines[:-1], "")
-        name = imported(store, path, format).conversation
-        redact(store, "lamp-33")
-        assert held(store, "lamp-33") == []
-        kind.write(path, lines, "")
-        imported(store, path, format)
-        assert held(store, "lamp-33") == [name]  # it is another record
-        redact(store, "lamp-33")
-        assert held(store, "lamp-33") == []
-        assert imported(store, path, format).added == 0
-        assert held(store, "lamp-33") == []
+    kind.write(path, lines[:-1], "")
+    name = imported(store, path, format).conversation
+    redact(store, "lamp-33")
+    assert held(store, "lamp-33") == []
+    kind.write(path, lines, "")
+    imported(store, path, format)
+    assert held(store, "lamp-33") == [name]  # it is another record
+    redact(store, "lamp-33")
+    assert held(store, "lamp-33") == []
+    assert imported(store, path, format).added == 0
+    assert held(store, "lamp-33") == []
 
 
 def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repeat_it(
-    tmp_path,
+    tmp_path, store
 ):
     kind, lines = records_of("otlp-genai", "lamp-33", "bench-44")
     path = tmp_path / kind.file
-    with new_store() as store:
-        kind.write(path, lines[:2], "")
-        imported(store, path, "otlp-genai")
-        redact(store, "lamp-33")
-        assert held(store, "lamp-33") == []
-        kind.write(path, lines, "")
-        assert "repeat the texts of earlier records" in str(refused(store, path, "otlp-genai"))
-        assert held(store, "lamp-33") == []
+    kind.write(path, lines[:2], "")
+    imported(store, path, "otlp-genai")
+    redact(store, "lamp-33")
+    assert held(store, "lamp-33") == []
+    kind.write(path, lines, "")
+    assert "repeat the texts of earlier records" in str(refused(store, path, "otlp-genai"))
+    assert held(store, "lamp-33") == []
 
 
-def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path):
+def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path, store):
     path = write(tmp_path / "s1.jsonl", LINES)
-    with new_store() as store:
-        imported(store, path)
-        store.append(
-            "s1", Message(source="user", content="on"), expected_version=store.version("s1")
-        )
-        write(path, LINES)
-        assert (imported(store, path).added, len([*store.conversations()])) == (0, 1)
-        write(path, [*LINES, line(5, "more")])
-        assert imported(store, path).conversation == "s1@5"
+    imported(store, path)
+    store.append("s1", Message(source="user", content="on"), expected_version=store.version("s1"))
+    write(path, LINES)
+    assert (imported(store, path).added, len([*store.conversations()])) == (0, 1)
+    write(path, [*LINES, line(5, "more")])
+    assert imported(store, path).conversation == "s1@5"

@@ -58,44 +58,42 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines, path):
 
 
 def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
-    lines, path, monkeypatch
+    lines, path, monkeypatch, store
 ):
-    with new_store() as store:
 
-        def import_longer():
-            path.write_bytes(b"".join(lines))
-            imported(store, path)
-
-        path.write_bytes(b"".join(lines[:5]))
-        name = imported(store, path).conversation
-        path.write_bytes(b"".join(lines[:7]))
-        before_next_call(monkeypatch, store.database.recorder, "transact", import_longer)
+    def import_longer():
+        path.write_bytes(b"".join(lines))
         imported(store, path)
-        assert bytes_of(store, name) == path.read_bytes()
-        assert_sound(store)
+
+    path.write_bytes(b"".join(lines[:5]))
+    name = imported(store, path).conversation
+    path.write_bytes(b"".join(lines[:7]))
+    before_next_call(monkeypatch, store.database.recorder, "transact", import_longer)
+    imported(store, path)
+    assert bytes_of(store, name) == path.read_bytes()
+    assert_sound(store)
 
 
 @pytest.mark.parametrize("start", [0, 1], ids=["shorter", "others"])
 def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
-    start, lines, path, monkeypatch
+    start, lines, path, monkeypatch, store
 ):
-    with new_store() as store:
-        path.write_bytes(b"".join(lines[:6]))
-        imported(store, path)
-        path.write_bytes(b"".join([*lines[:3], *lines[4:9]]))
-        before_next_call(
-            monkeypatch,
-            SourceWriter,
-            "count_until",
-            lambda: path.write_bytes(b"".join(lines[start : start + 3])),
-        )
-        name = imported(store, path).conversation
-        assert bytes_of(store, name).startswith(path.read_bytes())
-        assert_sound(store)
+    path.write_bytes(b"".join(lines[:6]))
+    imported(store, path)
+    path.write_bytes(b"".join([*lines[:3], *lines[4:9]]))
+    before_next_call(
+        monkeypatch,
+        SourceWriter,
+        "count_until",
+        lambda: path.write_bytes(b"".join(lines[start : start + 3])),
+    )
+    name = imported(store, path).conversation
+    assert bytes_of(store, name).startswith(path.read_bytes())
+    assert_sound(store)
 
 
 def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one_after_it(
-    lines, path
+    lines, path, store
 ):
     def shown(store, name):
         stored = FiguresOfStore(store)
@@ -110,11 +108,10 @@ def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one
         return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
 
     path.write_bytes(b"".join(lines))
-    with new_store() as store:
-        name = imported(store, path).conversation
-        assert set(shown(store, name)) == {None}
-        store.version(name)
-        assert None not in shown(store, name)
+    name = imported(store, path).conversation
+    assert set(shown(store, name)) == {None}
+    store.version(name)
+    assert None not in shown(store, name)
 
 
 REWRITTEN = {
@@ -126,72 +123,66 @@ REWRITTEN = {
 
 
 @pytest.mark.parametrize("what", REWRITTEN)
-def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path):
+def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
     again = REWRITTEN[what](lines)
     at = next(
         place for place, (old, new) in enumerate(zip(lines, again, strict=False)) if old != new
     )
-    with new_store() as store:
-        path.write_bytes(b"".join(lines))
-        first = imported(store, path)
-        before = events_of(store, first.conversation)
-        path.write_bytes(b"".join(again))
-        second = imported(store, path)
-        assert (second.conversation, second.forked_at) == (f"{first.conversation}@{at}", at)
-        assert second.added == len(again) - at
-        assert bytes_of(store, first.conversation) == b"".join(lines)
-        assert events_of(store, first.conversation) == before
-        assert bytes_of(store, second.conversation) == b"".join(again)
-        assert store.conversation(second.conversation, pending=True).parent == first.conversation
-        assert imported(store, path, read_all=True).added == 0
-        path.write_bytes(b"".join(lines))  # and back: nothing is new
-        back = imported(store, path)
-        assert (back.conversation, back.added) == (first.conversation, 0)
-        assert_sound(store)
+    path.write_bytes(b"".join(lines))
+    first = imported(store, path)
+    before = events_of(store, first.conversation)
+    path.write_bytes(b"".join(again))
+    second = imported(store, path)
+    assert (second.conversation, second.forked_at) == (f"{first.conversation}@{at}", at)
+    assert second.added == len(again) - at
+    assert bytes_of(store, first.conversation) == b"".join(lines)
+    assert events_of(store, first.conversation) == before
+    assert bytes_of(store, second.conversation) == b"".join(again)
+    assert store.conversation(second.conversation, pending=True).parent == first.conversation
+    assert imported(store, path, read_all=True).added == 0
+    path.write_bytes(b"".join(lines))  # and back: nothing is new
+    back = imported(store, path)
+    assert (back.conversation, back.added) == (first.conversation, 0)
+    assert_sound(store)
 
 
-def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path):
+def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path, store):
     damaged = [*lines[:3], b'{"type": "user\n', *lines[3:]]
-    with new_store() as store:
-        path.write_bytes(b"".join(damaged[:6]))
-        imported(store, path)
-        again = [*damaged[:5], *damaged[6:]]
-        path.write_bytes(b"".join(again))
-        fork = imported(store, path)
-        assert (fork.forked_at, fork.added) == (4, len(again) - 5)
-        assert bytes_of(store, fork.conversation) == path.read_bytes()
+    path.write_bytes(b"".join(damaged[:6]))
+    imported(store, path)
+    again = [*damaged[:5], *damaged[6:]]
+    path.write_bytes(b"".join(again))
+    fork = imported(store, path)
+    assert (fork.forked_at, fork.added) == (4, len(again) - 5)
+    assert bytes_of(store, fork.conversation) == path.read_bytes()
 
 
-def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path):
-    with new_store() as store:
-        path.write_bytes(b"".join(lines[:-1]))
-        first = imported(store, path)
-        Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
-        own = events_of(store, first.conversation)
-        path.write_bytes(b"".join(lines))
-        second = imported(store, path)
-        assert (second.conversation, second.added) == (f"{first.conversation}@{len(lines) - 1}", 1)
-        assert events_of(store, first.conversation) == own
-        assert bytes_of(store, second.conversation) == path.read_bytes()
+def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path, store):
+    path.write_bytes(b"".join(lines[:-1]))
+    first = imported(store, path)
+    Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
+    own = events_of(store, first.conversation)
+    path.write_bytes(b"".join(lines))
+    second = imported(store, path)
+    assert (second.conversation, second.added) == (f"{first.conversation}@{len(lines) - 1}", 1)
+    assert events_of(store, first.conversation) == own
+    assert bytes_of(store, second.conversation) == path.read_bytes()
 
 
-def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_path):
-    with new_store() as store:
-        path.write_bytes(b"".join(lines[:-3]))
-        name = imported(store, path).conversation
-        store.append(
-            name, Message(source="user", content="mine"), expected_version=store.version(name)
-        )
-        path.write_bytes(b"".join(lines[:-1]))
-        fork = imported(store, path).conversation
-        assert fork != name
-        copy = tmp_path / "copy.jsonl"
-        path.rename(copy)
-        outcome = imported(store, copy)
-        assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 0, None)
-        copy.write_bytes(b"".join(lines))
-        outcome = imported(store, copy)
-        assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 1, None)
+def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_path, store):
+    path.write_bytes(b"".join(lines[:-3]))
+    name = imported(store, path).conversation
+    store.append(name, Message(source="user", content="mine"), expected_version=store.version(name))
+    path.write_bytes(b"".join(lines[:-1]))
+    fork = imported(store, path).conversation
+    assert fork != name
+    copy = tmp_path / "copy.jsonl"
+    path.rename(copy)
+    outcome = imported(store, copy)
+    assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 0, None)
+    copy.write_bytes(b"".join(lines))
+    outcome = imported(store, copy)
+    assert (outcome.conversation, outcome.added, outcome.forked_at) == (fork, 1, None)
 
 
 def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, monkeypatch):
@@ -218,59 +209,52 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(lines, path, m
         assert bytes_of(store, outcome.conversation) == path.read_bytes()
 
 
-def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch):
+def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch, store):
     log = b"".join(lines_of("claude-code"))
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
-    with new_store() as store:
-        transact, transactions = store.database.recorder.transact, []
+    transact, transactions = store.database.recorder.transact, []
 
-        def counted(work):
-            transactions.append(work)
-            return transact(work)
+    def counted(work):
+        transactions.append(work)
+        return transact(work)
 
-        monkeypatch.setattr(store.database.recorder, "transact", counted)
-        outcomes = [
-            outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)
-        ]
-        assert (len(outcomes), len(transactions)) == (3, 1)
-        for outcome in outcomes:
-            assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
+    monkeypatch.setattr(store.database.recorder, "transact", counted)
+    outcomes = [outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)]
+    assert (len(outcomes), len(transactions)) == (3, 1)
+    for outcome in outcomes:
+        assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
 
 
-def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp_path):
+def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp_path, store):
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
-    with new_store() as store:
-        outcomes = [
-            outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)
-        ]
-        assert [outcome.added for outcome in outcomes] == [len(lines) - 2, 2]
-        assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
-        assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
+    outcomes = [outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)]
+    assert [outcome.added for outcome in outcomes] == [len(lines) - 2, 2]
+    assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
+    assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
 
 
-def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monkeypatch):
+def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monkeypatch, store):
     """Others make them, one in each transaction, always before this one does."""
     monkeypatch.setattr(projecting, "_EVENTS", 1)
     path.write_bytes(b"".join(lines))
-    with new_store() as store:
-        name = imported(store, path).conversation
-        extend, others = store.extend, iter(range(len(lines) - 2))
+    name = imported(store, path).conversation
+    extend, others = store.extend, iter(range(len(lines) - 2))
 
-        def late(*arguments, **how):
-            if next(others, None) is not None:
-                extend(*arguments, **how)
-            return extend(*arguments, **how)
+    def late(*arguments, **how):
+        if next(others, None) is not None:
+            extend(*arguments, **how)
+        return extend(*arguments, **how)
 
-        monkeypatch.setattr(store, "extend", late)
-        version = store.version(name)
-        monkeypatch.undo()
-        assert version == store.version(name) >= len(lines) - 2
-        assert_sound(store)
+    monkeypatch.setattr(store, "extend", late)
+    version = store.version(name)
+    monkeypatch.undo()
+    assert version == store.version(name) >= len(lines) - 2
+    assert_sound(store)
 
 
-def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, path):
+def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, path, store):
     broken = (
         lines[1]
         .replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80')
@@ -278,9 +262,8 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
     )
     assert b"\xed" in broken
     path.write_bytes(b"".join([lines[0], broken, *lines[2:]]))
-    with new_store() as store:
-        outcome = imported(store, path)
-        assert (outcome.added, [finding.problem for finding in outcome.findings]) == (
-            len(lines) - 1,
-            ["not UTF-8"],
-        )
+    outcome = imported(store, path)
+    assert (outcome.added, [finding.problem for finding in outcome.findings]) == (
+        len(lines) - 1,
+        ["not UTF-8"],
+    )

@@ -57,33 +57,32 @@ def used(store, conversation):
 USES = pytest.mark.parametrize("use", [unused, used])
 
 
-def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path, monkeypatch):
+def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(monkeypatch, store, path):
     monkeypatch.setattr(projecting, "_EVENTS", 4)
-    with new_store() as store:
-        outcome = imported(store, session(tmp_path))
-        extend, written = store.extend, []
+    outcome = imported(store, path)
+    extend, written = store.extend, []
 
-        def full(conversation, events, **how):
-            if len(written) == 2:
-                raise StoreUnavailable(f"the disk is full{NOTHING_WRITTEN}", kind="full")
-            written.append(extend(conversation, events, **how))
-            return written[-1]
+    def full(conversation, events, **how):
+        if len(written) == 2:
+            raise StoreUnavailable(f"the disk is full{NOTHING_WRITTEN}", kind="full")
+        written.append(extend(conversation, events, **how))
+        return written[-1]
 
-        monkeypatch.setattr(store, "extend", full)
-        with pytest.raises(StoreUnavailable) as raised:
-            projecting.make_events(store, outcome.conversation)
-        records_made = source_of(store, outcome.conversation).made
-        assert 0 < records_made < outcome.records
-        stay = (
-            f"the events of {records_made} of {outcome.records} records are stored, and the next"
-            " use of the conversation adds the rest"
-        )
-        assert str(raised.value) == f"the disk is full; {stay}"
-        with pytest.raises(StoreUnavailable, match="nothing was written"):
-            projecting.make_events(store, outcome.conversation)
-        monkeypatch.undo()
-        used(store, outcome.conversation)
-        assert source_of(store, outcome.conversation).made == outcome.records
+    monkeypatch.setattr(store, "extend", full)
+    with pytest.raises(StoreUnavailable) as raised:
+        projecting.make_events(store, outcome.conversation)
+    records_made = source_of(store, outcome.conversation).made
+    assert 0 < records_made < outcome.records
+    stay = (
+        f"the events of {records_made} of {outcome.records} records are stored, and the next"
+        " use of the conversation adds the rest"
+    )
+    assert str(raised.value) == f"the disk is full; {stay}"
+    with pytest.raises(StoreUnavailable, match="nothing was written"):
+        projecting.make_events(store, outcome.conversation)
+    monkeypatch.undo()
+    used(store, outcome.conversation)
+    assert source_of(store, outcome.conversation).made == outcome.records
 
 
 def findings_in(store):
@@ -103,36 +102,42 @@ def session(folder, name="claude-code"):
     return path
 
 
-def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path):
+@pytest.fixture
+def path(tmp_path):
+    return session(tmp_path)
+
+
+@pytest.fixture
+def lines(path):
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_a_store_without_formats_does_not_say_that_a_conversation_is_empty(tmp_path, path):
     url = f"sqlite:///{tmp_path}/a.db"
     with makes_events(open_store(url)) as store:
-        outcome = imported(store, session(tmp_path))
+        outcome = imported(store, path)
     with open_store(url) as store, pytest.raises(EventsNotMade, match=r"foldlog\.open"):
         store.version(outcome.conversation)
 
 
 @USES
-def test_a_copy_has_the_source(use, tmp_path):
-    with new_store() as store, new_store() as target:
-        path = session(tmp_path)
-        outcome = imported(store, path)
-        use(store, outcome.conversation)
-        for _ in range(2):
-            copied(store, target)
-        assert (
-            source_of(target, outcome.conversation).head
-            == source_of(store, outcome.conversation).head
-        )
-        assert bytes_of(target, outcome.conversation) == bytes_of(store, outcome.conversation)
-        assert figures_of(target, outcome.conversation) == figures_of(store, outcome.conversation)
-        assert events_of(target, outcome.conversation) == events_of(store, outcome.conversation)
-        assert imported(target, path).is_unchanged  # the copy knows the file too
-        assert_sound(target)
-        assert [*compare_stores(store, target)][1:] == []
+def test_a_copy_has_the_source(use, store, target, path):
+    outcome = imported(store, path)
+    use(store, outcome.conversation)
+    for _ in range(2):
+        copied(store, target)
+    assert (
+        source_of(target, outcome.conversation).head == source_of(store, outcome.conversation).head
+    )
+    assert bytes_of(target, outcome.conversation) == bytes_of(store, outcome.conversation)
+    assert figures_of(target, outcome.conversation) == figures_of(store, outcome.conversation)
+    assert events_of(target, outcome.conversation) == events_of(store, outcome.conversation)
+    assert imported(target, path).is_unchanged  # the copy knows the file too
+    assert_sound(target)
+    assert [*compare_stores(store, target)][1:] == []
 
 
-def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path):
-    path = session(tmp_path)
+def test_a_copy_counts_the_records_that_are_no_events_yet(store, target, path):
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
 
@@ -140,112 +145,101 @@ def test_a_copy_counts_the_records_that_are_no_events_yet(tmp_path):
         moved = copied(store, target)
         return moved.added, moved.records
 
-    with new_store() as store, new_store() as target:
-        path.write_bytes(b"".join(lines[:-2]))
-        outcome = imported(store, path)
-        assert counts(store, target) == (0, outcome.records)
-        assert counts(store, target) == (0, 0)
-        path.write_bytes(whole)
-        assert imported(store, path).added == 2
-        assert counts(store, target) == (0, 2)
-        used(store, outcome.conversation)
-        assert counts(store, target) == (len(events_of(store, outcome.conversation)), 0)
+    path.write_bytes(b"".join(lines[:-2]))
+    outcome = imported(store, path)
+    assert counts(store, target) == (0, outcome.records)
+    assert counts(store, target) == (0, 0)
+    path.write_bytes(whole)
+    assert imported(store, path).added == 2
+    assert counts(store, target) == (0, 2)
+    used(store, outcome.conversation)
+    assert counts(store, target) == (len(events_of(store, outcome.conversation)), 0)
 
 
 @USES
 @pytest.mark.parametrize("grows", [False, True])
-def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(use, grows, tmp_path):
+def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
+    use, grows, store, target, path, lines
+):
     """The events that the copy made are not made again either."""
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:12]))
-    with new_store() as store, new_store() as target:
-        name = imported(store, path).conversation
-        use(store, name)
-        copied(store, target)
-        redacted = next(event for event in events_of(target, name) if event.id >= 2)
-        Histories(target)[name].redact(redacted.id, reason="asked for", by="me")
-        before, records = events_of(target, name), bytes_of(target, name)
-        assert records != bytes_of(store, name)
-        if grows:
-            path.write_bytes(b"".join(lines))
-            imported(store, path)
-        copied(store, target)
-        assert events_of(target, name)[: len(before)] == before
-        assert bytes_of(target, name)[: len(records)] == records
-        assert len(records) < len(bytes_of(target, name)) or not grows
-        calls = figures_of(target, name)["calls"]
-        assert calls == figures_of(store, name)["calls"]
-        assert_sound(target)
-
-
-def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(tmp_path):
-    path = session(tmp_path)
-    whole = path.read_bytes()
-    with new_store() as store, new_store() as target:
-        path.write_bytes(b"".join(whole.splitlines(keepends=True)[:12]))
-        name = imported(store, path).conversation
-        copied(store, target)
-        path.write_bytes(whole)
-        imported(target, path)
-        copied(store, target)
-        assert bytes_of(target, name) == whole
-        assert_sound(target)
-
-
-def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(tmp_path, monkeypatch):
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    with new_store() as store, new_store() as target:
-        name = imported(store, path).conversation
-        path.write_bytes(b"".join(lines[:5]).replace(b" ", b"  "))
-        before_next_call(
-            monkeypatch, target.database.recorder, "transact", lambda: imported(target, path)
-        )
-        (moved,) = copy_store(store, target)
-        assert moved.problem is not None
-        assert bytes_of(target, name) == path.read_bytes()
-        assert_sound(target)
-
-
-def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(tmp_path):
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:12]))
-    with new_store() as store, new_store() as target:
-        name = imported(store, path).conversation
-        copied(store, target)
-        used(target, name)
-        before = events_of(target, name)
-        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+    name = imported(store, path).conversation
+    use(store, name)
+    copied(store, target)
+    redacted = next(event for event in events_of(target, name) if event.id >= 2)
+    Histories(target)[name].redact(redacted.id, reason="asked for", by="me")
+    before, records = events_of(target, name), bytes_of(target, name)
+    assert records != bytes_of(store, name)
+    if grows:
         path.write_bytes(b"".join(lines))
         imported(store, path)
-        copied(store, target)
-        assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-        events = events_of(target, name)
-        assert events[: len(before)] == before
-        with new_store() as other:
-            assert len(events_of(other, imported(other, path).conversation)) == len(events)
-        assert_sound(target)
+    copied(store, target)
+    assert events_of(target, name)[: len(before)] == before
+    assert bytes_of(target, name)[: len(records)] == records
+    assert len(records) < len(bytes_of(target, name)) or not grows
+    calls = figures_of(target, name)["calls"]
+    assert calls == figures_of(store, name)["calls"]
+    assert_sound(target)
 
 
-def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(tmp_path):
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    with new_store() as store, new_store() as target:
-        imported(store, path)
-        path.write_bytes(b"".join(lines[:3]))
-        used(target, imported(target, path).conversation)
-        path.write_bytes(b"".join([*lines[:8], *lines[9:]]))
-        fork = imported(store, path).conversation
-        copied(store, target, fork)
-        assert bytes_of(target, fork) == path.read_bytes()
-        assert_sound(target)
+def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(store, target, path):
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:12]))
+    name = imported(store, path).conversation
+    copied(store, target)
+    path.write_bytes(whole)
+    imported(target, path)
+    copied(store, target)
+    assert bytes_of(target, name) == whole
+    assert_sound(target)
 
 
-def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(tmp_path):
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
+def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
+    monkeypatch, store, target, path, lines
+):
+    name = imported(store, path).conversation
+    path.write_bytes(b"".join(lines[:5]).replace(b" ", b"  "))
+    before_next_call(
+        monkeypatch, target.database.recorder, "transact", lambda: imported(target, path)
+    )
+    (moved,) = copy_store(store, target)
+    assert moved.problem is not None
+    assert bytes_of(target, name) == path.read_bytes()
+    assert_sound(target)
+
+
+def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(store, target, path, lines):
+    path.write_bytes(b"".join(lines[:12]))
+    name = imported(store, path).conversation
+    copied(store, target)
+    used(target, name)
+    before = events_of(target, name)
+    assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+    path.write_bytes(b"".join(lines))
+    imported(store, path)
+    copied(store, target)
+    assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
+    events = events_of(target, name)
+    assert events[: len(before)] == before
+    with new_store() as other:
+        assert len(events_of(other, imported(other, path).conversation)) == len(events)
+    assert_sound(target)
+
+
+def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(
+    store, target, path, lines
+):
+    imported(store, path)
+    path.write_bytes(b"".join(lines[:3]))
+    used(target, imported(target, path).conversation)
+    path.write_bytes(b"".join([*lines[:8], *lines[9:]]))
+    fork = imported(store, path).conversation
+    copied(store, target, fork)
+    assert bytes_of(target, fork) == path.read_bytes()
+    assert_sound(target)
+
+
+def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(path, lines):
     with new_store() as first, new_store() as store, new_store() as target:
         imported(first, path)
         path.write_bytes(b"".join([*lines[:8], *lines[9:-3]]))
@@ -265,18 +259,19 @@ def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_record
 
 
 @pytest.mark.parametrize("number", [3, 4, 5, 6])
-def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(number, tmp_path):
-    with new_store() as store, new_store() as target:
-        name = imported(store, session(tmp_path)).conversation
-        other = Store(store.database.recorder, store.database.settings)
-        store.database.recorder = meeting(
-            store.database.recorder, number, lambda: erase(other, name, reason="told"), "query"
-        )
-        [*copy_store(store, target, jobs=1)]
-        assert_sound(target)
-        for row in target.conversations():
-            whole = b"" if row.erased_at else session(tmp_path).read_bytes()
-            assert bytes_of(target, row.id) == whole
+def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_all(
+    number, store, target, path
+):
+    name = imported(store, path).conversation
+    other = Store(store.database.recorder, store.database.settings)
+    store.database.recorder = meeting(
+        store.database.recorder, number, lambda: erase(other, name, reason="told"), "query"
+    )
+    [*copy_store(store, target, jobs=1)]
+    assert_sound(target)
+    for row in target.conversations():
+        whole = b"" if row.erased_at else path.read_bytes()
+        assert bytes_of(target, row.id) == whole
 
 
 @pytest.mark.parametrize("lost", [0, 9, 24])
@@ -330,28 +325,28 @@ def test_a_source_is_sealed_with_its_conversation(use, tmp_path):
 
 
 @USES
-def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(use, tmp_path):
-    with new_store() as store, new_store() as target:
-        path = session(tmp_path)
-        outcome = imported(store, path)
-        use(store, outcome.conversation)
-        erase(store, outcome.conversation, reason="asked for")
-        rows = store.database.recorder.query(lambda reader: reader.ask_sources("sources", 0, 10))
-        assert rows == []
-        copied(store, target)
-        other = tmp_path / "other.jsonl"
-        other.write_bytes(path.read_bytes())
-        for each in (store, target):
-            for refusal in (
-                refused(each, path),
-                refused(each, path, prefix="p-"),
-                refused(each, other),
-            ):
-                assert isinstance(refusal, SourceRefused | ConversationErased)
-        again = imported(store, path, again=True)
-        assert (again.conversation, again.added) == (outcome.conversation, outcome.added)
-        assert bytes_of(store, outcome.conversation) == path.read_bytes()
-        assert_sound(store)
+def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(
+    use, tmp_path, store, target, path
+):
+    outcome = imported(store, path)
+    use(store, outcome.conversation)
+    erase(store, outcome.conversation, reason="asked for")
+    rows = store.database.recorder.query(lambda reader: reader.ask_sources("sources", 0, 10))
+    assert rows == []
+    copied(store, target)
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(path.read_bytes())
+    for each in (store, target):
+        for refusal in (
+            refused(each, path),
+            refused(each, path, prefix="p-"),
+            refused(each, other),
+        ):
+            assert isinstance(refusal, SourceRefused | ConversationErased)
+    again = imported(store, path, again=True)
+    assert (again.conversation, again.added) == (outcome.conversation, outcome.added)
+    assert bytes_of(store, outcome.conversation) == path.read_bytes()
+    assert_sound(store)
 
 
 def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
@@ -359,7 +354,6 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
     with makes_events(open_store(f"sqlite:///{path}")) as store:
         outcome = imported(store, session(tmp_path))
         source = source_of(store, outcome.conversation)
-        from foldlog.eventstore.sources.tables import SourcesToWrite
 
         def damage(transaction):
             sources = SourcesToWrite(store.database, transaction)
@@ -388,8 +382,7 @@ def test_what_cannot_be_unpacked_is_found(column, tmp_path):
         assert "cannot be decompressed" in finding.problem
 
 
-def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path):
-    path = session(tmp_path)
+def test_copies_that_make_their_events_apart_have_the_same_heads(path):
     with new_store() as store, new_store() as other:
         outcome = imported(store, path)
         copied(store, other)
@@ -409,12 +402,11 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path):
         assert head_of(other, outcome.conversation) == head_of(store, outcome.conversation)
 
 
-def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path):
-    with new_store() as store:
-        outcome = imported(store, session(tmp_path))
-        assert projecting.SECRET in about(source_of(store, outcome.conversation))
-        used(store, outcome.conversation)
-        assert projecting.SECRET not in about(source_of(store, outcome.conversation))
+def test_the_secret_of_salts_goes_when_all_events_are_made(store, path):
+    outcome = imported(store, path)
+    assert projecting.SECRET in about(source_of(store, outcome.conversation))
+    used(store, outcome.conversation)
+    assert projecting.SECRET not in about(source_of(store, outcome.conversation))
 
 
 def head_of(store, conversation):
@@ -436,70 +428,64 @@ def refusing(store, conversation):
 
 @USES
 def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
-    use, tmp_path, monkeypatch
+    use, monkeypatch, store, target, path, lines
 ):
     monkeypatch.setattr(moving, "_TOGETHER", 1)
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    with new_store() as store, new_store() as target:
 
-        def copy_after_kills():
-            recorder, settings = target.database.recorder, target.database.settings
-            for transactions in count(1):
-                with suppress(Killed):
-                    stopped = Store(killing(recorder, transactions), settings)
-                    copied(store, stopped, jobs=1)
-                    return
-                assert_sound(target)
-
-        for stop in (6, len(lines)):
-            path.write_bytes(b"".join(lines[:stop]))
-            name = imported(store, path).conversation
-            copy_after_kills()
-            use(store, name)
-            last = max(event.id for event in events_of(store, name) if has_content(event))
-            Histories(store)[name].redact(last, reason="asked for", by="me")
-            copy_after_kills()
-            assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
-            assert source_of(target, name).redacted != ()
-            assert refusing(target, name) == refusing(store, name) != set()
-            assert bytes_of(target, name) == bytes_of(store, name)
+    def copy_after_kills():
+        recorder, settings = target.database.recorder, target.database.settings
+        for transactions in count(1):
+            with suppress(Killed):
+                stopped = Store(killing(recorder, transactions), settings)
+                copied(store, stopped, jobs=1)
+                return
             assert_sound(target)
-            assert [*compare_stores(store, target)] == []
-        assert events_of(target, name) == events_of(store, name)
+
+    for stop in (6, len(lines)):
+        path.write_bytes(b"".join(lines[:stop]))
+        name = imported(store, path).conversation
+        copy_after_kills()
+        use(store, name)
+        last = max(event.id for event in events_of(store, name) if has_content(event))
+        Histories(store)[name].redact(last, reason="asked for", by="me")
+        copy_after_kills()
+        assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
+        assert source_of(target, name).redacted != ()
+        assert refusing(target, name) == refusing(store, name) != set()
+        assert bytes_of(target, name) == bytes_of(store, name)
+        assert_sound(target)
+        assert [*compare_stores(store, target)] == []
+    assert events_of(target, name) == events_of(store, name)
 
 
-def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(tmp_path, monkeypatch):
+def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
+    monkeypatch, store, target, path, lines
+):
     monkeypatch.setattr(moving, "_TOGETHER", 1)
     monkeypatch.setattr(reading, "SIZE", 2_000)
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
     lines[5:5] = [b"a damaged line\n"]
-    with new_store() as store, new_store() as target:
-        for stop in (5, 9):
-            path.write_bytes(b"".join(lines[:stop]))
-            name = imported(target, path).conversation
-        bytes_before = bytes_of(target, name)
-        path.write_bytes(b"".join(lines))
-        imported(store, path)
-        for transactions in count(1):
-            stopped = Store(
-                killing(target.database.recorder, transactions), target.database.settings
-            )
-            try:
-                copied(store, stopped, jobs=1)
-                break
-            except Killed:
-                assert_sound(target)
-                assert bytes_of(target, name).startswith(bytes_before)
-        assert transactions > 3
-        assert bytes_of(target, name) == bytes_of(store, name) == path.read_bytes()
+    for stop in (5, 9):
+        path.write_bytes(b"".join(lines[:stop]))
+        name = imported(target, path).conversation
+    bytes_before = bytes_of(target, name)
+    path.write_bytes(b"".join(lines))
+    imported(store, path)
+    for transactions in count(1):
+        stopped = Store(killing(target.database.recorder, transactions), target.database.settings)
+        try:
+            copied(store, stopped, jobs=1)
+            break
+        except Killed:
+            assert_sound(target)
+            assert bytes_of(target, name).startswith(bytes_before)
+    assert transactions > 3
+    assert bytes_of(target, name) == bytes_of(store, name) == path.read_bytes()
 
 
-def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(tmp_path, monkeypatch):
+def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
+    monkeypatch, store, target, path, lines
+):
     monkeypatch.setattr(reading, "SIZE", 2_000)
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
     firsts = []
     write = SourcesToWrite.put_blocks
 
@@ -507,66 +493,61 @@ def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(tmp_path,
         firsts.extend(block.first for block in blocks)
         write(self, source, blocks)
 
-    with new_store() as store, new_store() as target:
-        path.write_bytes(b"".join(lines[:-2]))
-        name = imported(store, path).conversation
-        copied(store, target)
-        path.write_bytes(b"".join(lines))
-        imported(store, path)
-        monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
-        copied(store, target)
-        assert min(firsts) > source_of(target, name).records // 2
-        monkeypatch.undo()
-        Histories(store)[name].redact(3, reason="asked for", by="me")
-        firsts.clear()
-        monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
-        copied(store, target)
-        assert min(firsts) < 4
-        assert bytes_of(target, name) == bytes_of(store, name)
-        assert_sound(target)
+    path.write_bytes(b"".join(lines[:-2]))
+    name = imported(store, path).conversation
+    copied(store, target)
+    path.write_bytes(b"".join(lines))
+    imported(store, path)
+    monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
+    copied(store, target)
+    assert min(firsts) > source_of(target, name).records // 2
+    monkeypatch.undo()
+    Histories(store)[name].redact(3, reason="asked for", by="me")
+    firsts.clear()
+    monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
+    copied(store, target)
+    assert min(firsts) < 4
+    assert bytes_of(target, name) == bytes_of(store, name)
+    assert_sound(target)
 
 
-def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(tmp_path):
-    with new_store() as store, new_store() as target:
-        name = imported(store, session(tmp_path)).conversation
-        used(store, name)
-        copied(store, target)
-        messages = [
-            event
-            for event in store.events(name)
-            if isinstance(event, Message) and isinstance(event.content, str)
-        ]
-        number, text = messages[-1].id, str(messages[-1].content).encode()
-        assert text in bytes_of(target, name)
-        Histories(store)[name].redact(number, reason="asked for", by="me")
-        for transactions in count(1):
-            recorder, settings = target.database.recorder, target.database.settings
-            with suppress(Killed):
-                list(copy_store(store, Store(killing(recorder, transactions), settings), jobs=1))
-            (event,) = target.events(name, number, number + 1)
-            if not has_content(event):
-                break
-        assert text not in bytes_of(target, name) == bytes_of(store, name)
-        assert_sound(target)
-        copied(store, target)
-        assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
-        assert refusing(target, name) == refusing(store, name) != set()
-        assert figures_of(target, name) == figures_of(store, name)
+def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(store, target, path):
+    name = imported(store, path).conversation
+    used(store, name)
+    copied(store, target)
+    messages = [
+        event
+        for event in store.events(name)
+        if isinstance(event, Message) and isinstance(event.content, str)
+    ]
+    number, text = messages[-1].id, str(messages[-1].content).encode()
+    assert text in bytes_of(target, name)
+    Histories(store)[name].redact(number, reason="asked for", by="me")
+    for transactions in count(1):
+        recorder, settings = target.database.recorder, target.database.settings
+        with suppress(Killed):
+            list(copy_store(store, Store(killing(recorder, transactions), settings), jobs=1))
+        (event,) = target.events(name, number, number + 1)
+        if not has_content(event):
+            break
+    assert text not in bytes_of(target, name) == bytes_of(store, name)
+    assert_sound(target)
+    copied(store, target)
+    assert without_keys(source_of(target, name)) == without_keys(source_of(store, name))
+    assert refusing(target, name) == refusing(store, name) != set()
+    assert figures_of(target, name) == figures_of(store, name)
 
 
-def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(tmp_path):
-    path = session(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
+def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(store, target, path, lines):
     changed = lines[-1].replace(b"timestamp", b"timestamq")
-    with new_store() as store, new_store() as target:
-        parent = imported(store, path).conversation
-        path.write_bytes(b"".join([*lines[:-1], changed]))
-        fork = imported(store, path).conversation
-        assert fork != parent
-        copied(store, target, fork)
-        copied(store, target, parent)
-        path.write_bytes(b"".join([*lines[:-1], changed, *lines[-1:]]))
-        assert imported(store, path).conversation == fork
-        copied(store, target, fork)
-        assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
-        assert_sound(target)
+    parent = imported(store, path).conversation
+    path.write_bytes(b"".join([*lines[:-1], changed]))
+    fork = imported(store, path).conversation
+    assert fork != parent
+    copied(store, target, fork)
+    copied(store, target, parent)
+    path.write_bytes(b"".join([*lines[:-1], changed, *lines[-1:]]))
+    assert imported(store, path).conversation == fork
+    copied(store, target, fork)
+    assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
+    assert_sound(target)

@@ -60,18 +60,17 @@ def test_what_agents_write_takes_little_more_than_it_took(format):
     )
 
 
-def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not():
+def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not(histories):
     messages = RECORDS["pydantic-ai"]
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append_records(messages, format="pydantic-ai")
-        events, stored = list(history.events()), history._stored_records()
-        starts = [event.id for event in events if event.origin.id is not None]
-        for number, start in enumerate(starts):
-            part = written(events[start:], "pydantic-ai", stored)
-            assert part[: len(starts) - number] == messages[number : len(starts)]
-        with pytest.raises(ValueError, match="record of 4 events, but only 2 of them are exported"):
-            written(events[:4], "pydantic-ai", stored)
+    history = histories["c"]
+    history.append_records(messages, format="pydantic-ai")
+    events, stored = list(history.events()), history._stored_records()
+    starts = [event.id for event in events if event.origin.id is not None]
+    for number, start in enumerate(starts):
+        part = written(events[start:], "pydantic-ai", stored)
+        assert part[: len(starts) - number] == messages[number : len(starts)]
+    with pytest.raises(ValueError, match="record of 4 events, but only 2 of them are exported"):
+        written(events[:4], "pydantic-ai", stored)
 
 
 @pytest.mark.parametrize("format", ["pydantic-ai", "google-adk", "agent-framework", "strands"])
