@@ -63,9 +63,9 @@ def one_by_one(scale: Scale, folder: Path, keyed: bool = False) -> Iterator[Roun
 
 
 def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
-    """Append batches. The time includes a checkpoint of each write-ahead log, because raw
-    checkpoints during its commits, and foldlog in the background. ``how`` contains options for
-    foldlog's store.
+    """Append batches. The time includes a checkpoint of each write-ahead log, because raw makes
+    checkpoints during its commits, and foldlog makes them in the background. ``how`` contains
+    options for foldlog's store.
     """
     batch = workload(BATCH)
     count = 10 if scale.name == "full" else 2

@@ -165,7 +165,7 @@ _HOSTILE: tuple[Callable[[int], bytes], ...] = (
 
 def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
     """Decode several hostile bodies, and yield the figures of the body with the worst ratio. The
-    baseline decodes a body of an eighth of the length eight times.
+    baseline decodes, eight times, a body that is an eighth as long.
     """
 
     def took_ms(body: bytes, times: int) -> float:

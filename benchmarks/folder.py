@@ -139,7 +139,7 @@ def make(folder: Path, count: int) -> int:
 _SEARCHED_SESSIONS = 400
 """The number of sessions in the store that is searched (some 100 MB)."""
 _LEAST_BYTES = 20_000_000
-"""If a log has fewer bytes, it is imported several times."""
+"""A log of fewer than ``_LEAST_BYTES`` bytes is imported several times."""
 _LONG_BYTES = 12_000_000
 
 

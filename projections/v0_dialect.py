@@ -3,8 +3,8 @@ V0.
 
 A condensation from V0 lists *source ids*: ids that the events had in OpenHands. It forgets every
 event with one of these ids, anywhere in the log: later events, condensations, requests, and itself.
-If two events have the same source id, both are forgotten. Every reading of a View shows only the
-newest summary, and applies the summary's offset again.
+If two events have the same source id, both are forgotten. A View shows only the newest summary, and
+its place is computed from its offset again at every reading.
 
 An import cannot translate a condensation of V0 into a native condensation: 59 of 440 recorded
 histories would then show another View. The reason is that the summary of V0 moves with new events,

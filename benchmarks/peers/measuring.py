@@ -1,5 +1,5 @@
-"""Measure in interleaved rounds. In a round, every peer gets the same request, one after the other.
-A figure is the median of the rounds.
+"""Measure in interleaved rounds. In a round, the peers get the same request, one after the other. A
+figure is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def measure(
 
 
 def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE) -> None:
-    """Make the environments and the stores, so that you can split a long run."""
+    """Make the environments and the stores before ``measure``, to split a long run in two."""
     items_file = _items(cache, events, say)
     for peer in peers:
         try:
@@ -125,8 +125,8 @@ def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return how many bytes the files occupy on the disk. Their last blocks count whole, and
-    folders do not count.
+    """Return how many bytes the files occupy on the disk. The last block of each file counts as
+    full, and folders do not count.
     """
     return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
 

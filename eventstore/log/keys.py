@@ -31,7 +31,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key, the version of its format."""
+"""The first byte of an encrypted data key, which is the version of its format."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
@@ -161,7 +161,7 @@ class KeyRing:
 
 class DataKey:
     """The data key of one conversation, with the conversation's salt. The mark of the conversation
-    says which rows may be plain.
+    says which rows may be unencrypted.
     """
 
     def __init__(self, conversation: str, secret: bytes) -> None:

@@ -38,7 +38,7 @@ _shown_before = attrgetter("shown_before")
 _structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
-"""If a caller asks for ever earlier versions, each query reads ``_BACK`` events."""
+"""If a caller asks for one earlier version after another, each query reads ``_BACK`` events."""
 SOURCE_KEYS: Final = "foldlog:source:"
 """The database has an index of the idempotency keys that begin with ``SOURCE_KEYS``, so one query
 finds such a key in all conversations.
@@ -303,7 +303,7 @@ class ReadTransaction:
         """Return the last ``DocumentChanges`` before a version, or None.
 
         Raises ``CorruptEvent`` if the event is unreadable. Cost: reading one event. If a caller
-        asks for ever earlier versions, one query reads several events.
+        asks for one earlier version after another, one query reads several events.
         """
         if self._changes is not None and self._changes_before == version:
             return self._changes

@@ -291,9 +291,10 @@ def _name_for_former(path: str) -> str:
 def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
-    """Complete interrupted erasures, and remove the leftovers of killed imports, detachments and
-    backups. Return the space of deleted rows to the file system. After a vacuum, the file and its
-    log contain no bytes of erased, redacted or re-encrypted events.
+    """Complete interrupted erasures, and remove the leftovers of killed imports, of killed backups,
+    and of interrupted copies of events into forks. Return the space of deleted rows to the file
+    system. After a vacuum, the file and its log contain no bytes of erased, redacted or
+    re-encrypted events.
 
     A vacuum does not change the positions of events. Readers continue, but writers wait until the
     vacuum ends. If an older reader still needs bytes that should be erased, the vacuum waits for at

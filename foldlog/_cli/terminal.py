@@ -52,7 +52,7 @@ _unread: dict[str, None] = {}
 
 
 class StdoutFailed(OSError):
-    """Stdout cannot be written, for example because its disk is full."""
+    """Writing to stdout failed, for example because its disk is full."""
 
 
 class _Stdout(io.FileIO):
@@ -150,8 +150,8 @@ def say(*spans: Span, wraps: bool = False) -> None:
 
 
 def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
-    """Print the document with ``--json``, and otherwise ``text``. If ``text`` is a function, call
-    it in the pager.
+    """With ``--json``, print the document, and otherwise print ``text``. If ``text`` is a function,
+    call it in the pager.
     """
     if _as_json:
         emit(document)

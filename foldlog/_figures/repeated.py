@@ -12,9 +12,9 @@ from foldlog._formats.summed_calls import HASH_BYTES
 
 
 class RepeatedReplies:
-    """Finds replies that several conversations contain. A changed conversation must be *compared*
-    with all other conversations. If all conversations are compared, ``find`` reads nothing. Memory:
-    about 15 bytes for each reply.
+    """Finds replies that several conversations contain. After a change, a conversation must be
+    *compared* with all other conversations. Once all changed conversations have been compared,
+    ``find`` reads nothing. Memory: about 15 bytes for each reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:
@@ -25,10 +25,10 @@ class RepeatedReplies:
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
         """Return two maps whose keys are the keys of conversations. The first map has the versions
-        of conversations that are not compared yet. The second map has the hashes of repeated
+        of conversations that have not been compared yet. The second map has the hashes of repeated
         replies whose usage is not stored.
 
-        Cost: if a conversation is not compared yet, the method reads the versions of all
+        Cost: if a conversation has not been compared yet, the method reads the versions of all
         conversations and the hashes of the changed conversations. If a reply is repeated for the
         first time, the method reads all hashes.
         """

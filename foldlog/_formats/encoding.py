@@ -165,9 +165,9 @@ class Encoder:
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
-        """Return an event in the form that a model gets. Calls of the user, and results of these
-        calls, become messages. A result names its call. Return None for an event that the model
-        does not receive, such as a second result of a call.
+        """Return an event as a model receives it. Calls of the user, and results of these calls,
+        become messages. A result names its call. Return None for an event that the model does not
+        receive, such as a second result of a call.
         """
         self._first = event.id if self._first is None else self._first
         match event:
@@ -231,9 +231,10 @@ class Encoder:
         ]
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
-        """Return the records for the shown events of one record. ``stored`` are the events of the
-        record in the log. If ``events`` equal ``stored``, return the stored record. If they differ,
-        an unchanged event keeps its part of the stored record, and a changed event gets a new part.
+        """Return the records to export for ``events``, the shown events of one stored record.
+        ``stored`` are all events of this record in the log. If ``events`` equal ``stored``, return
+        the stored record. If they differ, an unchanged event keeps its part of the stored record,
+        and a changed event gets a new part.
         """
         self._follow_passed()
         if [*events] == [*stored]:

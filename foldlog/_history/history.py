@@ -387,7 +387,8 @@ class History:
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
         """Append events that were made from the events before ``expected_version``. Raises
-        ``VersionConflict`` if another event came first, or if one of the events was redacted first.
+        ``VersionConflict`` if another event was appended before them, or if an event was redacted
+        after it was read.
         """
         how = {
             "generation": self._generation,
@@ -877,13 +878,13 @@ class History:
         if a condensation is due.
 
         ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
-        With any condenser, the View fits into the limit of this model. The messages of the View
+        Whatever the condenser, the View fits into the limit of this model. The messages of the View
         have the dialect of this model. If a requested condensation is impossible, the request is
         declined in the log, and the View is returned. If the agent requests a condensation again
-        without a turn in between, its prompt is too long, and ``NoCondensationAvailable`` is
-        raised. Raises the errors of ``step``, mainly ``NoCondensationAvailable`` if a condensation
-        is required and impossible. Cost: the method reads the View, and the condenser may call a
-        model.
+        before its next turn, the prompt is assumed to be too long, and ``NoCondensationAvailable``
+        is raised. Raises the errors of ``step``, mainly ``NoCondensationAvailable`` if a
+        condensation is required and impossible. Cost: the method reads the View, and the condenser
+        may call a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
@@ -1023,12 +1024,12 @@ class History:
         none. ``event`` is an event, the id of an event, or several events or ids. Return the
         receipt of the redaction.
 
-        The id, kind, position, times, size and head of the event stay, so published heads still
-        verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
-        history. The receipt lists the condensations whose summaries may quote the event. With
-        ``with_summaries``, the condensations that may quote the event are redacted too. Copies of
-        the content in companions of the conversation are redacted too, and the receipt lists them.
-        ``by`` is the name of the person who redacts. The default is the user of the operating
+        The id, kind, position, times, size and head of the event stay, so heads that you published
+        can still be verified. Readers and the model see ``[redacted]``. The receipt is the next
+        event of the history. The receipt lists the condensations whose summaries may quote the
+        event. With ``with_summaries``, the condensations that may quote the event are redacted too.
+        Copies of the content in companions of the conversation are redacted too, and the receipt
+        lists them. ``by`` names the person who redacts, by default the user of the operating
         system.
 
         In a SQLite file, the redacted bytes (``bytes_pending``) stay until you call
@@ -1036,13 +1037,13 @@ class History:
         ``redact`` vacuums all tables, unless ``complete`` is False. A second call of ``redact``
         finishes an interrupted redaction. Redacting an event that set attributes removes all
         attributes. Redacting an event that set a document removes the newest value of the document,
-        so set the documents in ``documents_lost`` again.
+        so set the documents in the receipt's ``documents_lost`` again.
 
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
         does not belong to this history, and ``ConversationNotFound`` if this history has no events.
         On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end. The
         redaction also covers events that other programs append during the call. Source records that
-        repeat the content of an imported event are redacted too. ``unconfirmed`` of the receipt
+        repeat the content of an imported event are redacted too. The receipt's ``unconfirmed``
         lists the records that cannot be read, and the read models and files that may still contain
         the content. Cost: the method reads the condensations, the idempotency keys and the
         companions of the history. For an imported event, the method reads all events of the history

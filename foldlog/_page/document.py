@@ -257,8 +257,7 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
 def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent``, which begin with the event ``since``, and
-    the spans.
+    """Return the columns ``left``, ``by`` and ``sent`` from the event ``since`` on, and the spans.
 
     ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
     still shown, and -1 for an event that was never shown. ``sent`` is the first version at which

@@ -121,7 +121,7 @@ checked.
 """
 
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
-"""Matches a shell command that contains a text, such as a here-document."""
+"""Matches a shell command with an embedded text, such as a here-document."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"

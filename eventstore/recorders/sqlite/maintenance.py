@@ -2,11 +2,11 @@
 
 A copy of a store does not know the positions that the store assigned after the copy was made. If a
 copy replaces its store or is used beside it, the copy must not reuse the later positions, because a
-follower that has passed them would miss the new events. A file contains its own inode number, to
-detect a copy. The first writer to a file with another inode begins an *epoch*. The epoch begins
-above every position that the original file can have used. The first position of the epoch is the
-present time in microseconds, because no store records a million events a second for long. If the
-clock is wrong, the epoch begins at least 2^32 above the last position.
+follower that has passed them would miss the new events. A file contains its own inode number. A
+file that contains another inode number is a copy, and its first writer begins an *epoch*. The epoch
+begins above every position that the original file can have used. The first position of the epoch is
+the present time in microseconds, because no store records a million events a second for long. If
+the clock is wrong, the epoch begins at least 2^32 above the last position.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
 Lines are read in order, so a session may grow. A *switch* is a line whose parent is not the newest
-line. A switch first adds a retraction to the version at which its parent was the newest line. The
-View then shows the branch of the parent.
+line. Before the events of a switch comes a retraction, which returns to the version at which the
+switch's parent was the newest line. The View then shows the branch of the parent.
 
 The lines of one model response and the results of its calls form a group, in any order. A line that
 follows any line of a group follows the whole group.
@@ -112,8 +112,8 @@ class Switches:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
     def follow(self, record: dict[str, Any]) -> int | None:
-        """Return the version to which a retraction must go back before the next line. Return None
-        if the line follows the newest line. Return 0 if the line begins a new tree.
+        """Return the version to which a retraction must go back before the line ``record``. Return
+        None if the line follows the newest line, and 0 if it begins a new tree.
         """
         self.is_copy = False
         if not self._is_ours(record):

@@ -15,14 +15,14 @@ The records, and the events that they become:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` makes events. ``writing.py`` makes records. ``contents.py`` converts contents and has
-the text for a result. ``usage.py`` finds calls of models in events. The code that writes a growing
-conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
+``reading.py`` makes events. ``writing.py`` makes records. ``contents.py`` converts contents, and
+finds the text of a result. ``usage.py`` finds calls of models in events. The code that writes a
+growing conversation as files of OpenHands is in ``foldlog/adapters/_records/``.
 
-Events form a tree (``parent_id``). A step on another branch first adds a retraction. The View is
-always the branch of the newest step, also if the user moved the conversation back to an older step.
-Records that the adapter appends one by one are always on the active branch, and the adapter adds
-the retractions itself.
+Events form a tree (``parent_id``). Before a step on another branch, a retraction is added. The View
+is always the branch of the newest step, even if the user moved the conversation back to an older
+step. Records that the adapter appends one by one are always on the active branch, and the adapter
+adds the retractions itself.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _TEXT_KEYS = ("content", "output", "stdout", "message")
 _TERMINALS = frozenset(("TerminalObservation", "ExecuteBashObservation"))
 _FAILED = "[An error occurred during execution.]\n"
 _COMMAND_FAILED = "[There was an error during command execution.]\n"
-"""The first releases wrote this text before a result with ``error``."""
+"""The first releases put this text in front of a result with ``error``."""
 
 
 def content_of(blocks: Any) -> Content:

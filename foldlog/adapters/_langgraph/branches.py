@@ -37,7 +37,7 @@ from foldlog.eventstore.inside import (
 from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
-"""The name of the document that makes a version of a branch a checkpoint."""
+"""The name of the document with which a branch stores a checkpoint."""
 
 HIDDEN = "hidden"
 """The name of the document that lists the hidden checkpoints of a thread."""

@@ -82,10 +82,10 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. The View shows no event after the last record
-    and before the event id ``alone``. An append that repeats values which were read from the store
-    passes ``unredacted``, and is refused if an event was redacted in between. ``unredacted`` is
-    None for a checkpoint that this process wrote.
+    ``history`` is None if the branch was only read. The View shows no event between the last record
+    and the event id ``alone``. An append that repeats values from the store passes ``unredacted``,
+    and is refused if an event was redacted after the values were read. ``unredacted`` is None for a
+    checkpoint that this process wrote.
     """
 
     checkpoint: Checkpoint
@@ -297,8 +297,8 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of the records in the newest checkpoint that its branch
-        already had at ``version``.
+        """Return the event ids and the keys of records of the newest checkpoint: of all records
+        that its branch already had at ``version``.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint that is in
         memory is not read again.
@@ -528,8 +528,8 @@ class Checkpoints:
         )
 
     def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of the new records. If the runtime still has the content of a redacted
-        record, return the key of the redacted record.
+        """Return the keys of the new records. If a new record repeats the content of a redacted
+        record, return the key of the redacted record for it.
         """
         old = newest.records
         instead = dict[Any, bytes]()

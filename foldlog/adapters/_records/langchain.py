@@ -10,10 +10,9 @@
     any other type, such as remove        Annotation that no View shows
 
 LangChain accepts any role in a chat message. A message with an unknown role, such as ``critic``,
-comes from the environment. An export to another format gives a message with an unknown role the
-role of the user.
+comes from the environment. In an export to another format, such a message has the role of the user.
 
-A message is read and written without other messages, so any part of a history can be written.
+To read or write a message, no other message is needed, so any part of a history can be written.
 Unknown keys of a message are stored too. ``foldlog.adapters.langgraph`` adds a key for values that
 JSON cannot represent.
 """
