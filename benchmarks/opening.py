@@ -28,7 +28,9 @@ def cold_open(
 
 
 def growth(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Open Views of the same size of the longest and of the shortest history, both with foldlog."""
+    """Open a View of the longest history and a View of the shortest history, both with foldlog. The
+    Views have the same size.
+    """
     short, long = (
         prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1])
     )

@@ -40,7 +40,8 @@ _PLANTED_MAX = 40
 _DRIVE_SHARE = 0.05
 """The share of appends that are made under the lease of one conversation."""
 _BEGIN_SHARE = 0.05
-"""A writer appends to its own conversations. This share of the appends begins a new conversation.
+"""The share of a writer's appends that begin a new conversation. Each writer has its own
+conversations.
 """
 
 
@@ -230,7 +231,7 @@ class Load:
             self._follow_on(store)
 
     def _plant(self) -> None:
-        """Begin conversations without keys. Several writers then try to be the first to encrypt
+        """Begin unencrypted conversations, so that several writers try to be the first to encrypt
         such a conversation.
         """
         with open_store(f"{self._url}?connections_max=2&plain=allowed") as store:
@@ -293,7 +294,7 @@ class Load:
 
 
 def _again_until_done(command: Callable[[], object]) -> None:
-    """Run a command again until it succeeds, as its error message says."""
+    """Run a command until it succeeds, because its error message says to run it again."""
     for _ in range(20):
         try:
             command()

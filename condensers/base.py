@@ -52,8 +52,8 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """How urgent a condensation is. Without a hard condensation, the agent's next call may fail. A
-    soft condensation can wait.
+    """How urgent a condensation is. A hard condensation is needed now, because the agent's next
+    call may fail without it. A soft condensation can wait.
     """
 
     HARD = "hard"
@@ -165,17 +165,18 @@ class Summarizer(Protocol):
         """Return the model's answer to ``messages`` in OpenAI's chat format. The model's
         configuration sets how often a failed call is retried.
 
-        The model must call the tool ``tool_choice``. The answer must follow the JSON schema
-        ``response_schema``. If the model does not answer, raises ``ModelCallFailed`` and no other
-        error. Some models also raise ``ModelCallFailed`` if the answer is truncated, filtered or
-        empty.
+        With ``tool_choice``, the model must call the tool of this name. With ``response_schema``,
+        the answer must follow this JSON schema. If the model does not answer, raises
+        ``ModelCallFailed`` and no other error. Some models also raise ``ModelCallFailed`` if the
+        answer is truncated, filtered or empty.
         """
         ...
 
 
 @runtime_checkable
 class AgentModel(Protocol):
-    """What a token budget needs of the agent's model: its limits, and the token counts of prompts.
+    """The agent's model, for a condenser with a token limit: the model's limits, and the token
+    counts of prompts.
 
     The model may also have an attribute ``dialect``, the name of the message format that the
     model's server accepts: see ``foldlog.projections.View.to_messages``.
@@ -186,7 +187,7 @@ class AgentModel(Protocol):
 
     @property
     def max_input_tokens(self) -> int | None:
-        """The most tokens that a prompt may have, or None if the limit is unknown."""
+        """The maximum number of tokens of a prompt, or None if it is unknown."""
         ...
 
     @property
@@ -206,7 +207,9 @@ class AgentModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """The token counts of a prompt that has more tokens than ``limit``."""
+    """The token counts of a View whose prompt has more tokens than ``limit``: see
+    ``AgentModel.token_sums``.
+    """
 
     sums: Sequence[int]
     limit: int
@@ -232,8 +235,9 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 
     ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
     configuration and the constructor check the bounds. A condenser with a method ``__post_init__``
-    must call ``Condenser.__post_init__`` there, because this call checks the bounds. Pass
-    ``in_tables`` besides ``ge`` if configurations shall check another minimum than the constructor.
+    must call ``Condenser.__post_init__`` there, because this call checks the bounds. If
+    configurations must check another minimum than the constructor, pass it as ``in_tables``, in
+    addition to ``ge``.
     """
     return field(default=default, metadata={"description": description, **bounds})
 

@@ -52,7 +52,7 @@ def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return a copy of ``views`` that reads from the store ``own``, and shares the memory of
+    """Return a copy of ``views`` that reads from the store ``own``, and uses the caches of
     ``views``.
     """
     made = copy(views)

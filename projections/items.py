@@ -26,8 +26,8 @@ class Items(Sequence[Event]):
 
     def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
         """Use the list ``events`` without a copy: the caller must not change the list any more. If
-        ``shown_for`` is passed, ``events`` replace it in the prompt, for example with some results
-        masked. Both sequences share caches.
+        ``shown_for`` is passed, the prompt contains ``events`` in place of ``shown_for``, for
+        example with some results masked. Both sequences share caches.
         """
         self._events = events
         self._count = len(events)
@@ -38,8 +38,8 @@ class Items(Sequence[Event]):
         size.
         """
         self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
-        """The newest messages, by dialect. A caller removes the messages while it uses them, so
-        that no other thread changes them.
+        """Maps a dialect to the newest messages. A caller removes the messages while it uses them,
+        so that no other thread changes them.
         """
         self._units_so_far: list[UnitsSoFar] = []
         """The units of the list, or only of its beginning. A caller removes the units while it uses

@@ -48,8 +48,8 @@ def append_tool_result(
     unredacted: NothingRedacted | None = None,
 ) -> Recorded:
     """Append the observation of the open call ``call_id``. If several open calls have this id, the
-    observation answers the first open call with the id in the newest reply. ``call_id`` may also be
-    the call itself, from ``View.open_calls``.
+    observation answers the first such call of the newest reply. ``call_id`` may also be the call
+    itself, from ``View.open_calls``.
 
     ``current`` returns the newest View, in which the call must be open. If another writer answers
     the call first, the call gets no second observation. If ``idempotency_key`` was used before with

@@ -1,4 +1,4 @@
-"""Start the process of a side, send requests to it, and stop it."""
+"""Start the process that runs a peer (a *side*), send requests to it, and stop it."""
 
 from __future__ import annotations
 

@@ -149,12 +149,13 @@ def problem_of(text: str) -> str:
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
     """Return a text with ``***`` in place of the secrets that a server may repeat. The secrets are
-    the sent key, the password in the address, and the values of environment variables that are
-    named like keys.
+    the key that was sent, the password in the address, and the values of environment variables with
+    names like ``…_KEY``.
 
     An error may repeat a whole request, so in an error ``***`` also replaces the texts in
-    ``config.extra``, such as headers, and the values of environment variables that may be keys. In
-    a reply, these texts and values stay, because a reply must not lose any words.
+    ``config.extra``, such as headers, and the value of each environment variable whose name
+    contains ``key``, ``auth`` or a similar word. In a reply, these texts and values stay, because a
+    reply must not lose any words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

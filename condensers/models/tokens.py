@@ -19,8 +19,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The keys of the cache are the texts of messages. Most Views of a conversation contain the same
-messages.
+"""The maximum number of counts in the cache. The keys are the texts of messages, most of which
+occur in many Views of a conversation.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -28,8 +28,8 @@ _COUNTED_AS: Mapping[Dialect, Dialect] = {
     "anthropic-cached": "litellm",
     "responses": "openai",
 }
-"""Counters count messages in a dialect that litellm accepts. Encrypted reasoning is not counted,
-because only the provider's server can read it.
+"""Maps a dialect that litellm does not accept to the dialect in which its messages are counted.
+Encrypted reasoning is not counted, because only the provider's server can read it.
 """
 
 _CONVERSATIONS_KEPT = 64
@@ -98,8 +98,8 @@ class TokenCounter:
 
     def token_sums(self, view: View) -> tuple[int, ...]:
         """If several events make a message, the last of these events gets the tokens of the
-        message. A call and its results count as a single message. The last events have at most as
-        many tokens as the last sum minus the sum before these events. Raises ``TokensUnknown`` if
+        message. A call and its results count as a single message. So the last sum minus an earlier
+        sum is at least the number of tokens of the events in between. Raises ``TokensUnknown`` if
         the tokens cannot be counted. Cost: a pass over all messages. Only the messages that are new
         since the last View of the conversation are counted.
         """

@@ -20,8 +20,8 @@ reader has to read all these differences.
 
 class DocumentValue(NamedTuple):
     """The value of a document. ``id`` is the id of the event that set the value. ``whole`` is the
-    last value that was stored without a difference, and applying ``differences`` to ``whole`` gives
-    ``value``. ``is_redacted`` is true if the whole value was redacted.
+    last value that was stored in full, and applying ``differences`` to ``whole`` gives ``value``.
+    ``is_redacted`` is true if ``whole`` was redacted.
     """
 
     id: int

@@ -49,7 +49,7 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        Also return None if events of ``earlier`` were rolled back, which a different head reveals.
+        Also return None if the heads differ, because events of ``earlier`` were then rolled back.
         """
         present = self.state
         before = self.before
@@ -70,7 +70,7 @@ class Late(NamedTuple):
     ``data_version``  the database's ``data_version`` when the list was made
     ``until``         the position up to which changes were read
     ``unlisted``      pairs of a conversation's key and the version of its entry in the list
-    ``listings``      the missing entries, by the key of the conversation
+    ``listings``      maps the key of a conversation to its missing entry
     """
 
     data_version: int | None
@@ -130,15 +130,15 @@ class Database:
 
     @property
     def bytes_pending(self) -> bool:
-        """Whether the store's file may still contain bytes of erased events, or plain bytes of
-        events that are encrypted now. ``vacuum`` removes all of these bytes.
+        """Whether the store's file may still contain bytes of erased events, or unencrypted bytes
+        of events that are encrypted now. ``vacuum`` removes all of these bytes.
         """
         return self.recorder.value("bytes_pending") != ""
 
     def cached_state(self, conversation: str) -> LastConversation | None:
         """Return the present state of the conversation if no query is needed. Return None if this
-        process last appended to another conversation, or if another program has committed since.
-        Cost: a few system calls.
+        process last appended to another conversation, or if another program has committed since
+        then. Cost: a few system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)
 
@@ -273,7 +273,7 @@ def behind(reader: Reader, position: int) -> list[str]:
 
 def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
     """Give the conversation a new data key. Return the conversation, the data key, and a mark that
-    says that the rows stored so far are plain.
+    says that the rows stored so far are unencrypted.
     """
     secret = DataKey.new_secret(conversation.salt)
     wrapped = keys.wrap(conversation.id, secret)

@@ -18,8 +18,8 @@ stays until the conversation is redacted, rekeyed, erased or archived again.
 ``erase``: the object is being deleted together with the rows.
 
 An address is the SHA-256 of the object, a space and the object's URL. Each attempt to archive uses
-a new URL. An object is deleted only when its row can no longer change to ``archived``, because then
-the object would be the only copy of the events.
+a new URL. An object is deleted only when its row can no longer change to ``archived``, because an
+archived object is the only copy of its events.
 """
 
 from __future__ import annotations

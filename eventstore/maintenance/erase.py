@@ -70,17 +70,17 @@ def erase(
     ``StoreUnavailable``: run the erasure again.
 
     A fork does not store the events that it shares with its parent. ``with_forks`` first erases the
-    forks, and the forks of the forks. If another process has detached a fork, the fork is not
-    erased. ``detach_forks`` first gives each fork a copy of the shared events, and the tombstone
-    names the events that the forks keep. To redact a shared event in all forks, redact the event
-    before the erasure. ``expected`` is the conversation's row as the caller read it. If the last
-    event has changed since, nothing is erased.
+    forks, and the forks of the forks. A fork that another process detaches first is not erased.
+    ``detach_forks`` first gives each fork a copy of the shared events, and the tombstone names the
+    events that the forks keep. To redact a shared event in all forks, redact the event before the
+    erasure. ``expected`` is the conversation's row as the caller read it. If the last event has
+    changed since, nothing is erased.
 
     Raises ``ConversationNotFound``. Raises ``ConversationHasForks`` if the conversation has forks
     and neither ``with_forks`` nor ``detach_forks`` is true. Raises ``VersionConflict`` if the last
-    event differs from ``expected``. Read the conversation again before you decide to erase it.
-    Cost: deleting the conversation's events. On PostgreSQL, the vacuum also reads all table pages
-    that are not marked all-visible.
+    event differs from ``expected``. In this case, read the conversation again before you decide to
+    erase it. Cost: deleting the conversation's events. On PostgreSQL, the vacuum also reads all
+    table pages that are not marked all-visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")
@@ -198,7 +198,8 @@ def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
 
 
 def _copy_past(database: Database, conversation: str, fork: Conversation) -> None:
-    """Copy the events that a fork shares to the fork's own key, in small transactions.
+    """Copy the events that a fork shares with its parent, in small transactions. The copies are
+    stored under the fork's own key.
 
     Readers do not see the copies until the fork is separated from its parent. After an
     interruption, run the detachment again to continue it. Any other operation on the fork discards

@@ -133,8 +133,8 @@ def copy_source(
     parent of the source, the shared records are copied too. The target already has the events
     before ``version``. Later, the target makes the remaining events from the records.
 
-    After each transaction, the source in the target is consistent, but until the last transaction
-    it lacks the last records. The copy keeps events that the target itself made, and records that
+    After each transaction, the copy of the source is consistent, but the last records are missing
+    until the last transaction. The copy keeps events that the target itself made, and records that
     the target redacted stay redacted. If the source redacts a record during the copy, the copy
     begins again. Return the number of new records that have no events yet. If the conversation has
     no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged`` if
@@ -337,7 +337,7 @@ def _write_part(
 
 def _check_events(writing: WriteTransaction, part: Source, made: Made, start: int) -> None:
     """Raise ``CannotRedact`` if the target redacted an event of a new record. The events are copied
-    before their records, so the target may have redacted the event alone.
+    before their records, so the target may have redacted an event before it got the event's record.
     """
     new = {
         event_id: number

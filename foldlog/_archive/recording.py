@@ -1,10 +1,11 @@
 """This module stores the records that a runtime appends. The records and their events are stored in
 one transaction.
 
-An append writes its records as a small block. Later appends join eight small blocks into one. When
-the total size of the small blocks reaches 128 kB, an append joins them all. To join blocks, an
-append reads them from the store, because a redaction may have changed them. The decoder of a
-conversation stays in memory. The first append of a process decodes all earlier records.
+An append writes its records as a small block. If there are more than eight such blocks at the end,
+an append joins them into one. When the total size of the small blocks reaches 128 kB, an append
+joins them all. To join blocks, an append reads them from the store, because a redaction may have
+changed them. The decoder of a conversation stays in memory. The first append of a process decodes
+all earlier records.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ class FiguresOfStore:
         on_stored: Callable[[int], object] = lambda count: None,
     ) -> Iterator[Row]:
         """If ``whole`` is false, a conversation that is not counted yet has only an overview. A
-        conversation that was erased after it was listed is yielded as erased. For each conversation
-        whose figures are already stored, ``on_stored`` is called with the number of its events.
+        conversation that was erased after it was listed is yielded as erased. For conversations
+        whose figures are already stored, ``on_stored`` is called with the number of their events.
         """
         remaining = iter(rows)
         self._counter.write_aside()

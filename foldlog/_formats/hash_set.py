@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 SUFFIX: Final = slice(2, 7)
-"""The bytes of a hash that the set stores. The stored bytes and the number of the bucket are 50
-bits of the hash. In an import of a million records, the probability of one wrong match is 1 in
-2,000.
+"""The bytes of a hash that the set stores. The stored bytes and the number of the bucket together
+have 50 bits of the hash. In an import of a million records, the probability of one wrong match is 1
+in 2,000.
 """
 _BUCKETS: Final = 0x3FF
 _PAGE_BYTES: Final = 470

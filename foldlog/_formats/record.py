@@ -219,8 +219,8 @@ def usage_meta(
 ) -> dict[str, Any]:
     """Return the ``meta`` of a response, with its usage and its ``cost`` in US dollars. ``others``
     are further fields of ``meta``, such as ``model``, ``reply`` and ``calls``. Return an empty dict
-    for a response without tokens and without a cost. Do not pass the cost 0 of a program that
-    writes 0 if it knows no price.
+    for a response without tokens and without a cost. Some programs write the cost 0 if they know no
+    price: do not pass such a cost.
 
     ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to one or
     several names in the source. The counts of several names are added up.
@@ -244,7 +244,7 @@ def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return the counts of a source by foldlog's names. Counts that belong to the same name are
-    added up, unless the total of the source shows that the first of them includes the others.
+    added up, unless the total in the source shows that the first count includes the others.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()

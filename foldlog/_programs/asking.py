@@ -1,4 +1,4 @@
-"""Find the conversation for a call of a tool, and import its new records."""
+"""Find the conversation that a tool call asks about, and import its new records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Unclear(EventStoreError):
 
 
 class Asked(NamedTuple):
-    """The conversation for a call of a tool.
+    """The conversation that a tool call asks about.
 
     problem  why the stored state of the conversation may be old; empty if it is not old
     missing  a compaction that is not yet in the transcript
@@ -83,7 +83,7 @@ class Asking:
     def _agents_of(self, session: str) -> list[str]:
         """Return the sub-agents whose transcripts are newer than the session's transcript.
 
-        A session and its sub-agents use the same server, so a sub-agent may be asking.
+        A session and its sub-agents use the same server, so the call may come from a sub-agent.
         """
         transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):

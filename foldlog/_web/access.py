@@ -1,8 +1,8 @@
 """Accept only requests with the token and with an expected host name.
 
 A page of another site can make a browser send requests to this server, but the page does not know
-the token. The browser names the origin of the page, and the server refuses other origins. The
-server also refuses unknown host names.
+the token. The browser also names the origin of the page, and the server refuses every origin except
+its own. The server also refuses unknown host names.
 """
 
 from __future__ import annotations

@@ -61,9 +61,13 @@ class ServedConversations:
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
         """The last search: its words, the state of the store, and the ids of the conversations."""
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
-        """The state of the store, and the ids of its conversations with notes."""
+        """The state of the store when notes were last read, and the ids of the conversations with
+        notes.
+        """
         self._totals: tuple[int, Stats] = -1, Stats()
-        """The state of the store, and the totals of all conversations."""
+        """The state of the store when totals were last computed, and the totals of all
+        conversations.
+        """
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)

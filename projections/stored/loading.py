@@ -123,8 +123,8 @@ def fold_whole(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
 def load_revision(
     reading: ReadTransaction, version: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]] | None:
-    """Load the last revision at or before ``version``, and continue the fold towards ``version`` by
-    at most one chunk.
+    """Load the last revision at or before ``version``, and fold the events after it, up to
+    ``version``, but at most one chunk.
 
     Return the fold, and the revisions that are missing before ``version``. Return None if the
     conversation has no revision, or if its last revision is unreadable or was made by another

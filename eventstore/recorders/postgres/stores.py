@@ -888,8 +888,8 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """Stops the work at its first use of the transaction, which ``_StandIn`` replaces. The
-    arguments of this call show which server the work needs. No work catches ``_Named``.
+    """``_StandIn`` takes the place of a transaction, and raises ``_Named`` at the first call of a
+    method. The arguments of this call show which server the work needs. No work catches ``_Named``.
     """
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -34,9 +34,7 @@ _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
 _PREPARE: Final = "+"
-"""Precedes the name of a statement in the list of sent statements if the statement is only
-prepared.
-"""
+"""A mark before a name in the list of sent statements: the statement was prepared, and not run."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -67,13 +65,13 @@ _REFUSALS: Final = re.compile(
     r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
     r" number"
 )
-"""When PostgreSQL refuses a new connection, it sends a message without a state code. A permanent
-error is raised immediately. If foldlog cannot understand the language of the message, it treats the
-server as unreachable.
+"""When PostgreSQL refuses a new connection, it sends a message without a state code. A message that
+matches is a permanent error, and is raised immediately. A message in another language does not
+match, so foldlog treats the server as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code of a failed check in a statement of foldlog. To report a failed check, the
-statement converts a text that is not a number.
+"""The state code for a text that is not a number. If a check in a statement of foldlog fails, the
+statement converts such a text to a number, so that PostgreSQL reports this code.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
@@ -167,7 +165,7 @@ class Wire:
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
-        """The names of the statements in each batch whose results are unread."""
+        """For each batch with unread results, the names of its statements."""
         self._broken = False
         self.warned = False
         self._pg.nonblocking = 1

@@ -5,7 +5,7 @@ reports no error when somebody removes the main file, replaces it or gives it a 
 process that has the former file open could then acknowledge events in a file that no other process
 opens. The name of the file is made absolute once, when the store is opened. Every write transaction
 checks that the absolute name still leads to the opened file: the device, the inode, and the number
-of names must be equal.
+of names must be unchanged.
 
 A process that closes any descriptor of a file loses all its POSIX locks on the file, including
 SQLite's locks. If the locks are lost, another process believes that it is the last user of the
@@ -35,7 +35,7 @@ from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherite
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
-"""A read lock on the bytes of the file on which each connection of SQLite holds a lock
+"""A read lock on the bytes that each connection of SQLite locks in the file
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
@@ -196,8 +196,8 @@ class StoreFile:
 
         The name is checked before and after the opening, because SQLite opens the file between the
         two checks. SQLite opens the log at the first read. SQLite waits up to ``patience_s``
-        seconds for its own locks. Only programs other than foldlog make SQLite wait: foldlog's
-        writers wait for the write lock first.
+        seconds for its own locks. Only other programs make SQLite wait, because foldlog's writers
+        first wait for foldlog's write lock.
         """
         # If the file does not exist, SQLite's own error says so.
         if not self._opened and (device_and_inode := identity(self.path)):

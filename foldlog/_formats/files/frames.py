@@ -1,9 +1,9 @@
 """The frame of a document is the text between its records. With the frame, an export can write the
 document byte for byte.
 
-A frame is replaced at each import, and makes no event. A frame may repeat the content of a record,
-so the first redaction of a record erases the frame. Without a frame, an export writes the records
-as an array.
+Each import replaces the frame, and no event is made from a frame. A frame may repeat the content of
+a record, so the first redaction of a record erases the frame. Without a frame, an export writes the
+records as an array.
 """
 
 from __future__ import annotations

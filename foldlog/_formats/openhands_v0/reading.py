@@ -70,8 +70,8 @@ _ENVELOPE = frozenset(
         *("tool_call_metadata", "llm_metrics", "timeout"),
     )
 )
-"""Keys of a record that belong to every event. In a flat record, all other keys are arguments or
-extras.
+"""Keys of a record that belong to every event. In a record without ``args`` or ``extras``, all
+other keys are arguments or extras.
 """
 _OBSERVED = _ENVELOPE | {"content", "success"}
 

@@ -89,7 +89,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
     A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
     an event is the event in the line before. A step whose parent is not the newest step begins
-    another branch. A step that begins a branch first adds a retraction to the version after its
+    another branch. Before such a step, a retraction removes from the View all events after its
     parent. The View is the branch that ends in the newest step.
     """
 
@@ -153,9 +153,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """If the next step does not continue the newest step, add a retraction to ``place``, the
-        parent of the next step. If the old branch has an open request for a condensation, and the
-        new branch has none, decline the request.
+        """If the parent of the next step is not the newest step, add a retraction, which removes
+        from the View all events after the parent. ``place`` is the parent. If the old branch has an
+        open request for a condensation, and the new branch has none, decline the request.
         """
         if place is self._newest:
             return
@@ -234,7 +234,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """If the message before the action has the same text as its thought, remove the thought."""
+        """If the message before the action has the same text as the action's thought, remove the
+        thought.
+        """
         reply = action["call_id"]
         if (
             not isinstance(self._last, Message)

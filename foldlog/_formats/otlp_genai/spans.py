@@ -259,7 +259,7 @@ class SpanFiles(FileReader):
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
     """Return spans in the order of their ``place``. The span of an agent comes after all spans
-    below the agent, even if their place is later.
+    below it, even after a span with a later place.
     """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()

@@ -40,12 +40,12 @@ T = TypeVar("T")
 _EVENTS_OF_A_TRANSACTION = 500
 """The maximum number of events that a copy writes in one transaction."""
 _ASIDE = 2
-"""A step to another branch adds at most two events: a condensation that declines a request, and the
-retraction.
+"""Going to another branch adds at most two events: a condensation that declines an open request,
+and a retraction.
 """
 _AHEAD = 64
 _ROOT = "__root__"
-"""In the SDK, an event with this parent begins another tree."""
+"""The ``parent_id`` of an event that begins another tree in the SDK."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
 """When an event of this kind is appended, the head does not move to it."""
 
@@ -116,7 +116,7 @@ class EventFiles:
 
     def text(self, source_id: str) -> str | None:
         """Return the JSON of an event of the SDK, or None if the conversation does not have the
-        event. Of the log, only the events that the SDK's event became are read.
+        event. The method reads only the events of the log that were made from the SDK's event.
         """
         self.catch_up()
         event_id = self._events.get(source_id)
@@ -161,7 +161,8 @@ class EventFiles:
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
         """Append all records after the events of other writers, or none if an error is raised. The
-        first record follows its ``parent_id``, and each later record follows the record before it.
+        first record comes after the event that its ``parent_id`` names, and each later record comes
+        after the record before it.
         """
         parent = records[0].get("parent_id")
 
@@ -173,7 +174,7 @@ class EventFiles:
         self.follow(self._at_the_end(appended))
 
     def append_all(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append records, each after its ``parent_id``."""
+        """Append records, each after the event that its ``parent_id`` names."""
         run: list[dict[str, Any]] = []
         head: str | None = None
         for record in records:
@@ -191,7 +192,7 @@ class EventFiles:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state, and show the branch that it names, in one transaction.
+        """Store the SDK's state, and show the branch that the state names, in one transaction.
 
         If the conversation does not have the event that the state names, the View does not change.
         For each new model call in the state, an event with its usage is appended. No View shows
@@ -236,7 +237,7 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Append a retraction that returns to the branch that ends in ``head``."""
+        """Append a retraction, so that the View shows the branch that ends in ``head``."""
         if head is not None and head not in self._events:
             raise InvalidEvent(
                 f"conversation {self._history.id!r} has no event {head!r} to continue from"
