@@ -1,4 +1,4 @@
-"""Count what operations cost without noise: SQL statements, bytecodes that CPython executes,
+"""Count, without noise, what operations cost: SQL statements, bytecodes that CPython executes,
 functions and files.
 
 The more functions and files of foldlog a call runs, the more it costs when it is cold. For example,

@@ -1,4 +1,4 @@
-"""Measure the import of a history. The baseline is a program by hand that parses, hashes and
+"""Measure the import of a history. The baseline is a handwritten program that parses, hashes and
 inserts the records.
 """
 

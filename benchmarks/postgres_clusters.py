@@ -1,5 +1,5 @@
-"""Make servers that fail, for fault runs. A primary, with or without synchronous standbys, is
-killed, restarted, frozen or cut off, and a standby is promoted.
+"""Start servers for runs with faults. A primary, with or without synchronous standbys, is killed,
+restarted, frozen or cut off, and a standby is promoted.
 """
 
 from __future__ import annotations

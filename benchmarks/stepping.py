@@ -1,9 +1,9 @@
 """Measure a step of an agent: append a call and its result, get the View, and check its exact
 number of tokens.
 
-The baseline appends the two events by hand in a batch, counts their tokens with litellm, and adds
-the counts to a sum. In a second question, both sides look up the count of a text in a table, so the
-cost of the tokenizer does not hide the cost of the step.
+The baseline is handwritten: it appends the two events in a batch, counts their tokens with litellm,
+and adds the counts to a sum. In a second measurement, both sides look up the count of a text in a
+table, so the cost of the tokenizer does not hide the cost of the step.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ class Store:
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
         """Make a store that reads and writes its rows through ``recorder``. ``settings`` determines
-        how new rows are compressed and encrypted. By default, new rows are plain.
+        how new rows are compressed and encrypted. By default, they are neither compressed nor
+        encrypted.
         """
         check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
@@ -259,8 +260,8 @@ class Store:
 
     def version(self, conversation: str) -> int:
         """Return the number of events, which is the next id. For an unknown conversation, return 0.
-        Raises ``ConversationErased`` if the conversation is erased. If this process last appended
-        to the conversation, no query is sent.
+        Raises ``ConversationErased`` if the conversation is erased. No query is sent if the last
+        append of this process was to this conversation.
         """
         cached = self.database.cached_state(conversation)
         if cached is not None and not cached.state.pending:

@@ -48,12 +48,12 @@ _NOT_SEARCHED = ("id", "timestamp", "redacted")
 _NAMES = frozenset(
     (*_NOT_SEARCHED, "origin", "meta", "name", "tool", "call_id", "response_id", "source")
 )
-"""Fields that are ignored in the search for copies of an event. A redaction does not remove these
-fields, or many events have the same text in them.
+"""Fields that the search for copies of an event ignores, because a redaction does not remove them,
+or because many events have the same text in them.
 """
 _REPEATED_MIN = 8
-"""The minimum length, in characters, of a text that marks a copy. An event may contain a shorter
-text by chance.
+"""The minimum length, in characters, of a text that alone identifies a copy. Below this length, an
+event may contain the same text by chance.
 """
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{12,}")

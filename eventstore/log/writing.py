@@ -57,7 +57,7 @@ class WriteTransaction(ReadTransaction):
 
     If the store has a key and the conversation has no key, the next write gives the conversation a
     data key. After the conversation has a data key, every new row is encrypted. The mark of a
-    conversation says which older rows are plain. Call ``end`` after the last write.
+    conversation says which older rows may be unencrypted. Call ``end`` after the last write.
     """
 
     _reader: Transaction
@@ -88,7 +88,7 @@ class WriteTransaction(ReadTransaction):
     ) -> None:
         """Write records of a projection. A new record replaces the stored record of the same
         version. If ``replace_all`` is true, the new records replace all records of the projection.
-        If the conversation is plain, the records are plain too: ``put_records`` never gives the
+        If the conversation is unencrypted, so are the records: ``put_records`` never gives the
         conversation a key.
         """
         codec = self._codec()
@@ -227,8 +227,8 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def end(self) -> None:
-        """Write the mark of an encrypted conversation for its new state. Remember the state of the
-        conversation for the next append.
+        """If the conversation is encrypted, write the mark that belongs to its new state. Remember
+        this state for the next append.
         """
         if not self._changed:
             return
@@ -248,10 +248,10 @@ class WriteTransaction(ReadTransaction):
         return self._codec_to_write().encoded(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
-        """Return the codec with which this transaction writes rows. If the store has a key, a plain
-        conversation first gets a data key. ``has_nothing`` is true if no plain data is stored under
-        the conversation's key. A fork without own events may still have plain idempotency keys and
-        plain rows of its past.
+        """Return the codec with which this transaction writes rows. If the store has a key, an
+        unencrypted conversation first gets a data key. ``has_nothing`` is true if no unencrypted
+        data of the conversation is stored. A fork without own events may still have unencrypted
+        idempotency keys and rows of its past.
         """
         codec = self._codec()
         keys = self.database.settings.keys
@@ -306,7 +306,7 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
-    """Check that a new conversation may be plain. Raises ``KeyUnavailable`` if the store has
+    """Check that a new conversation may be unencrypted. Raises ``KeyUnavailable`` if the store has
     encrypted conversations, and neither a key nor ``?plain=allowed`` is set.
     """
     settings = database.settings

@@ -1,5 +1,5 @@
-"""The interface of a recorder, which stores rows of bytes. A recorder guarantees uniqueness,
-atomicity and positions.
+"""The interface of a recorder, which stores rows of bytes. A recorder guarantees that ids are
+unique, transactions are atomic, and later commits get higher positions.
 
 The store adds dense ids, expected versions, rules, the hash chain and the kinds of events. A
 recorder knows rows and transactions, but does not know events. Statements have names, and a
@@ -87,10 +87,10 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
 
     last_conversation: Any = None
-    """The conversation of the last append, with its new state. The next append to the same
+    """The conversation of the last append, with its new state. With it, the next append to the same
     conversation needs no query. The store sets ``last_conversation`` in a write transaction. In
-    SQLite, the next write transaction of this process finds the value there, unless another
-    connection has committed. Any other change of a conversation sets ``last_conversation`` to None.
+    SQLite, the next write transaction of this process has the same value, unless another connection
+    has committed. Any other change of a conversation sets ``last_conversation`` to None.
     """
 
     def value(self, name: str) -> str:
@@ -207,8 +207,8 @@ class Reader(ABC):
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the position, the conversation and the id of the next row. The row itself is not
-        read, because it may be damaged. Cost: reading an index of all events.
+        """Return the position, the conversation and the id of the first row after ``position``. The
+        row itself is not read, because it may be damaged. Cost: reading an index of all events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -251,8 +251,8 @@ class Reader(ABC):
         """Return the stored keys among ``idempotency_keys``, each with the key of its conversation.
         Positions are left out.
 
-        If ``key`` is None, search the keys of all conversations. A search in all conversations
-        needs an index of idempotency keys in the database schema.
+        If ``key`` is None, search all conversations. This search needs an index of idempotency keys
+        in the database schema.
         """
         names = self._array(idempotency_keys)
         if key is None:
@@ -319,7 +319,8 @@ class Reader(ABC):
         """Return the conversations whose attributes match all ``digests``, sorted by last activity
         from the newest to the oldest.
 
-        ``before`` contains the moment and the key of the last conversation on the previous page.
+        ``before`` contains the time of the last activity, and the key, of the last conversation on
+        the previous page.
         """
         rows = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
         for columns in rows:
@@ -532,8 +533,8 @@ class Transaction(Reader):
         first: bool = False,
     ) -> None:
         """Replace the salt and the wrapped data key. The conversation is missing from lists until a
-        process with the new key lists it again. ``first`` is true if nothing is stored under the
-        conversation's key yet.
+        process with the new key lists it again. ``first`` is true if no data of the conversation is
+        stored yet.
         """
         self.forget()
         if not first:
@@ -639,8 +640,8 @@ class Transaction(Reader):
         self._write("set_pending", records, key)
 
     def archive(self, key: int, before: int, events: int) -> None:
-        """Delete the rows before event ``before``, because an object contains them. ``events`` is
-        the number of deleted rows.
+        """Delete the rows before event ``before``, which an object store now contains. ``events``
+        is the number of deleted rows.
         """
         self.forget()
         self._write("delete_archived", key, before)

@@ -44,7 +44,9 @@ from foldlog.eventstore.sources.blocks import (
 
 _DEFLATED: Final = 1
 _APPENDED: Final = 16
-"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain the number 16 too."""
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries contain this number as a
+literal.
+"""
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
@@ -199,7 +201,7 @@ class Sources:
 
     def blocks_back(self, source: Source, number: int, count: int) -> list[Block]:
         """Return the last ``count`` blocks up to the block with record ``number``, in their order.
-        If earlier records are shared, fewer blocks are returned.
+        All blocks are from one source, so there may be fewer than ``count``.
         """
         if number < source.from_record:
             parent = self.parent_of(source)

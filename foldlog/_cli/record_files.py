@@ -94,8 +94,8 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
 
 
 def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
-    """Write one line for each record, or a single document if the format has one. Return the number
-    of records. If a record cannot be read, write the records before it.
+    """Write one line for each record, or one document if the format is a single document. Return
+    the number of records. If a record cannot be read, write the records before it.
     """
     document = format_named(format).document
     if document is not None:

@@ -26,7 +26,7 @@ D = TypeVar("D", bound=Document)
 class Spending(Struct):
     """The calls of models in a conversation.
 
-    ``calls``      the sums of the calls that no other conversation can repeat
+    ``calls``      the sums of the calls that have no reply id
     ``replies``    each reply's id with its call; a total counts each id once
     ``runs``       the sums of calls that the source does not record one by one
     ``paid``       the cost of all calls together, if the source records no other cost

@@ -18,7 +18,7 @@ differently. Joined in order, the blocks are the whole file.
     assistant       Message
 
 A line of the model's text may also begin with ``####`` or ``>``. But aider ends its own lines and
-the user's lines with two spaces. If the first line of a session with such a beginning ends with two
+the user's lines with two spaces. If the first line in a session that begins so ends with two
 spaces, foldlog expects them in all lines of aider and of the user. A later line without the spaces
 belongs to the model's text if it follows a blank line, and to aider's text if it follows a line of
 aider.

@@ -74,7 +74,7 @@ def id_of_source(event: Event) -> Any:
 
 
 def parts_in(content: Content) -> Iterable[dict[str, Any]]:
-    """Return content as parts. A text becomes a single part. An empty text becomes no part."""
+    """Return content as parts. A text becomes a single part. An empty text is left out."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else ()
     return content

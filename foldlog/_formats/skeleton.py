@@ -122,9 +122,10 @@ class Seen:
     """Recognizes records that repeat an earlier record, by the rules of ``Repeats``. A record takes
     five or six bytes of memory.
 
-    Records are compared by the first bytes of their hashes. An equal record may be a message that
-    was sent again. If most records have ids, an equal record with an id is a repetition. An equal
-    record without an id is a repetition only if the record before it is a repetition.
+    Records are compared by the first bytes of their hashes. An equal record is not always a
+    repetition: it may be a message that was sent again. If most records have ids, an equal record
+    with an id is a repetition. An equal record without an id is a repetition only if the record
+    before it is a repetition.
 
     If the records have no ids, a repetition begins with the first record, or with a record that is
     older than the newest record. A repetition goes on while the records come in their earlier
@@ -179,7 +180,7 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
-    """Return ``where`` with the values of a record, but always with the first ``cwd``."""
+    """Return ``where`` with the values of a record. A ``cwd`` that ``where`` already has stays."""
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
         texts.pop("cwd", None)
@@ -321,8 +322,8 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Store the request in a user's message, from which a title can be made. Only the first
-        request is stored.
+        """Store the request that a user's message contains. A title can be made from it. Only the
+        first request is stored.
         """
         if words and self.state.asked is None:
             request, whole_text = asked_in(words)

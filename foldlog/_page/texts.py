@@ -1,4 +1,4 @@
-"""Make the document of one event that the page shows, with all texts of the event."""
+"""Make the JSON document that the page shows for one event, with all texts of the event."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Replay:
     @property
     def needed_named(self) -> float | None:
         """The percentage of ``needed`` that the prompt showed, or for which a digest in the prompt
-        gave the id of an event, so that the agent could read it with ``recall``.
+        gave the id of an event with the term. The agent could read this event with ``recall``.
         """
         lost = sum(not term.named for term in self.missing)
         return 100 * (1 - lost / len(self.needed)) if self.needed else None

@@ -2,8 +2,8 @@
 a tree. The entries that a program adds one after the other are consecutive in the log.
 
 An entry is a record of a format with the fields ``entry_id`` and ``parent_id``. If a program
-continues after an earlier entry, a retraction returns to the View at that entry. So directly after
-an entry, the View is the chain from the root to this entry.
+continues after an earlier entry, a retraction removes the later entries from the View. So directly
+after an entry, the View is the chain from the root to this entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 _FEW = 8
 _RETURNS = "version"
-"""The key in a condensation's metadata for the version to which the View returns."""
+"""The key in a condensation's metadata for the version whose View the condensation restores."""
 
 UNKNOWN = ""
 """Stands for the id of the last entry if it is unknown. No entry has an empty id."""

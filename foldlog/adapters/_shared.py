@@ -87,8 +87,8 @@ def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]
 
 
 class _Given:
-    """The base class of adapters. An adapter has the open histories, with their sync and async
-    interface.
+    """The base class of adapters. An adapter has the sync and the async interface of the open
+    histories.
 
     ``async with`` closes a store that the adapter opened by its URL. A new conversation gets
     ``attributes`` before its first event. Raises the errors of ``foldlog.open``.
@@ -328,8 +328,8 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     """Return a history's version and one of its documents, read at the same moment. If there is no
     event yet, return 0 and None.
 
-    Raises ``ConversationErased``. If another conversation gets the id after this call, an append
-    through ``history`` raises ``ConversationErased`` too.
+    Raises ``ConversationErased``. An append through ``history`` also raises it if another
+    conversation gets the id after this call.
     """
     try:
         return history._store.query(
@@ -362,8 +362,8 @@ def document(history: History, name: str, default: Any = None, version: int | No
 
 
 class NothingRedactedElsewhere(NothingRedacted):
-    """The guard of an append that repeats content of other conversations too. ``others`` maps these
-    conversations to their guards. Raises ``ConversationErased`` if one of them was erased.
+    """The guard of an append that also repeats content of other conversations. ``others`` maps
+    these conversations to their guards. Raises ``ConversationErased`` if one of them was erased.
     """
 
     others: Mapping[str, NothingRedacted] = {}

@@ -218,8 +218,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware for ``Agent(middleware=[…])``. An agent with this middleware runs a tool
-        that ``foldlog.effect`` marks at most once for each call.
+        """The middleware for ``Agent(middleware=[…])``. With this middleware, an agent runs a call
+        at most once if ``foldlog.effect`` marks the tool.
         """
         return _Effects(self)
 
@@ -230,8 +230,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         number of added messages.
 
         A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if the
-        session in ``other`` does not begin with the messages of this session. For example,
-        ``other`` differs after this session was condensed.
+        session in ``other`` does not begin with the messages of this session, for example because
+        this session was condensed.
         """
         to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]

@@ -126,7 +126,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
         Old messages that ``messages`` repeats at its beginning stay. All further old messages are
         retracted or forgotten, and the new messages are appended. A message that was redacted after
-        ``get_messages`` is stored as it is now.
+        ``get_messages`` is stored in its redacted form.
         """
         given = list(map(_record, messages))
 
@@ -142,7 +142,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     def _as_redacted(self, key: str, history: History, records: list[Any]) -> list[Any]:
         """Return the records. A record whose message was redacted after ``get_messages`` is
-        replaced by its present form.
+        replaced by its redacted form.
         """
         read = self._read.get(key)
         _, now = history._version_and_guard()

@@ -93,7 +93,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     If ``histories`` is a URL, ``close`` or ``with`` closes the store. Many threads, processes and
     repositories may use the same store. When a method returns, its changes are on disk. A session
     that was deleted or erased can begin again. If a session is erased after this repository has
-    used an agent of it, further calls for this agent raise ``ConversationErased``.
+    used one of its agents, further calls for this agent raise ``ConversationErased``.
     """
 
     def __init__(
@@ -391,10 +391,9 @@ def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
 
 
 def _was_redacted(held: _Held, unredacted: NothingRedacted | None) -> bool:
-    """Return whether an event was redacted after this process had read the agent. A message that
-    the runtime replaced does not count.
-
-    In a fork, a redaction in the shared past changes only the number of redactions.
+    """Return whether an event was redacted after this process had read the agent. A redaction with
+    which the runtime replaced a message does not count. A redaction in the shared past of a fork
+    adds no event to the fork, and only increases the number of redactions.
     """
     count = 0 if unredacted is None else unredacted.redactions - held.redactions
     if count:
@@ -441,8 +440,8 @@ def _condense_removed(held: _Held, now: Any, then: Any, redacted: bool) -> list[
 
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:
     """Return the condensation that replaces ``events`` with a text in the View. Return nothing if
-    the View shows none of these events, or if the text is empty. So the result of a tool, which has
-    no text, stays with its call.
+    the View shows none of these events, or if the text is empty. A tool's result has no text, so it
+    is not replaced, and stays with its call.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):

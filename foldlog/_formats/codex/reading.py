@@ -55,7 +55,7 @@ forgets base instructions (``_BASE``), because base instructions are part of eve
 _IS_BASE = {"instructions": "base"}
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
-"""The type of a message from one agent to another. The fields ``_AGENTS`` name the two agents. A
+"""The type of a message from one agent to another. Its fields in ``_AGENTS`` name the two agents. A
 message from one agent to another begins a turn, like a message of the user.
 """
 _SHOWN = ("response_item", "inter_agent_communication")

@@ -18,8 +18,8 @@ from foldlog.eventstore import Annotation, Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield a call each time the ``stats`` rise. The ``stats`` are running totals, one for each use
-    of a model.
+    """Yield a call each time the ``stats`` rise. The ``stats`` are running totals, one for each
+    purpose of a model, such as the condenser.
     """
     counters: dict[str, Accumulated] = defaultdict(Accumulated)
     for event in events:

@@ -184,8 +184,8 @@ def kept(name: str, data: Any, *, shown: bool = True) -> Made:
 
 
 def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
-    """Return an annotation with the model's thinking. The annotation stays with the next part. If
-    ``is_redacted``, ``signature`` is the encrypted thinking.
+    """Return an annotation with the model's thinking. The annotation and the next part are
+    forgotten or sent only together. If ``is_redacted``, ``signature`` is the encrypted thinking.
     """
     if is_redacted:
         data = {"type": "redacted_thinking", "data": signature}
