@@ -5,8 +5,8 @@ hand-written SELECTs.
 ``--writers`` also prints the appends a second by the number of writers. The standby is 5 ms away: a
 proxy delays each chunk between standby and primary by 2.5 ms in each direction, without a limit on
 the rate (``tests/postgres/delay.py``). Both foldlog and the library use the same server through the
-TCP loopback, with one connection for each writer. Some questions put the server some milliseconds
-away from both, with another such proxy.
+TCP loopback, with one connection for each writer. For some questions, another such proxy puts the
+server some milliseconds away from foldlog and from the library.
 """
 
 from __future__ import annotations

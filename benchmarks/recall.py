@@ -4,7 +4,7 @@ A term is *needed* each time that the agent uses it again. Recall is the share o
 the prompt shows.
 
     python -m benchmarks.recall                              # the shipped sample and generated histories
-    python -m benchmarks.recall runs/ work.db --of 20        # the longest histories there, and as they were recorded
+    python -m benchmarks.recall runs/ work.db --of 20        # the 20 longest histories there, and the prompts that their runtimes recorded
     python -m benchmarks.recall runs/ --publish              # all of that, into docs/RECALL.md and its picture
 
 docs/RECALL.md defines the measure.

@@ -408,10 +408,10 @@ def planned_before(action: CondensationAction, view: View, new_events: Sequence[
     View. Raises ``NoCondensationAvailable`` if the plan is no longer valid.
 
     A valid plan forgets only events that the new View still shows and that may still be forgotten:
-    see ``selection.without_kept``. In the new View, the summary of the plan must still come before
-    the same event, and at a cut point. A retraction makes every plan invalid. A new condensation
-    makes a plan invalid, unless the new View shows all events that the plan forgets. Cost: the
-    check copies the View and its units.
+    see ``selection.without_kept``. In the new View, the place of the plan's summary must still be a
+    cut point before the same event. A retraction makes every plan invalid. A new condensation makes
+    a plan invalid, unless the new View shows all events that the plan forgets. Cost: the check
+    copies the View and its units.
     """
     newer = view.then(new_events)
     offset = action.summary_offset
@@ -450,7 +450,9 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Cost: reading the events since the last call, unless the View shows all of them."""
+        """Cost: the method reads the events that were appended since its last call, unless the View
+        shows all these events.
+        """
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:
             self._rules_read_until = 0

@@ -233,8 +233,7 @@ def _recall_query(event: Event) -> object:
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     """Return one or two sets of indices of events to keep, with the better set first. Usually there
-    is one set: the last ``size`` events, from the first event that is neither an observation nor a
-    summary.
+    is one set: the last ``size`` events, without the observations and summaries at their beginning.
 
     If the last ``size`` events are only observations and summaries, there are two sets. The first
     set contains the observations that are sent to a model, so the calls of these observations stay

@@ -65,8 +65,8 @@ class SourceImport(SourceWriter):
         super().__init__(store, found, place, options, state)
         self.named = named
         self._hashes_before = b""
-        """If the source continues a stored history, the hashes of the earlier records of that
-        history, and otherwise empty.
+        """The hashes of the earlier records if the source continues a stored history, and otherwise
+        empty.
         """
 
     def import_source(self) -> Imported:

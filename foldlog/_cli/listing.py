@@ -178,7 +178,7 @@ def _with_attributes(
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
     """Yield the conversations that match all filters in ``line``, such as ``has:error``. The line
-    has no words to search for.
+    must contain only filters, and no words to search for.
     """
     from foldlog._web.notes import noted
 

@@ -103,8 +103,8 @@ class RecordEncoder(ABC):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         """Remember the facts about a record that later records need. By default, remember the id of
-        the record. ``events`` are the events of the record. ``record`` is None for events that are
-        not written: steps to another branch, and events that were taken back.
+        the record. ``events`` are the events of the record. ``record`` is None for events that get
+        no record, such as a retraction between two records.
         """
         if record is not None:
             self.last = self.rules.source_id(record) or self.last
@@ -228,9 +228,9 @@ class Format:
     ``time``          the time of a record, in the form of ``read_time``. ``time`` is None if no
                       record of the format has a time. Without ``time``, imported events have no
                       time, and live events have the time of their recording.
-    ``beside``        reads the object that holds the records. ``beside`` is called with the object
-                      and its records, and returns further records, and the usage of each call (with
-                      the id of its ``reply``) or of the whole run.
+    ``beside``        reads the other fields of the JSON object that holds the records. ``beside``
+                      is called with the object and its records, and returns further records, and
+                      the usage of each call (with the id of its ``reply``) or of the whole run.
     ``recorded_usage``    how events of the format record the calls of models.
     ``says_again``    whether a compaction repeats the events that stay in the prompt. The decoder
                       adds the copies before the condensation.
@@ -243,10 +243,10 @@ class Format:
     ``encoder``       the writer of events that were not imported, or whose record was redacted.
                       Adapters use this writer too. For a history that was not imported from this
                       format, an export uses ``encoder`` only if ``lacks`` is set.
-    ``lacks``         what the format cannot hold, as nouns of ``export_notes``. If ``lacks`` is
-                      None, only a history that was imported from this format can be exported in
-                      this format. Events that were appended after the import are left out, and a
-                      note counts them.
+    ``lacks``         what the format cannot hold: a set of nouns from ``export_notes``, such as
+                      "error mark". If ``lacks`` is None, only a history that was imported from this
+                      format can be exported in this format. Events that were appended after the
+                      import are left out, and a note counts them.
     ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format.
     ``document``      returns the content of a file with the given records, as a text or a JSON
                       value. If ``document`` is None, the file has a line for each record.

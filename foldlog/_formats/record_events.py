@@ -252,8 +252,8 @@ class RecordEvents:
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Store the model, cost and tokens of a response in the ``meta`` of the next event.
-        ``names`` maps foldlog's names of counts to the names in ``counts``. By default ``counts``
-        has the names that servers use.
+        ``names`` maps foldlog's names of counts to the names in ``counts``. Without ``names``,
+        ``counts`` must use the names of the providers' APIs.
         """
         if type(model) is str:
             self.meta["model"] = model
@@ -315,8 +315,9 @@ class RecordEvents:
         *,
         offset: int | None = None,
     ) -> None:
-        """Forget every shown event for whose tag ``stays`` returns false. The ``summary`` comes
-        after the first ``offset`` events that stay. By default the summary comes last.
+        """Call ``stays`` with the tag of each shown event, and forget the event if the answer is
+        false. The ``summary`` comes after the first ``offset`` events that stay. By default the
+        summary comes last.
         """
         after: list[int | str] = [
             event_id for event_id, tag in self._decoder.shown.all() if stays(tag)

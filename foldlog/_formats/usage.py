@@ -21,7 +21,7 @@ from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
 OF_CONDENSER = "condenser"
-"""OpenHands' name for the use of a model by its condenser."""
+"""OpenHands counts the model calls of its condenser under this name."""
 
 
 class ModelCall(NamedTuple):
@@ -178,7 +178,8 @@ def call_told_by(
     use: object = "",
 ) -> ModelCall:
     """Return the call that an event records. The id of the reply is ``meta["reply"]``, or the id of
-    the event's record. ``use`` distinguishes several calls of one reply.
+    the event's record. ``use`` distinguishes calls with the same reply id, such as the agent's and
+    the condenser's.
     """
     at = event.timestamp or time_in(None if event.origin is None else event.origin.time)
     reply_id = event.meta.get("reply") or id_of_source(event)
@@ -236,8 +237,8 @@ class Accumulated:
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
         """If ``counts`` exceed all earlier counts, yield a call with the difference. ``own`` are
-        the tokens of this call, if the program records them too. The yielded call has at least as
-        many tokens. A cost of 0 means that the cost is unknown.
+        the tokens of this call, if the program records them too. The yielded call has at least the
+        tokens in ``own``. A cost of 0 means that the cost is unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

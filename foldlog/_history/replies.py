@@ -123,8 +123,8 @@ def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> 
 def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
-    """Add a condensation before the newest compaction in the reply. A compaction replaces all
-    events except system prompts, and the condensation forgets these events. If the program
+    """Add a condensation before the newest compaction in the reply. The condensation forgets the
+    events that the compaction replaces: all earlier events except system prompts. If the program
     requested the compaction with ``responses.compact``, the condensation does not forget the user's
     messages.
     """

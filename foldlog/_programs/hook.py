@@ -17,7 +17,7 @@ from foldlog.eventstore import Store
 
 FIRED = "hooks"
 """The folder with a file for each program that called a hook. The file contains the name of the
-program's last event.
+program's last hook event.
 """
 
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)

@@ -56,8 +56,8 @@ def _equal(one: Event, other: Event) -> bool:
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events. Return 0 if the
-    conversations only begin with equal events at equal times, as two imports of a source do.
+    """Return the version up to which two conversations share stored events. If they share no stored
+    events, but their first events with a time are equal, as in two imports of a source, return 0.
     Otherwise return None.
     """
     reach = _reach(store, one)

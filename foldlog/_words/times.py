@@ -92,8 +92,8 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
 
 
 def known_format(format: str, read: Callable[[Format], T]) -> T | None:
-    """Return the result of ``read`` for the format with this name, or None if the format is
-    unknown.
+    """Call ``read`` with the format of this name, and return the result. Return None if the format
+    is unknown.
     """
     # imported here, because most events need no format
     from foldlog._formats.registry import format_named

@@ -78,10 +78,10 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A stored session at a version. ``about`` contains ``created``, the time when the session
-    began. If some event is older than the event before it, ``about`` also contains ``unordered``.
-    An append that repeats ``state`` or ``about`` passes ``unredacted``, and is refused if an event
-    was redacted in between.
+    """A session as it is stored at ``version``. ``about`` contains ``created``, the time when the
+    session began. If some event is older than the event before it, ``about`` also contains
+    ``unordered``. An append that stores values of ``state`` or ``about`` again has the guard
+    ``unredacted``, which refuses the append if an event was redacted since the session was read.
     """
 
     history: History
@@ -350,7 +350,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values, NothingRedacted | None]:
         """Return the state of a user or an app as JSON, with its history, its version, and the
-        guard of an append that repeats the state.
+        guard for an append that stores the state again.
 
         If the history was erased, the version is 0, and an append begins it again.
         """
@@ -603,8 +603,8 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
     """Return an event in the form in which it is sent to a model. ``changed`` is the map that
-    ``_make_compaction`` returns. An event is not changed if a call of it is in ``waiting``, because
-    the SDK still waits for its result or confirmation.
+    ``_make_compaction`` returns. An event is not changed if ``waiting`` has the id of one of its
+    calls or results, because the SDK still waits for the result or confirmation of this call.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())

@@ -77,8 +77,8 @@ _Names = tuple[str, str, str]
 
 
 class _Listed(NamedTuple):
-    """A checkpoint that is yielded in a list. ``whole`` is the checkpoint with its documents,
-    records and notes, or None if only the document ``checkpoint`` was read.
+    """A checkpoint that ``_listed`` yields. ``whole`` is the checkpoint with its documents, records
+    and notes, or None if only the document ``checkpoint`` was read.
     """
 
     names: _Names
@@ -90,7 +90,8 @@ class _Walked(NamedTuple):
     """The writes before a checkpoint, for channels that are stored as differences.
 
     ``seeds`` maps a channel to the last checkpoint with the channel's whole value. ``written`` maps
-    a channel to its later writes, with their tasks. ``mark`` changes when a write is redacted.
+    a channel to the writes after this checkpoint, with their tasks. ``mark`` changes when a write
+    is redacted.
     """
 
     id: str
@@ -304,8 +305,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Hide the checkpoints of these runs. Hidden checkpoints stay in the log. All checkpoints
-        of the store are read.
+        """Hide the checkpoints of these runs. Hidden checkpoints stay in the log. Cost: reading all
+        checkpoints of the store.
         """
         runs = frozenset(run_ids)
         for _, _, thread in self._namespaces() if runs else ():
@@ -648,9 +649,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
-        Each namespace comes with an id that is greater than all checkpoint ids in the namespace and
-        in the namespaces after it. So checkpoints with still greater ids are yielded before the
-        namespace is read.
+        Each namespace comes with a bound: an id that is greater than all checkpoint ids in this
+        namespace and in the namespaces after it. Before a namespace is read, all checkpoints of
+        earlier namespaces with ids above the bound are yielded.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 

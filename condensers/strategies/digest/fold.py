@@ -167,10 +167,10 @@ class _Pending(NamedTuple):
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
 
-    A call is noted with its result, because the result shows what the call did. Some results come
-    before the output of their command. ``late`` then maps the first line of the command to the
-    call, because a terminal repeats this line before the output. Once the output has come, the line
-    maps to None.
+    A call is noted with its result, because the result shows what the call did. Some commands
+    return a result before their output comes. For such a command, ``late`` maps its first line to
+    the call, because a terminal repeats this line before the output. Once the output has come, the
+    line maps to None.
     """
 
     count: int = 0
@@ -185,9 +185,9 @@ class Digest:
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Counts the results without an error that have a line near their beginning or end. The key is
-    the program and the line. An empty program stands for all programs, and an empty line for all
-    results.
+    """Maps a program and a line to the number of the program's results that have the line near
+    their beginning or end. Results with an error are not counted. An empty program stands for all
+    programs, and an empty line for all results.
     """
     opening: str = ""
     """The beginning of the environment's first message, or empty if a call came first. An example

@@ -64,8 +64,9 @@ class JsonLines:
 
 def on_lines(path: Path, least: int = 2) -> bool:
     """Return whether a file is JSON Lines, with at least ``least`` lines. The first line must be a
-    complete object or array, or the next two lines must be objects. With ``least`` 2, a file with a
-    single line is refused without parsing the line, which may be long.
+    complete object or array, or, if the first line is damaged, the next two lines must be objects.
+    With ``least`` 2, a file with a single line is refused without parsing the line, which may be
+    long.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -143,8 +144,8 @@ def in_document(
 
     The first record is an object with the fields that ``before`` names. The next records are the
     elements of the array ``key``. The other fields of the document, if there are any, are the last
-    record. With ``after``, there is always such a last record, which has the other fields under the
-    key ``after``.
+    record. If ``after`` is a key, there is always a last record, which holds the other fields under
+    this key.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)

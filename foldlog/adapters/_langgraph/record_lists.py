@@ -59,11 +59,10 @@ def changes(
     """Return the events that change the old list of records into the new list, and the event ids of
     each record in the new list.
 
-    ``recorder()`` and ``record(n)`` are called only for new records. The version of the recorder is
-    the version to which the returned events are appended. ``removed`` is the id of the last
-    condensation that forgot records of the list, or -1. ``summaries()`` maps each shown summary to
-    the ids that it replaces. A summary is forgotten if the new list has none of the records that it
-    replaces.
+    ``recorder()`` and ``record(n)`` are called only for new records. The caller appends the
+    returned events at the version of the recorder. ``removed`` is the id of the last condensation
+    that forgot records of the list, or -1. ``summaries()`` maps each shown summary to the ids that
+    it replaces. A summary is forgotten if the new list has none of the records that it replaces.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
