@@ -3,8 +3,8 @@ real histories, but no text is real.
 
 The history has a system prompt of 8 KB, and calls of 0.4 to 1 KB. The sizes of results are
 log-normal, with a median of 1 KB and a 95th percentile of 12 KB. About every 60 events, a
-condensation keeps 4 events at the head and 20 at the end. The last View has the same size for every
-length, so a benchmark shows which costs grow with the length of the history.
+condensation keeps 4 events at the head and 20 at the end. The last View has the same size, however
+long the history is, so a benchmark shows which costs grow with the length of the history.
 """
 
 from __future__ import annotations

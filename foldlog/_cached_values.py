@@ -46,8 +46,8 @@ class KeptBeside:
         computes the values. Change ``code`` whenever the function changes. Values with another
         ``code`` are computed again.
 
-        With ``at_once=False``, ``flush`` waits for other writers, so that no value is lost that
-        cannot be computed again.
+        With ``at_once=False``, ``flush`` waits while others write. Use this for values that cannot
+        be computed again.
         """
         self._store = store
         self._projection = projection

@@ -71,8 +71,8 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 class Follower(Generic[D]):
     """Updates tables that are derived from a store, such as an audit database, in a thread.
 
-    A ``with`` block closes the tables at its end, but not the store. Other processes may change the
-    tables too. Cost: the new events are read.
+    A ``with`` block closes the tables at its end, but not the store. Other processes may update the
+    same tables. Cost: the new events are read.
     """
 
     def __init__(self, store: Store, derived: D) -> None:

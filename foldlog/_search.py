@@ -294,8 +294,8 @@ class SearchTerms:
 
 
 class _Criteria:
-    """What a search looks for. This class does not check ``tool``, because often only the call
-    names the tool, not the result; the caller finds the call.
+    """What a search looks for. The caller checks ``tool``, because a result often does not name its
+    tool, so its call must be found.
     """
 
     def __init__(

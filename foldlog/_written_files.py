@@ -19,7 +19,7 @@ from foldlog.eventstore import EventStoreError, Store, confirm
 from foldlog.eventstore.log.database import behind
 
 _ALL = 2**63
-"""A position after all positions, so that ``read_models`` returns all names."""
+"""A position after all events, so that ``read_models`` returns all names."""
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"

@@ -12,8 +12,8 @@ thinking at its beginning.
     parallel calls   Parallel calls are the actions of one model response, with their observations.
                      An action without a response id is a response of its own. Servers reuse ids, so
                      a response ends at an action with another response id, or with a call id that
-                     was answered in this response. A response also ends at a summary if all its
-                     calls are answered.
+                     was answered in this response. A summary also ends a response, if all calls of
+                     the response are answered.
     bond             A bond consists of the agent's next event and an event that must stay with it.
                      Several events in a row that must stay with the next event form one bond. If no
                      event of the agent follows, the bond has only one event, which is never sent.
@@ -294,8 +294,8 @@ class WaitingCalls:
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
         self._by_call_id: dict[str, list[int]] = {}
-        """The event ids of actions, by call id. An observation without a cause answers the last
-        action with its call id.
+        """Maps a call id to the event ids of its actions. The last unanswered one is the action
+        that an observation without a cause answers.
         """
         self.response_id: str | None = None
         self._first_of_response = 0

@@ -58,8 +58,8 @@ the last View.
 """
 
 _FEW = 64
-"""The maximal number of new events that are read in one query. Reading only the shown events would
-need three queries.
+"""If at most this number of events follow the last View, one query reads them all. Reading only the
+shown ones would need three queries.
 """
 
 
@@ -105,8 +105,8 @@ class Views:
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent`` or
         ``StoreUnavailable``. Raises ``UnknownEventType`` if a newer version of foldlog wrote an
         event that changes the View. Cost: reading the events appended since the last call. The
-        first call reads the events of the View. No query is sent if this program last appended to
-        the conversation, and no other program has committed since then.
+        first call reads the events of the View. No query is sent if this program's last append was
+        to this conversation, and no other program has committed since then.
         """
         latest = self._latest.get(conversation)
         if latest is None:

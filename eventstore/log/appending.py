@@ -232,8 +232,8 @@ def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
     """Return the conversation, ready for an append. If the conversation does not exist, the append
-    begins it. Cost: one query. If this connection last appended to the same conversation, no query
-    is sent.
+    begins it. Cost: one query. If this connection's last append was to the same conversation, no
+    query is sent.
     """
     last: LastConversation | None = transaction.last_conversation
     if (

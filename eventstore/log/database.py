@@ -137,7 +137,7 @@ class Database:
 
     def cached_state(self, conversation: str) -> LastConversation | None:
         """Return the present state of the conversation if no query is needed. Return None if this
-        process last appended to another conversation, or if another program has committed since
+        process's last append was to another conversation, or if another program has committed since
         then. Cost: a few system calls.
         """
         return self.last_conversation_in(self.recorder, conversation)

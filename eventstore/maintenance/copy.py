@@ -306,12 +306,12 @@ def copy_conversation(
     event or a record that the copy would restore.
 
     A new conversation appears completely or not at all. After an error, an existing conversation
-    may have some of the new events. The next copy adds the remaining events. The events are copied
-    before their records, so the target may redact a record whose events are already copied. These
-    events stay until the source redacts the record too and you copy the conversation again. Cost:
-    copying the new events in small transactions. If events were redacted after the last copy, all
-    events are read. If the target has redacted events in an ancestor or a related fork, the copy
-    also reads the events of that ancestor or fork.
+    may have some of the new events. The next copy adds the remaining events. Events are copied
+    before their records. If the target redacts a record in between, the copied events of the record
+    stay until the source redacts the record too and you copy the conversation again. Cost: copying
+    the new events in small transactions. If events were redacted after the last copy, all events
+    are read. If the target has redacted events in an ancestor or a related fork, the copy also
+    reads the events of that ancestor or fork.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -524,9 +524,9 @@ class CopyWriter(StagedWriter):
     new rows again.
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
-    id. The constructor raises ``ConversationErased`` if the target erased the conversation. If the
-    tombstone equals the last one in ``earlier``, the copy replaces the tombstone and raises no
-    error.
+    id. It raises ``ConversationErased`` if the target erased the conversation. But if the target's
+    tombstone is also the source's last tombstone, in ``earlier``, the source used the id again, and
+    the copy replaces the tombstone.
     """
 
     def __init__(

@@ -11,11 +11,10 @@ its conversation is finished:
 detached again.
 ``rekey``: continue with the settings with which the rekey began.
 ``backup``: remove the file of a killed backup.
-``archive``: delete the object, because the rows are in the store.
+``archive``: delete the object, because the rows are still in the store.
 ``discard``: continue to delete the object.
-``archived``: restore the events if an operation will change them. Otherwise nothing is unfinished.
-``restored``: delete the object before old events change or are archived again. Otherwise nothing is
-unfinished.
+``archived``: is complete, but an operation that will change the events restores them first.
+``restored``: is complete, but the object is deleted before old events change or are archived again.
 """
 
 from __future__ import annotations

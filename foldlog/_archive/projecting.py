@@ -64,9 +64,9 @@ class ReadOtherwise(EventStoreError):
 
 def make_events(store: Store, conversation: str) -> None:
     """Make the missing events of a conversation. Raises ``ReadOtherwise`` if a record now has more
-    or fewer events than before. Raises ``VersionConflict`` if other writers appended during several
-    tries. Durability: the events are on disk when the function returns. Cost: the function reads
-    nothing if all events are made, and otherwise all records.
+    or fewer events than before. Raises ``VersionConflict`` if several tries in a row fail because
+    other writers append. Durability: the events are on disk when the function returns. Cost: the
+    function reads nothing if all events are made, and otherwise all records.
     """
     tries = 0
     before = -1

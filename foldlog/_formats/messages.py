@@ -187,8 +187,8 @@ class MessageReader:
     """
 
     def refuse(self, problem: str) -> None:
-        """Handle a malformed value. A subclass may raise an error. This class does nothing, and the
-        reader then reads the value as JSON text.
+        """Handle a malformed value. A subclass may raise an error. In this class the method does
+        nothing, and the reader goes on with a substitute, such as the JSON text of the value.
         """
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:

@@ -362,7 +362,7 @@ def _append_late(
 
 
 def without_redacted(history: History, call: Action) -> Action:
-    """Return the call, without its arguments if it was redacted after it was read."""
+    """Return the call. If it was redacted after it was read, its arguments are left out."""
     (stored,) = history.events(call.id, call.id + 1)
     return call if has_content(stored) else structs.replace(call, arguments=None)
 
@@ -470,8 +470,9 @@ def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return two maps, from the id of an action or of an intent to the trace of its call, and to
-    the key of its call. Cost: the function reads the events from ``start`` on.
+    """Return two maps whose keys are the ids of actions and intents: the first has the traces of
+    their calls, and the second has the keys of their calls. Cost: the function reads the events
+    from ``start`` on.
     """
     keys = dict[int, str]()
 

@@ -106,9 +106,9 @@ class FoldlogSessionStore(OpenHistories):
         """Import the transcripts that Claude Code has written. ``folder`` is
         ``~/.claude/projects``, or the folder of a single project.
 
-        Each session is imported under Claude Code's own key, together with its sub-agents. Every
-        import reads all lines, and adds only new entries. A line that is not an entry is left out
-        and reported as a finding.
+        Each session is imported with its sub-agents, under the key that Claude Code uses for it.
+        Every import reads all lines, and adds only new entries. A line that is not an entry is left
+        out and reported as a finding.
         """
         findings: list[str] = []
         sessions = items = 0

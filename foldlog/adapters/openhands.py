@@ -101,8 +101,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._listed_files: int | None = None
-        """The number of event files that the SDK has seen. The SDK uses it as the number of the
-        next event file.
+        """How many event files there were when the SDK last looked. The SDK gives this number to
+        the next event file.
         """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)

@@ -63,8 +63,8 @@ _CONNECTION_DEFAULTS: Final = {
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
 """A client that vanished may hold the lock of a conversation, and the server cannot see that the
 client is gone. A living client is never idle for long, so the server ends sessions that are idle
-for too long. The server plans a statement once for each connection. A new plan for each call, over
-all partitions, would take longer than most answers.
+for too long. The server plans a statement once for each connection, because planning it at each
+call, over all partitions, would take longer than running most statements.
 """
 
 

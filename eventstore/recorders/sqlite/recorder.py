@@ -48,8 +48,8 @@ class ReaderPool:
     """Only one thread at a time uses a connection of the pool. After a read, the connection is kept
     for the next reader.
 
-    A signal handler may read while its thread executes any line of ``ReaderPool``. The class has no
-    lock, and each step changes only one list or set in a single operation.
+    A signal handler may interrupt its thread at any line of ``ReaderPool``, and read. So the class
+    has no lock, and each step changes only one list or set in a single operation.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -303,9 +303,9 @@ class SQLiteRecorder(Recorder):
 
         Raises ``StoreUnusable`` if this thread is inside a write. Raises ``StoreUnavailable`` if
         another thread's write does not end within the patience. If ``close`` raises
-        ``StoreUnavailable``, the recorder closes after the other thread's write. ``close`` logs a
-        message if the write-ahead log has events, but the file was moved or replaced. Another
-        program may have opened the file under its new name.
+        ``StoreUnavailable``, the recorder closes after the other thread's write. If the file was
+        moved or replaced while the write-ahead log had events, ``close`` logs a message, because
+        the file lacks these events under its new name.
         """
         outside(self._path, self._path)
         is_our_log = (

@@ -49,8 +49,8 @@ class OpenHandsV1Encoder(RecordEncoder):
     def __init__(self) -> None:
         self._source_ids: dict[int, Any] = {}
         self._new_ids: list[tuple[int, int]] = []
-        """Intervals of the ids of events whose records got a new id. ``_new_id`` computes the new
-        id from the id of the event.
+        """The ids of the events whose records got a new id, as intervals. ``_new_id`` computes the
+        new id from the id of the event.
         """
 
     def records(self, event: Event) -> list[Any] | None:
