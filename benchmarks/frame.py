@@ -157,8 +157,8 @@ def limit(better: str, target: float) -> str:
 def in_new_process(
     module: str, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, float]:
-    """Run ``python -m MODULE ARGUMENTS``, and return the JSON that it prints. In a new process
-    foldlog is cold, but files may be in the page cache.
+    """Run ``python -m MODULE ARGUMENTS``, and return the JSON that it prints. The new process has
+    loaded nothing yet, but files may be in the page cache.
     """
     finished = subprocess.run(
         [sys.executable, "-m", module, *arguments],

@@ -1,5 +1,5 @@
 """Measure the bytes of an event on disk: the size of foldlog's complete checkpointed file, and of
-raw's file.
+the baseline's file.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def in_page(text: str, run: Run) -> str:
 
 
 def in_readme(text: str, run: Run) -> str:
-    """Update the three figures in the sentence of the README that compares foldlog with code by
-    hand.
+    """Update the three figures in the sentence of the README that compares foldlog with
+    hand-written code.
     """
     answers = {answer["question"]: answer for answer in run["answers"]}
     append, opened, size = (

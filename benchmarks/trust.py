@@ -1,8 +1,8 @@
 """Measure the cost of the hash chain, compression, encryption and verification.
 
 The baseline of the chain is the same store without a chain. The baseline of compression and
-encryption is the same store without both. The baseline of a verification reads and hashes every
-body by hand.
+encryption is the same store without both. The baseline of a verification is hand-written code that
+reads and hashes every body.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def chain_of_single_appends(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[Round]:
-    """Measure the microseconds for one event. Append ``size`` events at a time to each store in
-    turn, so that both use the disk under the same conditions.
+    """Measure how many microseconds the append of an event takes. Append ``size`` events at a time
+    to each store in turn, so that both use the disk under the same conditions.
     """
     events = [
         without_id(event)
@@ -155,7 +155,7 @@ def compressed(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Measure the events a second of whole histories."""
+    """Measure how many events a second are read from a whole history."""
     events = [without_id(event) for event in history(BATCH * BATCHES)]
     for name, how in (("plain", {}), ("other", {"keys": KEYS, "compression": "zstd"})):
         with open_store(f"sqlite:///{folder}/{name}.db", **how) as store:

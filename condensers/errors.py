@@ -41,7 +41,7 @@ class InvalidCondenser(CondenserError, ValueError):
 
 
 class NoCondensationAvailable(CondenserError):
-    """A condenser may not forget any event, or could not summarize the events to forget.
+    """A condenser found no event that it may forget, or could not summarize the events to forget.
 
     The error leaves the View unchanged. ``reports`` lists the reports of the failed step, including
     its cost: see ``Step``. ``may_go_on`` is true if the agent can go on with the View, because only

@@ -4,7 +4,7 @@ grow again.
 If no condensation is due, a step returns the View. A View with too many events gets a soft
 condensation. If a soft condensation is impossible, the step returns the View. A request or too many
 tokens require a hard condensation. If a hard condensation is impossible, the step tries the hard
-reset of the strategy, and raises ``NoCondensationAvailable`` if there is none.
+reset of the strategy, and raises ``NoCondensationAvailable`` if the strategy has none.
 """
 
 from __future__ import annotations

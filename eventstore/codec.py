@@ -118,11 +118,11 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     The stored form does not contain the id.
 
     Bytes in the event are stored beside the body: see ``foldlog.eventstore.codec_json``. A time is
-    stored in UTC if its offset from UTC has seconds. Raises ``InvalidEvent`` if a value has a wrong
-    type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent`` for a time without a
-    zone or outside of the years 1 to 9999, and for an event of more than 500 levels. If ``finite``
-    is true, NaN and infinities are refused, except in imported events. If ``ours`` is false, events
-    that only the store may make are refused.
+    stored in UTC if its offset from UTC is not a whole number of minutes. Raises ``InvalidEvent``
+    if a value has a wrong type, or if JSON cannot hold it, such as a set. Raises ``InvalidEvent``
+    for a time without a zone or outside of the years 1 to 9999, and for an event of more than 500
+    levels. If ``finite`` is true, NaN and infinities are refused, except in imported events. If
+    ``ours`` is false, events that only the store may make are refused.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:

@@ -601,8 +601,8 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The descriptor of the struct field, whose value msgspec encodes, compares and copies. Readers use
-the property ``forgotten_event_ids``, which takes its place in the class.
+"""The descriptor of the struct field, whose value msgspec encodes, compares and copies. In the
+class, the property ``forgotten_event_ids`` takes the place of the descriptor.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 

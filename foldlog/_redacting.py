@@ -107,8 +107,8 @@ class Chosen(NamedTuple):
     ``events``      all events by conversation, including events that are redacted already
     ``unredacted``  the events that still have content, by conversation
     ``quotes``      the conversations and ids of the events that may quote other events
-    ``shown``       the events to redact, by each conversation that shows them; forks show
-                    events of their parents
+    ``shown``       the events to redact, by conversation; a fork is listed with the events
+                    that it shares with its parent
     ``beside``      the conversations whose source contains the text outside of its records
     ``unread``      names of companions and events that could not be read
     """
@@ -649,8 +649,8 @@ def _readable(store: Store, row: ConversationRow, start: int, unread: list[str])
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return the events that each conversation shows. A fork also shows the events that it shares
-    with its parent.
+    """Return the given events by conversation. An event that forks share is listed for each of
+    these forks too.
     """
     shown: dict[str, list[Event]] = {}
     for name, events in events_by_name.items():

@@ -25,8 +25,8 @@ USAGE_TEXTS: Final = ("model", "reply")
 under these keys, because they are not content.
 """
 USAGE_NAMES: Final = ("condenser", "failure")
-"""A redaction also leaves a text under one of these keys, if the text is a single word: such a word
-is a name, not content.
+"""A redaction also keeps a text under one of these keys if the text is a single word, because such
+a word is a name and not content.
 """
 COST: Final = "cost"
 

@@ -183,7 +183,7 @@ class View:
 
     @cached_property
     def units(self) -> Units:
-        """Which events belong together, as positions: for example, a call with its observation."""
+        """The indices of events that belong together, such as a call and its observation."""
         if self.state.register is not None:
             return units(self.events, self.left_behind)
         return self.state.items.units(self.left_behind)
@@ -204,7 +204,7 @@ class View:
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
-        """Return the messages of a dialect without marks for a prompt cache. Do not change the
+        """Return the messages in ``dialect``, without marks for a prompt cache. Do not change the
         returned messages, because the next View shares them. Cost: rendering the new events and the
         last reply before them.
         """

@@ -187,8 +187,8 @@ def question_in(text: str) -> str:
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Split the command off the end of an agent's text, in SWE-agent's format. The command may be
-    empty.
+    """Split an agent's text in SWE-agent's format into the text before the command, and the
+    command. The command may be empty.
     """
     match = _COMMAND.search(text)
     return (text[: match.start()], match[1].strip()) if match else (text, "")

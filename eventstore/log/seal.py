@@ -79,8 +79,8 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """The mark of an encrypted conversation. It says which rows may be plain, and proves the last
-    state of the conversation: its version, its head and its counts.
+    """The mark of an encrypted conversation. It says which rows may be unencrypted, and proves the
+    last state of the conversation: its version, its head and its counts.
 
     ``keys`` is the number of idempotency keys that have a proof. If ``pending_until`` is not 0, the
     encryption of the conversation is being changed. During this change, rows with ``pending_from <=
@@ -157,8 +157,8 @@ _NOT_ENCRYPTED = (
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
-"""The text with which the associated data of an encrypted row begins, by the length of the row's
-proof.
+"""Maps the length of an encrypted row's proof to the text with which the row's associated data
+begins.
 """
 
 _record_columns = struct.Struct(">3q").pack
@@ -171,8 +171,8 @@ class WriteSettings(NamedTuple):
     the key, whatever its settings are.
 
     If ``compression`` is None, new rows are not compressed, and a rekey does not change the
-    compression of rows. If ``plain_allowed`` is true, a process without keys may begin a plain
-    conversation in a store with encrypted conversations.
+    compression of rows. If ``plain_allowed`` is true, a process without keys may begin an
+    unencrypted conversation in a store with encrypted conversations.
     """
 
     compression: Compression | None = None
@@ -189,7 +189,7 @@ class WriteSettings(NamedTuple):
 
 
 class RowCodec(NamedTuple):
-    """Reads and writes the rows of a conversation. If ``data_key`` is None, the rows are plain."""
+    """Reads and writes the rows of a conversation. Without ``data_key``, rows are not encrypted."""
 
     conversation: str
     data_key: DataKey | None = None

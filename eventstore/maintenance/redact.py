@@ -100,9 +100,10 @@ def redact(
     redacted events, to erase their content elsewhere, such as in source records.
 
     Raises ``ConversationNotFound`` or ``ConversationErased``. Raises ``InvalidArgument`` if the
-    event does not exist or was recorded before the fork began. Raises ``CannotRedact`` if an event
-    of this kind cannot be redacted, for example a receipt. Cost: reading the structural events of
-    the conversation. Removing the bytes costs as much as in ``erase``.
+    event does not exist, or if ``conversation`` is a fork that shares it with its parent. Raises
+    ``CannotRedact`` if an event of this kind cannot be redacted, for example a receipt. Cost:
+    reading the structural events of the conversation. Removing the bytes costs as much as in
+    ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)

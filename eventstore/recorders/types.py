@@ -205,7 +205,7 @@ def unplaced() -> int:
 class Erasure(NamedTuple):
     """The tombstone of an erased conversation: the time and the reason of the erasure, the number
     of events, and the last head. ``position`` is the position of the erasure in the ledger, or None
-    before it is stored.
+    before the tombstone is stored.
     """
 
     erased_at: int
@@ -278,7 +278,7 @@ class PlacedRow(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An incomplete operation of several transactions. The operation still runs, or it was killed.
+    """An operation of several transactions that is not complete: it still runs, or it was killed.
     ``key`` and ``conversation`` are the key and the id of the operation's conversation. If the
     operation concerns the whole store, the key is negative and the id is empty.
     """
@@ -306,8 +306,8 @@ class Conversation(NamedTuple):
     has the key 0. ``version``, ``head`` and ``updated_at`` come from the last event. An empty
     conversation has version 0, no head and no ``updated_at``. ``shown`` and ``structural`` are the
     numbers of shown and structural events, computed from the last row. ``visible`` is false while
-    the conversation is staged. ``mark`` proves the last state of an encrypted conversation
-    (``log.seal``).
+    the conversation is staged, so that no reader sees it yet. ``mark`` proves the last state of an
+    encrypted conversation (``log.seal``).
 
     A fork has a ``parent`` with the id ``parent_id``. Events below ``parent_version`` are read from
     the parent. Until a fork has an event of its own, its last event is the last event that it

@@ -5,8 +5,8 @@ A *place* identifies a source: the path of its file, its number in this file, an
 import. An import is a copy, and never removes or repairs stored records. The table ``places`` names
 the conversation of each place, and each record has a hash. So a second import finds the
 conversation by its place, and adds only records that are not stored. An import refuses an erased
-source. An import also refuses a source that was rewritten before a redacted record, because the
-redacted text could come back.
+source. If a record was redacted, an import refuses a source in which this or an earlier record
+differs, because the redacted text could come back.
 """
 
 from __future__ import annotations

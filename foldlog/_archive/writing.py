@@ -520,8 +520,8 @@ class SourceWriter:
     # ----------------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
-        """Return the source as it is stored now. First call ``settle``, which every change of a
-        source needs. Raises ``VersionConflict`` if another writer has changed the source.
+        """Settle the source, as before every change, and return it as it is stored now. Raises
+        ``VersionConflict`` if another writer has changed the source.
         """
         stored = sources.settle(source.conversation)
         if stored is None or _compared_by(stored) != _compared_by(source):

@@ -64,8 +64,8 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return the model whose tokenizer counts the tokens in the output. Without ``model``, return
-    gpt-4o, or None if litellm is not installed.
+    """Return the model whose tokenizer counts tokens for the output of a command. Without
+    ``model``, return gpt-4o, or None if litellm is not installed.
 
     Use gpt-4o only for counting. Without ``model``, condensers measure their limits in estimated
     tokens.
@@ -115,8 +115,8 @@ def model_called(store: Store, conversation: str) -> str | None:
 
 
 def limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the token limit of the model in the log. Return None if an option sets ``model``, or
-    if the log names no model.
+    """Return the token limit of the model that the log names. Return None if an option sets
+    ``model``, or if the log names no model.
     """
     from foldlog.condensers.models.limits import window_in
     from foldlog.condensers.strategies.summarizing import limit_of

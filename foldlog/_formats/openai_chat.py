@@ -13,8 +13,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several open calls have the same id, a result answers a call of the newest
-reply that has one. If this reply has several, the result answers the first.
+the newest reply. If several open calls have the same id, a result answers a call in the newest of
+their replies. If that reply has several, the result answers the first.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.

@@ -23,9 +23,9 @@ message that was sent again.
 class Repeats:
     """Recognizes records that repeat an earlier record.
 
-    An equal record with its own id is a repetition. In a log with times, a repetition begins with a
-    copy of the first record, or with a copy that is older than the newest record. The repetition
-    goes on as long as the records come in their earlier order.
+    A record with an id is a repetition if it is equal to an earlier record. In a log with times, a
+    repetition begins with a copy of the first record, or with a copy that is older than the newest
+    record. The repetition goes on as long as the records come in their earlier order.
 
     A record takes about 100 bytes of memory.
     """

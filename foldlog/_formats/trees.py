@@ -41,7 +41,7 @@ class Exports(FileReader):
     """Reads files with an array of conversations, with a single conversation, or with a
     conversation on each line.
 
-    ``begins``  sets of keys. The beginning of an export has all keys of one set.
+    ``begins``  sets of keys. A file is an export only if its beginning has all keys of a set.
     ``named``   the keys that may have the name of a conversation. If several keys have a text, the
                 first text is the name.
     ``held``    the key of the array with the messages.

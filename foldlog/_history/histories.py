@@ -374,8 +374,8 @@ class Histories:
         ``InvalidArgument`` if ``with_forks`` and ``detach_forks`` are both set, and
         ``ConversationHasForks`` if the conversation has forks and neither argument is set. Raises
         ``VersionConflict`` if the conversation has a newer event than ``expected``. On PostgreSQL,
-        raises ``StoreUnavailable`` if an earlier transaction does not end. Cost: the method deletes
-        the events of the conversation, and its figures.
+        raises ``StoreUnavailable`` if an earlier transaction does not end within a minute. Cost:
+        the method deletes the events of the conversation, and its figures.
         """
         from foldlog._maintenance import erase_conversations
 

@@ -1041,13 +1041,13 @@ class History:
 
         Raises ``CannotRedact`` for the receipt of a redaction, ``InvalidArgument`` if the event
         does not belong to this history, and ``ConversationNotFound`` if this history has no events.
-        On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end. The
-        redaction also covers events that other programs append during the call. Source records that
-        repeat the content of an imported event are redacted too. The receipt's ``unconfirmed``
-        lists the records that cannot be read, and the read models and files that may still contain
-        the content. Cost: the method reads the condensations, the idempotency keys and the
-        companions of the history. For an imported event, the method reads all events of the history
-        and its forks.
+        On PostgreSQL, raises ``StoreUnavailable`` if an earlier transaction does not end within a
+        minute. The redaction also covers events that other programs append during the call. Source
+        records that repeat the content of an imported event are redacted too. The receipt's
+        ``unconfirmed`` lists the records that cannot be read, and the read models and files that
+        may still contain the content. Cost: the method reads the condensations, the idempotency
+        keys and the companions of the history. For an imported event, the method reads all events
+        of the history and its forks.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redact_events

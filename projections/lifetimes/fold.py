@@ -35,7 +35,7 @@ class LifetimesFold:
     """A computation of lifetimes in progress. Pass the events of a conversation to ``take`` in
     their order, in any number of parts.
 
-    ``targets`` contains the versions to which retractions of the log return. The fold keeps its
+    ``targets`` contains the version to which each retraction in the log returns. The fold keeps its
     state at each of these versions, because a retraction restores it.
     """
 
@@ -131,11 +131,12 @@ class LifetimesFold:
                 self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
-        """Return the indices of the items that enter the prompt with the newest item. If the newest
-        item is an action, return the indices of the items that leave the prompt.
+        """Return the indices of the items that enter or leave the prompt because of the newest
+        item. An action only makes items leave, and any other item only makes items enter.
 
-        This method saves most events a check of the whole View. It returns None if the check is
-        needed: if the View has bonds, or if a tool loop may lose or gain further items.
+        For most events, this method makes a check of the whole View unnecessary. It returns None if
+        the check is needed: if the View has bonds, or if a tool loop may lose or gain further
+        items.
 
         ``projections.units`` explains bonds, loops and parallel calls. In short, the actions of a
         response are sent to a model only together and with all their observations. A loop is sent

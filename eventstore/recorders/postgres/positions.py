@@ -107,7 +107,7 @@ class Positions:
 
     def key(self) -> int:
         """Return a key for a conversation that begins in this transaction. The key contains the
-        number of the joined store.
+        number of this store among the joined stores.
         """
         self._key += 1
         return self.of((self._key - 1) * self._part.of + self._part.number)

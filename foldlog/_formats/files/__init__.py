@@ -8,5 +8,5 @@ documents.py      reads JSON documents with the text of each record
 frames.py         stores the text between the records of a document
 found_sources.py  describes one history at a path, or the reason for finding no history
 
-This package has no code for a single format. ``Recognize`` finds the format of a record.
+No module of this package is for one format only. ``Recognize`` finds the format of a record.
 """

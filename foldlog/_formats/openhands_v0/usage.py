@@ -10,9 +10,9 @@ from foldlog.eventstore import Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield a call each time the metrics rise, because the metrics of V0 are running totals. A
-    trajectory repeats the usage in the events of its session. Each call of a response repeats the
-    usage of the response.
+    """Yield a call each time the metrics rise, because the metrics of V0 are running totals.
+    Repeated usage counts once: a trajectory repeats the usage of its session's events, and each
+    call of a response repeats the usage of the response.
     """
     model = UNNAMED
     counter = Accumulated()
