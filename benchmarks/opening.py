@@ -1,5 +1,5 @@
-"""Measure how long it takes to open a cold View, now or at a past version, and whether this time
-grows with the history.
+"""Measure how long a new process takes to open a View, now or at a past version, and whether this
+time grows with the history.
 """
 
 from __future__ import annotations

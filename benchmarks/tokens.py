@@ -1,5 +1,5 @@
-"""Measure the exact token check of a step. In the baseline, litellm counts the whole prompt again,
-as agents do.
+"""Measure how long a step takes to count the exact tokens of its prompt. In the baseline, litellm
+counts the whole prompt again, as agents do.
 
 A step adds a call and its result to a conversation of a hundred messages, and asks for the size of
 the prompt. Both sides make the messages of the View. The benchmark first checks that both return

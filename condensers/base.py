@@ -388,8 +388,8 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser, with ``agent_llm`` for the strategies that name no model. The
-        default method returns this condenser unchanged.
+        """Return this condenser, with ``agent_llm`` as the model of strategies that name no model.
+        The default method returns this condenser unchanged.
 
         Raises ``InvalidCondenser`` if the condenser needs a model, and ``agent_llm`` is None or has
         no method ``complete``.

@@ -24,8 +24,8 @@ CONDENSER_METADATA_KEY = OF_A_CONDENSER
 """
 
 Report = Mapping[str, Any]
-"""The report of a condenser on a step, as JSON, such as the model, the usage, the cost or the
-reason of a failure.
+"""The report of a condenser on a step, as JSON. It has, for example, the model, the usage, the cost
+or the reason of a failure.
 """
 
 RULES_COUNT_FOR = 100

@@ -330,8 +330,7 @@ _forked = _method(SyncHistory.fork, writes=True)
 
 
 class AsyncHistories:
-    """The histories of a store. A history has an id. ``sync`` is the same ``Histories`` with sync
-    methods.
+    """The histories of a store, by their ids. ``sync`` is the same ``Histories`` with sync methods.
 
     Many tasks, in many event loops, may use the same ``AsyncHistories``. To use ``sync`` in a
     function ``work``, call ``await histories.pool.run(work)``. The pool runs ``work`` in a thread,

@@ -71,9 +71,9 @@ def instrument(
     """Send traces and metrics of the stores that this process opens from now on. By default, they
     are sent to OpenTelemetry's global providers.
 
-    ``contents`` adds prompts and replies to the spans of a condenser's model. An appended event has
-    the trace context of its append in ``meta``, under ``traceparent``. Imported events stay
-    unchanged.
+    ``contents`` adds prompts and replies to the spans of a condenser's model calls. An appended
+    event has the trace context of its append in ``meta``, under ``traceparent``. Imported events
+    stay unchanged.
     """
     _telemetry.telemetry = _Telemetry(
         trace.get_tracer("foldlog", tracer_provider=tracer_provider),

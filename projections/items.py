@@ -14,8 +14,8 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 class Items(Sequence[Event]):
     """Events in their order. ``plus`` makes a longer sequence that shares the list of this
-    sequence, so only the added events take time. The list may contain further events after the end
-    of a sequence, because a longer sequence added them.
+    sequence, so only the added events take time. The list may be longer than the sequence, because
+    a longer sequence has added events to it.
 
     The first call of ``plus`` takes the ``_token`` and adds its events to the shared list. Each
     later call copies the list, because other events already follow this sequence there. Any number

@@ -62,8 +62,8 @@ def erase(
     tombstone. To finish an interrupted erasure, call ``erase`` again. An erasure works in small
     transactions, so other writers wait only briefly.
 
-    ``bytes_pending`` of the tombstone says whether bytes of the events may still be in the files.
-    In a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
+    The tombstone's ``bytes_pending`` says whether bytes of the events may still be in the files. In
+    a SQLite file, the bytes of erased events stay until ``vacuum`` has rewritten the file. On
     PostgreSQL, ``erase`` vacuums the tables, unless ``complete`` is False. If the role may not
     vacuum, the bytes stay until autovacuum or the tables' owner removes them. If an older
     transaction may still read the rows, ``erase`` waits for at most a minute, then raises

@@ -1,9 +1,9 @@
 """Handle a compaction that a program has reported to a hook, but has not yet written into its file.
 
 Claude Code writes a compaction only after its hooks ran. While the hooks run, the View of the file
-still shows the events that the compaction drops. Foldlog notes the missing compaction in the
-source, and reports it. An import deletes the note when the file contains the compaction or a later
-reply of the model.
+still shows the events that the compaction drops. Foldlog notes the missing compaction with the
+stored source, and reports it. An import deletes the note when the file contains the compaction or a
+later reply of the model.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TOGETHER: Final = 8
-"""Blocks that a runtime appended are small, so several blocks are read together."""
+"""The number of blocks that are read together, because a runtime appends small blocks."""
 
 _BACK: Final = 192
 """The number of events whose records are looked up at once. Fewer than four rows of the table

@@ -15,7 +15,7 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows whose cells set the widths of the columns."""
+"""The number of rows that are measured and printed together."""
 
 
 class Column(NamedTuple):
@@ -111,7 +111,7 @@ def _print_row(
     cells: Sequence[tuple[str, int]],
     style: str,
 ) -> None:
-    """Print a row. A cell is a text and its size."""
+    """Print a row. A cell is a text and its width on the screen."""
     padded = [
         _padded(text, size, width, column.justify)
         for (text, size), width, column in zip(cells, widths, columns, strict=True)
@@ -124,8 +124,8 @@ def _print_row(
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of the columns. If a row is wider than ``room``, cut its columns from the
-    left, but no column below its ``least`` width.
+    """Return the widths of the columns. If a row is wider than ``room``, make columns narrower,
+    beginning with the first, but no column narrower than its ``least``.
     """
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)

@@ -56,8 +56,8 @@ class Page(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """Counts the chosen conversations with a name, such as the name of a tool. ``number`` is how
-    often the name occurs, such as the calls of the tool.
+    """A name, such as the name of a tool, and the number of chosen conversations in which it
+    occurs. ``number`` counts all occurrences, such as the calls of the tool.
     """
 
     what: str
@@ -67,7 +67,7 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """Counts the chosen conversations whose last activity was on a day."""
+    """A day, and the number of chosen conversations whose last activity was on this day."""
 
     day: str
     conversations: int

@@ -17,11 +17,10 @@ file. The steps, and the events that they become:
                                     ATIF 1.7. The observation is the summary. Without an
                                     observation, a later step has the summary
 
-The field ``extra.context_management`` of a step holds the boundary. Agents that write no boundary
-begin a second trajectory. The first steps of the second trajectory are copies
-(``is_copied_context``). A View shows copies, because the agent sent the copies to the model.
-Figures do not count the calls, requests and tokens of copies. The last record contains the
-trajectories of sub-agents.
+The field ``extra.context_management`` of a step holds the boundary. Some agents write no boundary,
+and begin a second trajectory instead. Its first steps are copies (``is_copied_context``). A View
+shows copies, because the agent sent the copies to the model. Figures do not count the calls,
+requests and tokens of copies. The last record contains the trajectories of sub-agents.
 
 foldlog writes its own condensation as a step with a boundary. After this step, foldlog writes
 copies of the events that stay in the View.

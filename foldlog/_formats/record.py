@@ -163,9 +163,9 @@ def joined_text(content: Content) -> str:
 
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
-"""A number of at least ``_SECONDS_LEAST`` is a time in seconds. A number of at least
-``_MILLISECONDS_LEAST`` is a time in milliseconds. ``_SECONDS_LEAST`` and ``_MILLISECONDS_LEAST``
-are times in 1973. In seconds, ``_MILLISECONDS_LEAST`` would be a time in the year 5138.
+"""A number from ``_SECONDS_LEAST`` up to ``_MILLISECONDS_LEAST`` is a time in seconds, and a larger
+number is a time in milliseconds. Both limits are times in 1973. In seconds, ``_MILLISECONDS_LEAST``
+would be a time in the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
@@ -260,8 +260,8 @@ def _counts_by_our_names(
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time that is ``number`` units after 1970. Return None for a value that is not a
-    number. Return None for 0, because programs write 0 for a missing time.
+    """Return the time that is ``number`` units after the beginning of 1970. Return None for a value
+    that is not a number. Return None for 0, because programs write 0 for a missing time.
     """
     if type(number) not in (int, float) or number == 0:
         return None

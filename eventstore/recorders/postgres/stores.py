@@ -3,9 +3,9 @@ itself. Each conversation is in one of the stores.
 
 A hash of a conversation's id gives the number of its store. A companion conversation (``ID/+NAME``)
 is in the store of ``ID``. A fork is in the store of its parent. If the hash of a fork's id gives
-another store, that store records in which store the fork is. The remainder of a conversation's key,
-divided by the number of stores, is the number of its store. A query by id or by key goes to one
-store. All other queries go to all stores in one round trip, and their results are joined.
+another store, that store records in which store the fork is. A conversation's key modulo the number
+of stores is the number of its store. A query by id or by key goes to one store. All other queries
+go to all stores in one round trip, and their results are joined.
 
 A position in several stores contains one number for each store. Followers read the events of each
 store in order, so they also read the events of each conversation in order. Events of different
@@ -139,7 +139,7 @@ _ENDS: Final = {
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""These clauses end the statements that query all stores. With ``LIMIT`` at the end, the database
+"""The last clauses of the statements that query all stores. With ``LIMIT`` at the end, the database
 stops when it has enough rows.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})

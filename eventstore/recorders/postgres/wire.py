@@ -157,7 +157,9 @@ class Wire:
         server connection may change.
         """
         self.is_confirmed = False
-        """Whether a standby has confirmed everything that a follower may read on the connection."""
+        """Whether a follower on this connection need not wait for a standby any more: see
+        ``reading``.
+        """
         self.idle_in_transaction_s = 0.0
         """The time after which the server ends a session that is idle in a transaction, in seconds.
         0 means no limit.

@@ -46,8 +46,8 @@ contains a count of commits and the number of pages in the log.
 
 
 class SQLiteWriting:
-    """The transaction that begins an epoch calls ``on_copy`` with the last position before the
-    epoch.
+    """The first transaction on a copied file begins an epoch, and calls ``on_copy`` with the last
+    position before the epoch.
     """
 
     def __init__(
@@ -247,7 +247,7 @@ class SQLiteWriting:
         return connection
 
     def _begin_log_again(self, connection: sqlite3.Connection) -> None:
-        """Write the log back and empty it, because a commit has failed.
+        """Write the log into the file and empty the log, because a commit has failed.
 
         The end of the log may be only in the cache of the system, and not on the disk. An fsync
         reports its failure only once, and the next fsync would seem to succeed. If SQLite makes its

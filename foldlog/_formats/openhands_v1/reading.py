@@ -52,8 +52,8 @@ _USUAL_SOURCE: dict[str, Source] = {
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """Kinds of records that are not steps, so no branch ends with them."""
 _REJECTED = "The action was rejected, and no reason was given."
-"""The text for a rejection without a reason. A model could take an empty text for the result of the
-action.
+"""The text for a rejection without a reason. A model could mistake an empty text for the result of
+the action.
 """
 _OF_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"

@@ -291,7 +291,7 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 def _uncounted_usage(
     metrics: dict[str, dict[str, Any]], counted: dict[str, int]
 ) -> Iterator[Annotation]:
-    """Yield an event with the usage of each call that was not counted yet. The event has the cost
+    """For each call that was not counted yet, yield an event with its usage. The event has the cost
     of the call if the state has a cost for every call.
     """
     for use, each in metrics.items():
