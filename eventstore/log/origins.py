@@ -95,8 +95,8 @@ def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
     """Return the new events of a batch: the events that a conversation does not have. If several
-    events of the batch have the same id, return only the first event. An event without an id that
-    continues a record is new if the record's first event is new.
+    events of the batch have the same id, return only the first event. If an event without an id
+    continues a record, it is new if the record's first event is new.
 
     With ``all_or_none``, raises ``PartlyKnown`` if the conversation has some of the events, or if
     the batch contains an event twice.

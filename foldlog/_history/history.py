@@ -785,10 +785,10 @@ class History:
 
         ``check(key, call)`` asks the outside system whether the tool ran. ``check`` returns the
         outcome, or None if the outside system does not know the key. If ``check`` returns None, the
-        tool runs. With a check, a tool takes effect once, unless the former worker still runs it.
-        If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` sets ``repeat`` and
-        ``check`` for a tool. ``by`` and ``reason`` say who approved the run and why, and are stored
-        in the mark.
+        tool runs. With a check, a tool takes effect once, unless the earlier worker is still
+        running it. If ``check`` raises an error, nothing is recorded. ``@foldlog.effect`` sets
+        ``repeat`` and ``check`` for a tool. ``by`` and ``reason`` say who approved the run and why,
+        and are stored in the mark.
 
         If the tool raises an error, the outcome is a failure. After a ``TimeoutError``, it is
         unknown whether the tool ran. A fork treats the calls that it shares with its parent as
@@ -937,9 +937,8 @@ class History:
         """Request a condensation, and take the step that fulfils the request.
 
         Raises ``InvalidCondenser`` (a ``ValueError``) if the condenser does not handle requests,
-        and ``NoCondensationAvailable`` if the history is empty. If the condenser does not handle
-        requests, or if the history is empty, nothing is appended. Also raises the errors of
-        ``step``.
+        and ``NoCondensationAvailable`` if the history is empty. In both cases, nothing is appended.
+        Also raises the errors of ``step``.
         """
         self._histories._handler.check_handles_requests()
         if self.version() == 0:
@@ -1103,8 +1102,8 @@ class History:
 
     def dropped(self, condensation: int | None = None) -> Dropped | None:
         """Return the events that a condensation removed from the View, with their estimated tokens
-        and the lost terms. No shown event contains a lost term any more. If the agent wrote a lost
-        term again later, the result names the event.
+        and the lost terms. The View after the condensation contains none of the lost terms. If the
+        agent wrote a lost term again later, the result names the event.
 
         ``condensation`` is the id of a condensation. The default is the newest condensation. Return
         None if the history has no condensation. Raises ``InvalidArgument`` if the event with this

@@ -170,8 +170,8 @@ class FoldlogSession(OpenHistories):
             self.history = self.histories[self.history.id]
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return a copy of an agent for runs with this session. The copy runs each tool that
-        ``foldlog.effect`` marks at most once for each call.
+        """Return a copy of an agent for runs with this session. In the copy, a tool that is marked
+        with ``foldlog.effect`` runs at most once for each call.
         """
         tools = [
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools

@@ -87,9 +87,9 @@ def named(part: Mapping[str, Any], why: str = "") -> Part:
 def with_texts(
     value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200
 ) -> Any:
-    """Return a content or a part with changed texts. Texts are the fields in ``_TEXTS``, text
-    files, and all texts in the input of a call. Images and the citations of an answer do not
-    change.
+    """Return a content or a part, with ``change`` applied to its texts. Texts are the fields in
+    ``_TEXTS``, text files, and all texts in the input of a call. Images and the citations of an
+    answer do not change.
     """
     if isinstance(value, str):
         return change(value) if name in _TEXTS else value

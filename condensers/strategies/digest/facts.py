@@ -2,8 +2,8 @@
 
 The module recognizes a tool by its arguments, because every runtime names its tools differently. A
 command is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a
-similar key. A call with new text for a file changes the file. A patch can be under any key, and the
-patch itself names its files.
+similar key. A call that contains new text for a file counts as a change of the file. A patch can be
+under any key, and the patch itself names its files.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class CallOutcome(NamedTuple):
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` lists changed files that the output names, but not the
-    call. ``is_proven`` is false if the call still runs and its output comes later.
+    git's line about a commit. ``changes`` lists changed files that the output names and the call
+    does not. ``is_proven`` is false if the call still runs and its output comes later.
     """
 
     failed: bool = False

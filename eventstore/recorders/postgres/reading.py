@@ -3,9 +3,9 @@
 Followers read only rows that the server will not lose. A commit becomes visible when a standby has
 confirmed it. After a crash, however, a primary also shows commits that no standby has confirmed. If
 a recovered primary fails for good, a standby without the unconfirmed commits is promoted, and gives
-their positions to other events. A follower that has passed the positions would miss these events. A
-follower on a new connection therefore first commits a message, and waits until a standby has
-confirmed the message. The standby has then also confirmed everything before the message. A
+their positions to other events. A follower that has passed these positions would miss the other
+events. A follower on a new connection therefore first commits a message, and waits until a standby
+has confirmed the message. The standby has then also confirmed everything before the message. A
 connection does not survive a crash, so one message for each connection is enough.
 """
 

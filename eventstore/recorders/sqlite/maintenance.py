@@ -71,10 +71,10 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back into the file and truncate the log. After the call, a rewritten file has
-    its new size, and the log contains no copies of deleted rows. ``pending`` is the store's note
-    that the files still contain deleted bytes. The call deletes the note, unless rows were deleted
-    after ``pending`` was read. Return False if a reader still needs the log.
+    """Write the log back into the file and truncate the log. After the call, the log contains no
+    copies of deleted rows, and a file that was rewritten has its new size. ``pending`` is the
+    store's note that the files still contain deleted bytes. The call deletes the note, unless rows
+    were deleted after ``pending`` was read. Return False if a reader still needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False

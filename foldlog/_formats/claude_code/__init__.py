@@ -19,9 +19,9 @@ an Annotation. The next action also gets the thinking, because a program must se
 the model again.
 
 If a line continues from an earlier line, a Retraction takes back the branch between the two lines.
-A return to the abandoned branch is a second Retraction. The View is always the branch that ends in
-the newest line, also while a session grows. A View does not show the side chains of sub-agents,
-unless the log has no main chain.
+If a later line continues from the abandoned branch, a second Retraction brings it back. The View is
+always the branch that ends in the newest line, also while a session grows. A View does not show the
+side chains of sub-agents, unless the log has no main chain.
 
 ``reading.py`` makes the events. ``skeleton.py`` counts lines without making events. ``remains.py``
 writes a line again without its redacted content. ``lines.py`` reads parts of lines. ``branches.py``
