@@ -1,8 +1,8 @@
 """The rules of an append to a conversation. This module reads no clock and no database.
 
 Ids are dense: every id below the version belongs to an event. ``State`` therefore holds little more
-than the version, even for a long conversation. If an append forgets a summary, the caller also
-reads the condensation that made the summary.
+than the version, even for a long conversation. For an append that forgets a summary, the caller
+also reads the condensation that made it.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and the ids in an imported condensation are not checked.

@@ -37,10 +37,10 @@ class Why:
     shown         ``position`` is the index of ``event`` in the View. ``sent`` is true if ``event``
                   is sent to a model
     forgotten     ``by`` is the condensation that forgot ``event``, at version ``forgotten_at``. In
-                  a history from OpenHands V0, ``by`` may be a request. ``summary`` is the summary
-                  that ``by`` put in place of ``event``, or None. ``stands_in`` is the summary that
-                  the View shows for ``event`` now, or None: ``summary``, or a later summary that
-                  replaced it
+                  a history from OpenHands V0, ``by`` may be a request for a condensation.
+                  ``summary`` is the summary that ``by`` put in place of ``event``, or None.
+                  ``stands_in`` is the summary that the View shows for ``event`` now, or None:
+                  ``summary``, or a later summary that replaced it
     taken back    ``by`` is the retraction that took ``event`` back, at version ``forgotten_at``
     never shown   ``by`` is the imported condensation that forgot the source id of ``event`` before
                   ``event`` was appended, or None

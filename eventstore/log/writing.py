@@ -107,7 +107,7 @@ class WriteTransaction(ReadTransaction):
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete the records, except for the records of attributes and Views. If ``codec`` is
-        passed, delete instead the records of attributes, and encode all other records again with
+        passed, delete only the records of attributes, and encode all other records again with
         ``codec``.
         """
         key = self.state.key

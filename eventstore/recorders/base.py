@@ -813,7 +813,7 @@ class Recorder(ABC):
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
-        """Write data that the store can lose, and return True. Write nothing and return False if
+        """Write data whose loss does no harm, and return True. Write nothing and return False if
         this recorder is read-only, if other writers block the call, or if the database fails. With
         ``at_once``, the call gives up after ``AT_ONCE_S`` seconds. Use ``at_once`` if the data can
         be made again later.
@@ -892,8 +892,8 @@ class Recorder(ABC):
         """Remove the bytes of deleted and replaced rows. If rows are deleted while ``compact``
         runs, their bytes may stay in the files until the next call. A store in a file is rewritten
         completely. Return False if only the owner of the tables on the server can remove the bytes.
-        Raises ``StoreUnavailable`` (``read``) if an older reader still needs the bytes after
-        ``patience_s`` seconds. After this error, the bytes stay pending, and a file does not
+        Raises ``StoreUnavailable`` (``read``) if a reader that began earlier still needs the bytes
+        after ``patience_s`` seconds. After this error, the bytes stay pending, and a file does not
         shrink. ``on_progress`` gets the number of finished tables and the number of all tables. For
         a file, ``on_progress`` is not called, because the file is rewritten in one step.
 

@@ -39,7 +39,7 @@ must not run other code, call a model or use an API key.
 class Sent:
     """``rules`` describes the recorded rules in words, and is empty if the log has no rules.
 
-    If a rule cannot be applied, because it belongs to a condenser of your own for example, ``sent``
+    If a rule cannot be applied, for example because it belongs to a condenser of your own, ``sent``
     is the whole View, ``rules`` gives the error, and ``known`` is False.
     """
 

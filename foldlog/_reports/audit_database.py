@@ -54,7 +54,7 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""Runs that export only named conversations have this scope in the table ``followed``."""
+"""The scope, in the table ``followed``, of runs that export only named conversations."""
 _REMAINS = "bytes of removed rows"
 """While the table ``followed`` has a row with this scope, the file may still contain bytes of
 deleted rows. Each deletion writes the row, so the next run can complete an interrupted deletion.

@@ -180,12 +180,12 @@ def replay(
     history. If ``condenser`` is None, the recorded condensations are replayed. Retracted events are
     left out.
 
-    ``agent_llm`` counts tokens and sets the limits of a budget. If the condenser has a model, the
-    replay calls the model. Raises the errors of the condenser except ``NoCondensationAvailable``.
-    Raises ``ModelCallFailed`` if the condenser's model cannot be reached, because the figures would
-    then be wrong. Raises ``CondenserError`` if the condenser condenses without end. Cost: the
-    function reads all events, and calls the condenser and ``AgentModel.token_sums`` before each
-    call of the agent's model.
+    ``agent_llm`` counts tokens, and limits the Views as in ``prepare``. If the condenser has a
+    model, the replay calls the model. Raises the errors of the condenser except
+    ``NoCondensationAvailable``. Raises ``ModelCallFailed`` if the condenser's model cannot be
+    reached, because the figures would then be wrong. Raises ``CondenserError`` if the condenser
+    condenses without end. Cost: the function reads all events, and calls the condenser and
+    ``AgentModel.token_sums`` before each call of the agent's model.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)

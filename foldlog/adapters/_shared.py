@@ -417,10 +417,10 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records if a model is sent all records of the conversation unchanged. The
-    function builds no View.
+    """Return the stored records if the prompt contains all records of the conversation unchanged.
+    The function builds no View.
 
-    Return None if the model is sent something else, for example a summary or an event without a
+    Return None if the prompt contains something else, for example a summary or an event without a
     record. Cost: the function reads a few bytes of every record, and the events that foldlog added.
     """
     whole = history._all_records()

@@ -1,4 +1,4 @@
-"""Print why an event is shown or not, and make its document."""
+"""Print why an event is shown or not, and make the JSON document of this answer."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class CodexDecoder(FollowingDecoder):
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
         """Retract the last turns. A turn begins with a message of the user. If no retraction is
-        possible, a condensation forgets the turns.
+        possible, add a condensation that forgets these turns.
 
         A retraction cannot go back past the newest compaction or the newest ``session_meta`` line.
         A retraction also cannot take back events that did not come from the rollout.

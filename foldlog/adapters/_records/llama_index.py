@@ -10,7 +10,7 @@
     system, developer              SystemMessage
 
 Calls are blocks of the type ``tool_call``, or ``tool_calls`` in ``additional_kwargs`` in OpenAI's
-format. Each message is read and written without other messages. This module imports no SDK.
+format. Reading or writing a message needs no other message. This module imports no SDK.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Convert records that consist of parts into events, one event for each part, and convert events
 back into records.
 
-A record is read and written without the records before it. So an export can begin at any record.
+Reading or writing a record does not need the records before it. So an export can begin at any
+record.
 """
 
 from __future__ import annotations
