@@ -44,10 +44,10 @@ def open_store(
     ``durability="relaxed"``, a power cut may lose the newest commits, and each commit is lost
     completely or not at all. A crash of the program loses no commit.
 
-    ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies. If ``keys`` is passed,
-    new bodies are encrypted under the first key of the ring. Bodies in other forms can still be
-    read, and ``rekey`` changes their form. If an argument is None, the environment decides:
-    ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
+    ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies (stored events). If
+    ``keys`` is passed, new bodies are encrypted under the first key of the ring. Bodies in other
+    forms can still be read, and ``rekey`` changes their form. If an argument is None, the
+    environment decides: ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
     ``event_bytes_max`` is the maximal size of an event that this process appends, in bytes. A body
     larger than the default maximum is not compressed.

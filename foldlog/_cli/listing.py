@@ -90,7 +90,7 @@ class Aside:
     ``locked``    for each conversation whose key is missing, the problem
     ``unpriced``  for each conversation whose cost is unknown, its models without a price
     ``own``       the number of conversations that runtimes use internally
-    ``left``      the number of conversations that SQL left out
+    ``left``      the number of conversations beyond the limit, if SQL selected the first rows
     ``unsorted``  the number of conversations without the figure that sorts the list
     """
 

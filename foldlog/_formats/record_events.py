@@ -70,7 +70,7 @@ def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
-    """Return the time of a record that has no id. Return None for a record with an id."""
+    """Return the argument ``at`` of ``Repeats`` for a record: its time, or None if it has an id."""
     (timestamp, _), source_id = time_and_id
     return timestamp if source_id is None else None
 

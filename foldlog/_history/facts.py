@@ -21,8 +21,8 @@ _WORDS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The answer whether the agent knows ``words`` at ``version``. The agent knows the words if an
-    event or a summary that is sent to the model contains all of them.
+    """Says whether the agent knows ``words`` at ``version``. The agent knows the words if an event
+    or a summary that is sent to the model contains all of them.
 
     ``known_by``      contains the ids of the events that are sent to the model and contain the
                       words. The id of a summary is below -1.
@@ -30,9 +30,9 @@ class Fact:
     ``others``        contains the ids of all other events with the words.
     ``unknown_from``  is the version at which the words were last forgotten, or None if they were
                       never forgotten.
-    ``by``            is the event that made the words unknown: a condensation, or a request in some
-                      imported histories. If only retracted events contain the words, ``by`` is the
-                      last retraction.
+    ``by``            is the event that made the words unknown: a condensation, or, if an imported
+                      history records the requests to the model, a request without the words. If
+                      only retracted events contain the words, ``by`` is the last retraction.
     ``reason``        is the answer as a sentence for people.
     """
 

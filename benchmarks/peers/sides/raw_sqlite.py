@@ -1,4 +1,4 @@
-"""A hand-written program with ``sqlite3``, the fastest that anyone could write for this benchmark
+"""A hand-written program with ``sqlite3``, as fast as anyone could write it for this benchmark
 alone: two tables, WAL, synchronous=FULL.
 
 The program stores the View in one row: the end of the head, the start of the tail, and the summary.

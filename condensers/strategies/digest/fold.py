@@ -94,7 +94,7 @@ _ANSWER_MAX = 30
 answers. An agent's message of at most ``_ANSWER_MAX`` characters does not count as a report.
 """
 _CALLS_AFTER_ERROR = 30
-"""An error is closed after ``_CALLS_AFTER_ERROR`` further calls, because the agent then works on
+"""An error stays open for ``_CALLS_AFTER_ERROR`` further calls, because later the agent works on
 something else.
 """
 _OPENING = 60
