@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from agents import (
     Agent,
@@ -99,7 +99,11 @@ class FoldlogSession(OpenHistories):
         self._condense = condense
         self._clear = clear
         self._unredacted: NothingRedacted | None = None
-        """The guard of an append that repeats the items that ``get_items`` returned last."""
+        """The guard of an append that repeats items which this object has returned or appended. The
+        SDK may compact items that it has held since this object first read the session.
+        """
+        self._was_cleared = False
+        """Whether this object has cleared the session and not added items since."""
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -119,10 +123,16 @@ class FoldlogSession(OpenHistories):
                 _, unredacted = history.sync._version_and_guard()
                 items = self._items_of(history.sync, limit)
                 self.history = history
-                self._unredacted = unredacted
+                self._keep_first(unredacted)
                 return items[-(limit or 0) :]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
+
+    def _keep_first(self, unredacted: NothingRedacted | None) -> None:
+        first = self._unredacted
+        # Another conversation may have the id now.
+        if first is None or unredacted is None or first.key != unredacted.key:
+            self._unredacted = unredacted
 
     def _items_of(self, history: History, limit: int | None) -> list[Any]:
         whole = None if self._condense else sent_whole(history, _FORMAT)
@@ -138,14 +148,26 @@ class FoldlogSession(OpenHistories):
 
         A compaction of the SDK calls ``clear_session``, and then adds some of the items again.
         Foldlog stores the compaction as a condensation that forgets the items which were not added
-        again. If an item was redacted after ``get_items``, foldlog stores no compaction, and the
-        session has all its items again.
+        again. If an item was redacted after this object first read the session, foldlog stores no
+        compaction, and the session has all its items again: compact with a new object.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
         """
-        if items:
-            self._appended(partial(_append_items, items=items, unredacted=self._unredacted))
+        if not items:
+            return
+        self._appended(
+            partial(
+                _append_items,
+                items=items,
+                unredacted=self._unredacted,
+                was_cleared=self._was_cleared,
+            )
+        )
+        self._was_cleared = False
+        if self._unredacted is None:
+            with suppress(ConversationErased):  # The items were erased after they were added.
+                _, self._unredacted = self.history.sync._version_and_guard()
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Retract the newest item and return it. Return None if there is no item, or if the item is
@@ -166,6 +188,7 @@ class FoldlogSession(OpenHistories):
     def clear_session(self) -> None:
         """Retract or erase all items, depending on the argument ``clear`` of the class."""
         empty_session(self.histories.sync, self.history.id, self._clear)
+        self._was_cleared = True
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
 
@@ -295,35 +318,44 @@ class FoldlogSession(OpenHistories):
 
 
 def _append_items(
-    history: History, items: Sequence[Any], unredacted: NothingRedacted | None
+    history: History,
+    items: Sequence[Any],
+    unredacted: NothingRedacted | None,
+    was_cleared: bool,
 ) -> tuple[Recorded, ...]:
     while True:
         with suppress(VersionConflict):  # another writer appended or redacted an event
-            return _compacted(history, items, unredacted) or history.append_records(
-                items, format=_FORMAT
-            )
+            recorded = _compacted(history, items, unredacted, was_cleared)
+            if recorded is None:
+                return history.append_records(items, format=_FORMAT)
+            return recorded
 
 
 def _compacted(
-    history: History, items: Sequence[Any], unredacted: NothingRedacted | None
-) -> tuple[Recorded, ...]:
-    """Store a compaction of the SDK as a condensation.
+    history: History,
+    items: Sequence[Any],
+    unredacted: NothingRedacted | None,
+    was_cleared: bool,
+) -> tuple[Recorded, ...] | None:
+    """Store a compaction of the SDK as a condensation. Return None, and append nothing, if
+    ``items`` are not such a compaction.
 
     To compact a session, the SDK clears the session and then adds ``items``. So restore the View
     that the session had before it was cleared, and forget the events of this View that are not in
-    ``items``. If ``items`` contain no compaction, append nothing and return ``()``. If an event was
-    redacted after the SDK had read the items, ``items`` may have its content, so only restore the
-    View.
+    ``items``. If an event was redacted after the SDK had read the items, ``items`` may have its
+    content, so only restore the View.
     """
     if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
-        return ()
+        return None
     version, now = history._version_and_guard()
+    is_redacted = unredacted not in (None, now)
     newest = history.events(0, version, reverse=True)
     cleared = next((event for event in newest if not isinstance(event, Redaction)), None)
-    if not (isinstance(cleared, Retraction) and cleared.reason == CLEARED):
-        return ()
+    if not _is_clearing(cleared):
+        # Another writer appended after the session was cleared.
+        return _restored(history, version, now) if is_redacted and was_cleared else None
     restored = Retraction(version=cleared.id, reason="the session was compacted, not cleared")
-    if unredacted not in (None, now):
+    if is_redacted:
         return history.append(restored, expected_version=version)
     before = history.at(cleared.id)
     shown = [(events, made[0]) for events, made in shown_records(before, _FORMAT, history) if made]
@@ -346,6 +378,29 @@ def _compacted(
     for item in items[len(places) :]:
         events += (structs.replace(event, id=NOT_RECORDED) for event in recorder.decode(item))
     return history._append_recorded(events, recorder, version, guard=now)
+
+
+def _is_clearing(event: Event | None) -> TypeGuard[Retraction]:
+    return isinstance(event, Retraction) and event.reason == CLEARED
+
+
+def _restored(
+    history: History, version: int, unredacted: NothingRedacted | None
+) -> tuple[Recorded, ...] | None:
+    """Append the items again that the session had before it was cleared, as they are now. Return
+    None if the session was erased, so that its items are gone.
+
+    A retraction would also restore them, but would hide what other writers appended since.
+    """
+    cleared = next(filter(_is_clearing, history.events(0, version, reverse=True)), None)
+    if cleared is None:
+        return None
+    before = history.at(cleared.id)
+    items = [item for _, made in shown_records(before, _FORMAT, history) for item in made]
+    recorder = history._recorder(_FORMAT)
+    if recorder.version != version:
+        raise VersionConflict(history.id, version, recorder.version)
+    return history._append_recorded(recorder.decode_all(items), recorder, version, guard=unredacted)
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

@@ -347,10 +347,11 @@ async def test_a_compaction_of_the_sdk_is_stored_although_another_program_append
     assert await session.get_items() == [user("other"), *items]
 
 
-@pytest.mark.parametrize("name", ["clear_session", "add_items", "staying"])
+@pytest.mark.parametrize("name", ["get_items", "clear_session", "add_items", "staying"])
 async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
     session, histories, monkeypatch, name
 ):
+    """The SDK reads the items, makes a compaction, and reads the items again to restore them."""
     await session.add_items([user("marigold"), user("two")])
     items = [
         *await session.get_items(),
@@ -359,10 +360,43 @@ async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
     history = histories[session.history.id]
     redact = lambda: history.redact(0, reason="asked to")  # noqa: E731
     before_next_call(monkeypatch, openai_agents if name == "staying" else session, name, redact)
+    await session.get_items()
     await session.clear_session()
     await session.add_items(items)
     assert "marigold" not in repr(list(history.events()))
     assert [event.content for event in history.view()] == ["[redacted]", "two"]
+
+
+async def test_a_compaction_of_items_that_the_sdk_holds_since_the_session_began_is_not_stored(
+    session, histories
+):
+    """The SDK adds new items to the items that it has read, and does not read them again."""
+    assert await session.get_items() == []
+    items = [user("marigold"), user("two")]
+    await session.add_items(items)
+    history = histories[session.history.id]
+    history.redact(0, reason="asked to")
+    await session.get_items()
+    await session.clear_session()
+    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+    await session.add_items([*items, compaction])
+    assert "marigold" not in repr(list(history.events()))
+    assert [event.content for event in history.view()] == ["[redacted]", "two"]
+
+
+async def test_a_compaction_of_redacted_items_is_not_stored_although_another_program_appends(
+    session, histories
+):
+    await session.add_items([user("marigold"), user("two")])
+    items = await session.get_items()
+    history = histories[session.history.id]
+    history.redact(0, reason="asked to")
+    await session.clear_session()
+    history.append_records([user("other")], format="openai-responses")
+    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+    await session.add_items([*items, compaction])
+    assert "marigold" not in repr(list(history.events()))
+    assert [event.content for event in history.view()] == ["other", "[redacted]", "two"]
 
 
 async def test_options_of_a_run_hand_over_all_of_the_session(histories):
