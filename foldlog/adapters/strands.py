@@ -188,8 +188,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                     )
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
                 kept = to_plain(session_agent.to_dict())
-                redacted = _was_redacted(held, unredacted)
-                events = _condense_removed(held, kept[_MANAGER], before[_MANAGER], redacted)
+                events = _condense_removed(held, kept[_MANAGER], before[_MANAGER], unredacted)
                 if events or _SUMMARY in before:
                     kept[_MANAGER].pop("summary_message", None)
                     kept[_SUMMARY] = version if events else before[_SUMMARY]
@@ -404,16 +403,18 @@ def _was_redacted(held: _Held, unredacted: NothingRedacted | None) -> bool:
     return count > 0
 
 
-def _condense_removed(held: _Held, now: Any, then: Any, redacted: bool) -> list[Event]:
+def _condense_removed(
+    held: _Held, now: Any, then: Any, unredacted: NothingRedacted | None
+) -> list[Event]:
     """Return the condensation that forgets the messages which a conversation manager has removed.
 
-    The manager removes the first messages that are not pinned. With ``redacted``, the summary may
-    contain redacted content, and is not stored.
+    The manager removes the first messages that are not pinned. A summary that may contain redacted
+    content is not stored.
     """
     history = held.history
     names = ("removed_message_count", "summary_message")
     (removed, summary), before = map(now.get, names), (*map(then.get, names),)
-    if redacted and summary not in (None, before[1]):
+    if summary not in (None, before[1]) and _was_redacted(held, unredacted):
         summary = _GONE
     if (removed, summary) == before:
         return []

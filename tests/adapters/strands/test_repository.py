@@ -444,6 +444,18 @@ async def test_a_summary_in_a_fork_quotes_nothing_that_was_redacted_in_its_paren
     assert "marigold" not in repr(list(fork.events(version)))
 
 
+def test_an_update_after_a_redaction_reads_no_events(repository, monkeypatch):
+    """The SDK updates the agent after each message."""
+    repository.create_session(SESSION)
+    repository.create_agent("s", SessionAgent("a", {}, {"removed_message_count": 0}))
+    repository.create_message("s", "a", SessionMessage.from_message(user("marigold"), 0))
+    history = repository._held[repository.conversation("s", "a")].history
+    history.redact(holding(history, "marigold"), reason="asked to")
+    monkeypatch.setattr(history, "events", lambda *_: pytest.fail("events were read"))
+    repository.update_agent("s", SessionAgent("a", {"seen": 1}, {"removed_message_count": 0}))
+    assert repository.read_agent("s", "a").state == {"seen": 1}
+
+
 @pytest.mark.parametrize("how", ["erase", "delete_session"])
 @pytest.mark.parametrize("begins_again", [False, True])
 async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how, begins_again):
