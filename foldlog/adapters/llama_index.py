@@ -26,12 +26,14 @@ from foldlog.adapters._records.llama_index import NAME
 from foldlog.adapters._shared import (
     Attributes,
     HistoriesGiven,
+    SentRecords,
     WithHistories,
     below,
     empty_session,
     in_thread,
     quoted,
     sent_records,
+    sent_whole,
     shown_records,
     to_its_end,
     unquoted,
@@ -53,12 +55,13 @@ class _Shown(NamedTuple):
 
 class _Read(NamedTuple):
     """The messages that ``get_messages`` returned last: the version of their View, the guard of an
-    append that repeats them, and a hash of each message's record.
+    append that repeats them, and a map from the first event id of each message to a hash of the
+    record that was returned.
     """
 
     version: int
     unredacted: NothingRedacted
-    hashes: list[bytes]
+    hashes: dict[int, bytes]
 
 
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
@@ -106,10 +109,11 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         with suppress(ConversationErased):
             # ``set_messages`` may get these messages again.
             _, unredacted = history._version_and_guard()
-            records = list(sent_records(history, NAME, condense=self.condense))
+            sent = list(_sent(history, condense=self.condense))
             if unredacted is not None and history._asked_at is not None:
-                self._read[key] = _Read(history._asked_at, unredacted, list(map(_hash, records)))
-            return list(map(_message, records))
+                hashes = {each.ids[0]: _hash(each.record) for each in sent}
+                self._read[key] = _Read(history._asked_at, unredacted, hashes)
+            return [_message(each.record) for each in sent]
         return []
 
     def add_message(self, key: str, message: ChatMessage) -> None:
@@ -148,13 +152,12 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         _, now = history._version_and_guard()
         if read is None or now is None or now == read.unredacted or now.key != read.unredacted.key:
             return records
-        shown = [each.record for each in _shown(history, history.at(read.version))]
-        if len(shown) != len(read.hashes):
-            return records
         # Equal messages are found in their order.
         forms = defaultdict[bytes, deque[Any]](deque)
-        for hash_of_read, record in zip(read.hashes, shown, strict=True):
-            forms[hash_of_read].append(record)
+        for each in _shown(history, history.at(read.version)):
+            # A message that the condenser hid was not returned.
+            if each.ids[0] in read.hashes:
+                forms[read.hashes[each.ids[0]]].append(each.record)
         present = [(record, forms[_hash(record)]) for record in records]
         return [found.popleft() if found else record for record, found in present]
 
@@ -271,6 +274,19 @@ def _change(
 def _shown(history: History, view: View) -> Iterator[_Shown]:
     for events, records in shown_records(view, NAME, history):
         for record in records[:1]:
+            yield _Shown([event.id for event in events], record)
+
+
+def _sent(history: History, *, condense: bool) -> Iterator[_Shown]:
+    """Yield the records that are sent to a model, with the ids of their events."""
+    whole = None if condense else sent_whole(history, NAME)
+    if whole is not None:
+        for span, record in zip(whole.spans, whole.records(), strict=True):
+            yield _Shown([*range(span.start, span.stop)], record)
+        return
+    prompt = SentRecords(history, condense=condense)
+    for events, records in prompt.records(prompt.view, NAME):
+        for record in records:
             yield _Shown([event.id for event in events], record)
 
 

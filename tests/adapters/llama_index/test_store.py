@@ -188,3 +188,22 @@ def test_a_message_that_is_redacted_before_its_list_is_set_again_stays_redacted(
     assert "marigold" not in repr(list(history.events()))
     texts = [message.content for message in store.get_messages("k")]
     assert texts == ["[redacted]", "two", "two", "three"]
+
+
+def test_a_redacted_message_stays_redacted_although_the_condenser_hid_other_messages():
+    condenser = {"type": "recent_events", "max_events": 2, "keep_first": 0}
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        store = FoldlogChatStore(histories, condense=True)
+        for text in ("one", "marigold"):
+            store.add_message("k", ChatMessage(text, role="user"))
+            store.get_messages("k")
+            store.add_message("k", ChatMessage(f"re {text}", role="assistant"))
+        messages = store.get_messages("k")
+        assert [message.content for message in messages] == ["marigold", "re marigold"]
+        history = store.history("k")
+        found = [event.id for event in history.events() if "marigold" in repr(event)]
+        history.redact(found, reason="asked to")
+        store.set_messages("k", messages)
+        assert "marigold" not in repr(list(history.events()))
+        texts = [message.content for message in store.get_messages("k")]
+        assert texts == ["[redacted]", "[redacted]"]
