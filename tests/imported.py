@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import foldlog
 from foldlog import History
+from tests.beside import SAMPLES, needs_samples
 
-__all__ = ["SHIPPED", "imported"]
+__all__ = ["SHIPPED", "imported", "real_histories"]
 
 SHIPPED = Path(foldlog.__file__).parent / "sample"
 """The conversation of ``foldlog demo``."""
+
+real_histories = pytest.mark.parametrize(
+    "path",
+    [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
+    ids=["shipped", "all"],
+)
+"""Each ``path`` leads to histories of real programs."""
 
 
 def imported(path: Path) -> Iterator[History]:

@@ -22,10 +22,9 @@ from foldlog.condensers import (
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated, of_thinking
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
-from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import answer, call, message, messages, parts_with, plan, viewed
 from tests.condensers.scripted import Characters, Scripted
-from tests.imported import SHIPPED, imported
+from tests.imported import imported, real_histories
 from tests.projections.parts import image, text
 
 TOKENIZERS = ["gpt-4o-mini", "gpt-4", "claude-sonnet-4-5"]
@@ -84,11 +83,7 @@ def test_encrypted_thinking_is_not_counted_as_text():
 
 
 @pytest.mark.parametrize("model", TOKENIZERS)
-@pytest.mark.parametrize(
-    "path",
-    [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
-    ids=["shipped", "all"],
-)
+@real_histories
 def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, path):
     llm = LLM(LLMConfig(model=model))
     views = [

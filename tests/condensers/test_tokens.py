@@ -21,10 +21,9 @@ from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, SystemMessage
 from foldlog.projections import View
 from foldlog.projections.messages import growing
-from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import answer, call, later, message, viewed
 from tests.how_many import examples, some
-from tests.imported import SHIPPED, imported
+from tests.imported import imported, real_histories
 from tests.properties.histories import histories
 
 MODELS = ["gpt-4o-mini", "claude-sonnet-4-5", "gemini/gemini-2.5-pro"]
@@ -63,12 +62,6 @@ def user(*contents):
 
 # --- litellm's count ---
 
-real = pytest.mark.parametrize(
-    "path",
-    [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
-    ids=["shipped", "all"],
-)
-
 
 def views(path):
     """Return the Views of real histories with tools that litellm can count: a quarter of each, a
@@ -84,7 +77,7 @@ def views(path):
     return [view.with_events(view[: len(view) * part // 4]) for view in whole for part in (1, 2, 4)]
 
 
-@real
+@real_histories
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, path):
     llm = model(name)
@@ -99,7 +92,7 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, p
         )
 
 
-@real
+@real_histories
 def test_a_tail_never_has_more_tokens_than_the_sums_say(path):
     llm = model("gpt-4o-mini")
     for view in views(path):

@@ -25,6 +25,7 @@ from foldlog.projections import View
 from foldlog.projections.effects import MARK
 from tests.between import Between, Killed
 from tests.conformance.conftest import ENCRYPTS
+from tests.crash.effects import MODES, Payments
 from tests.how_many import WHOLE
 from tests.privacy import erased
 from tests.said import said
@@ -32,7 +33,7 @@ from tests.said import said
 PAYEES = ("ann", "bob")
 
 
-class Bank:
+class Bank(Payments):
     """The outside system, which outlives the workers. ``reached`` is called at each point of a
     payment.
     """
@@ -40,17 +41,6 @@ class Bank:
     def __init__(self):
         self.paid = []
         self.reached = lambda point: None
-
-    def pay(self, to):
-        return self._book(to, None)
-
-    def pay_once(self, to, key):
-        """A system that knows the keys of its payments."""
-        return self._book(to, key, knows_keys=True)
-
-    def pay_noting(self, to, key):
-        """A system that stores a reference, and pays again when it is asked again."""
-        return self._book(to, key)
 
     def look_up(self, key, call):
         return next((f"paid {to}" for to, other in self.paid if other == key), None)
@@ -61,13 +51,6 @@ class Bank:
             self.paid.append((to, key))
         self.reached("after the payment")
         return f"paid {to}"
-
-
-MODES = {
-    "never": lambda bank: (bank.pay, {}),
-    "same key": lambda bank: (bank.pay_once, {"repeat": "same key"}),
-    "check": lambda bank: (bank.pay_noting, {"check": bank.look_up}),
-}
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import foldlog
 from foldlog import LeaseTaken
 
-__all__ = ["Outcome", "pay_with_kills"]
+__all__ = ["MODES", "Outcome", "Payments", "pay_with_kills"]
 
 WORKERS, CONVERSATIONS, PAYMENTS = 4, 8, 6
 _SLOW_S = 0.004
@@ -44,7 +44,22 @@ class Outcome(NamedTuple):
     paid_in_doubt: int
 
 
-class Bank:
+class Payments:
+    """The tools that pay through a system that keeps books in its own way."""
+
+    def pay(self, to):
+        return self._book(to, None)
+
+    def pay_once(self, to, key):
+        """A system that knows the keys of its payments."""
+        return self._book(to, key, knows_keys=True)
+
+    def pay_noting(self, to, key):
+        """A system that stores a reference, and pays again when it is asked again."""
+        return self._book(to, key)
+
+
+class Bank(Payments):
     """A file with a line for each payment, which all processes append to."""
 
     def __init__(self, path):
@@ -56,15 +71,6 @@ class Bank:
             if self._path.exists()
             else []
         )
-
-    def pay(self, to):
-        return self._book(to, None)
-
-    def pay_once(self, to, key):
-        return self._book(to, key, knows_keys=True)
-
-    def pay_noting(self, to, key):
-        return self._book(to, key)
 
     def look_up(self, key, call):
         return next((f"paid {line['to']}" for line in self.lines() if line["key"] == key), None)

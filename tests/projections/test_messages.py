@@ -12,10 +12,9 @@ import foldlog
 from foldlog.eventstore import Message, SystemMessage, open_store
 from foldlog.projections import View, Views, content_texts, with_texts, words_of
 from foldlog.projections.messages import DIALECTS
-from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import call, message, parts_with
 from tests.golden.cases import cases_in, write_anew
-from tests.imported import SHIPPED, imported
+from tests.imported import imported, real_histories
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, image, text
 
@@ -54,11 +53,7 @@ def test_the_messages_of_each_case_are_accepted_by_every_server(case):
     assert problems(View.from_events(case.events())) == {}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
-    ids=["shipped", "all"],
-)
+@real_histories
 def test_the_messages_of_real_histories_are_accepted_by_every_server(path):
     views = [View.from_events(history.events(0, 400)) for history in imported(path)]
     assert views
