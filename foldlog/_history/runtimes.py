@@ -62,7 +62,7 @@ class RuntimeCall:
         also return an answer for the model.
 
         The first call of this method in a process also reads the effects for which other processes
-        recorded no outcome. Before the tool runs, the model is told of these effects.
+        recorded no outcome. Before the tool runs, the model gets a message about them.
         """
         if rule.repeat == "safe":
             return "", None

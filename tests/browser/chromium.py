@@ -362,8 +362,8 @@ class Page:
         self.type(text)
 
     def click(self, selector: str, text: str | None = None) -> None:
-        """Click on the middle of the first visible element that matches, and that has this text, once
-        it rests: a page that is still scrolling would move another element under the click.
+        """Click on the middle of the first visible element that matches and has this text, once it
+        rests: a page that is still scrolling would move another element under the click.
         """
         chosen = (
             f"Array.from(document.querySelectorAll({json.dumps(selector)})).find((each) =>"

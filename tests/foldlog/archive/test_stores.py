@@ -265,7 +265,7 @@ def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_al
     name = imported(store, path).conversation
     other = Store(store.database.recorder, store.database.settings)
     store.database.recorder = meeting(
-        store.database.recorder, number, lambda: erase(other, name, reason="told"), "query"
+        store.database.recorder, number, lambda: erase(other, name, reason="asked to"), "query"
     )
     [*copy_store(store, target, jobs=1)]
     assert_sound(target)
