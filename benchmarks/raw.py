@@ -1,4 +1,4 @@
-"""The baseline: the fastest known program with sqlite3 that was written by hand for one question.
+"""The baseline: for one question, the fastest known program, written by hand with sqlite3.
 
 The baseline has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements,
 and msgspec for the bodies. The baseline does not check ids, has no versions and no hash chain, and

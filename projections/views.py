@@ -2,11 +2,11 @@
 that it shows.
 
 Loading a View takes two reads. The first read gets the View's last revision. The second read gets
-the events that the revision shows, and the later events. After ``store.register(views)``, the store
-calls ``Views.project`` in every transaction that appends structural events. A revision is stored
-together with its event. If a writer appends without ``Views.project``, readers continue from the
-last stored revision. A read writes nothing: the next structural event, or ``rebuild``, stores the
-missing revisions.
+the events that the revision shows, and all events after the revision. After
+``store.register(views)``, the store calls ``Views.project`` in every transaction that appends
+structural events. A revision is stored together with its event. If a writer appends without
+``Views.project``, readers continue from the last stored revision. A read writes nothing: the next
+structural event, or ``rebuild``, stores the missing revisions.
 """
 
 from __future__ import annotations

@@ -226,8 +226,8 @@ def _choose_key(
 def _leave_rows_to_change(
     transaction: Transaction, database: Database, start: _Start, *, decrypt: bool
 ) -> bool:
-    """Return whether rows or idempotency keys may have to change, and if they may, store an
-    unfinished operation that changes them.
+    """Return whether rows or idempotency keys may have to change. If so, store an unfinished
+    operation that changes them.
     """
     compression = database.settings.compression
     conversation, data_key, mark, _ = start

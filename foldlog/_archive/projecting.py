@@ -93,8 +93,8 @@ def decoded(
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
-    the id of its first event and the count of its events. From record ``start`` on, event ids are
-    counted up from ``version``.
+    the id of its first event and the count of its events. The events of record ``start`` and of
+    later records have the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:

@@ -103,8 +103,8 @@ def decode(
 
     If a record is not an event, ``decode`` calls ``findings`` with the problem and goes on with the
     next record. If ``findings`` is None, ``decode`` raises ``InvalidEvent``. ``findings`` also
-    receives problems of records that could be read. Raises ``UnknownFormat``. ``decode`` reads
-    ``records`` only once.
+    receives problems that do not prevent a record from becoming an event. Raises ``UnknownFormat``.
+    ``decode`` reads ``records`` only once.
     """
     check_callable("findings", findings)
     chosen = format_named(format)

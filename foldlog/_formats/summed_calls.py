@@ -153,7 +153,7 @@ class CountedReplies(Struct):
     ``calls``        the sums of all complete replies.
     ``hashes``       eight bytes for each complete reply, to recognize the reply in other sources.
     ``last_prompt``  the tokens of the last prompt.
-    ``context``      the tokens of all prompts.
+    ``context``      the tokens of the prompts, as a curve.
     """
 
     open: dict[str, tuple[str | None, str, dict[str, int]]] = {}

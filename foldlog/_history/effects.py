@@ -187,7 +187,7 @@ class Attempt:
 
     def ended_before(self) -> Recorded | None:
         """If the log has an outcome of the call, record this outcome again and return it. If the
-        tool may have run and must not be repeated, record and return an unknown outcome.
+        tool may have run and must not be repeated, record and return an outcome that says so.
         """
         while True:
             state = self._trace.state(None)
@@ -245,8 +245,8 @@ class Attempt:
         return None
 
     def end(self, content: Any, *, is_error: bool = False) -> Recorded:
-        """If the call was closed while the tool ran, record a late outcome. If the lease was lost
-        while the tool ran, raise ``LeaseTaken`` after the outcome is recorded.
+        """Record the outcome of the tool, as a late outcome if the call was closed while the tool
+        ran. Then raise ``LeaseTaken`` if the lease was lost while the tool ran.
         """
         return self._end(content, is_error)
 

@@ -21,8 +21,8 @@ _Sample = tuple[dict[str, str], float]
 
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
-    """Return the figures. Without ``complete``, leave out the sums over Views and calls, because
-    they would be too low.
+    """Return the figures. If not ``complete``, leave out the sums over Views and calls, which would
+    be too low.
 
     Cost: the function looks up the size of the store's files, and reads the positions of the
     followers.

@@ -83,7 +83,7 @@ _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
-"""The maximum number of records in memory. If a record is in memory, a save does not read it."""
+"""The maximum number of records in memory. A save does not read a record that is in memory."""
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -202,7 +202,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """Copy the conversations of another store that this store does not have, with all their
         branches. Return the number of copied conversations.
 
-        If a fork is newer than its parent, its copy shares events with the copy of the parent.
+        If a fork was saved later than its parent, its copy shares events with the copy of the
+        parent.
         """
         copied = 0
         for record in reversed(await other.list_conversations()):

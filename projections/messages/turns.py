@@ -49,7 +49,7 @@ class MessageTurn(NamedTuple):
     the model.
 
     ``start`` is the index of the first event of a reply, or of the reasoning before the reply.
-    ``start`` is None if this turn or a later turn depends on events before it.
+    ``start`` is None for other messages, and for a reply that depends on events before it.
     """
 
     role: Role

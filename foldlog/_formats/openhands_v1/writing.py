@@ -70,8 +70,8 @@ class OpenHandsV1Encoder(RecordEncoder):
             self._source_ids[event.id] = id_of_source(event)
 
     def _add_new_id(self, event_id: int) -> bool:
-        """Remember that the record of an event got a new id. If a later event already got a new id,
-        remember nothing and return False.
+        """Remember that the record of an event got a new id. The events must come in order: for an
+        event before the last one, return False, and remember nothing.
         """
         first, last = self._new_ids[-1] if self._new_ids else (event_id, event_id - 1)
         if event_id <= last:
