@@ -1,11 +1,12 @@
 """This module stores the records that a runtime appends. The records and their events are stored in
 one transaction.
 
-An append writes its records as a small block. If there are more than eight such blocks at the end,
-an append joins them into one. When the total size of the small blocks reaches 128 kB, an append
-joins them all. To join blocks, an append reads them from the store, because a redaction may have
-changed them. The decoder of a conversation stays in memory. The first append of a process decodes
-all earlier records.
+An append writes its records as a block. If more than eight blocks at the end of the source are
+smaller than 16 kB, an append joins them into one. When the blocks since the last full block have
+128 kB in total, an append joins them into a full block. To join blocks, an append reads them from
+the store, because a redaction may have changed them. The decoders of the 256 conversations with the
+newest appends stay in memory. The first append of a process to a conversation, and the next append
+after a failed append, decode all earlier records of the conversation.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
 
 _RECORDERS_MAX: Final = 256
-"""The maximum number of recorders in memory. An append whose recorder is in memory reads nothing.
+"""The maximum number of recorders in memory. An append whose recorder is in memory decodes no
+earlier record.
 """
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
@@ -357,7 +359,8 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
     """Return the blocks to join. If all small blocks together have 128 kB, join them all.
     Otherwise, if more than eight blocks at the end are smaller than 16 kB, join those blocks. So a
-    record is written at most three times.
+    record in a block of at least 2 kB is written at most three times. A smaller block is joined
+    again after each further eight appends, until the joined block has 16 kB.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

@@ -129,8 +129,9 @@ class FiguresOfStore:
         on_stored: Callable[[int], object] = lambda count: None,
     ) -> Iterator[Row]:
         """If ``whole`` is false, a conversation that is not counted yet has only an overview. A
-        conversation that was erased after it was listed is yielded as erased. For conversations
-        whose figures are already stored, ``on_stored`` is called with the number of their events.
+        conversation that was erased after it was listed is yielded as erased. ``on_stored`` is
+        called once for each 1,000 rows, with the total number of events in those conversations
+        whose figures are already counted, before the other conversations are counted.
         """
         remaining = iter(rows)
         self._counter.write_aside()

@@ -29,10 +29,11 @@ class Fact:
     ``events``        contains the ids of all shown or forgotten events with the words.
     ``others``        contains the ids of all other events with the words.
     ``unknown_from``  is the version at which the words were last forgotten, or None if they were
-                      never forgotten.
-    ``by``            is the event that made the words unknown: a condensation, or, if an imported
-                      history records the requests to the model, a request without the words. If
-                      only retracted events contain the words, ``by`` is the last retraction.
+                      never forgotten. The words may be known again since then.
+    ``by``            is the event that forgot the words at ``unknown_from``: a condensation, or in
+                      a history from OpenHands V0 perhaps a request for a condensation. If only
+                      retracted events contain the words, ``by`` is the last retraction of the
+                      history, and ``unknown_from`` is None.
     ``reason``        is the answer as a sentence for people.
     """
 

@@ -180,9 +180,12 @@ def replay(
     history. If ``condenser`` is None, the recorded condensations are replayed. Retracted events are
     left out.
 
-    ``agent_llm`` counts tokens, and limits the Views as in ``prepare``. If the condenser has a
-    model, the replay calls the model. Raises the errors of the condenser except
-    ``NoCondensationAvailable``. Raises ``ModelCallFailed`` if the condenser's model cannot be
+    ``agent_llm`` counts the tokens of the prompts, and limits the Views as in ``prepare``. Without
+    ``agent_llm``, the tokens of the prompts and their cost are None, and the limits of the
+    condenser apply to estimated tokens. If the condenser asks a model, the replay asks this model:
+    the condenser's own model, or ``agent_llm`` if the condenser names none. Raises the errors of
+    the condenser except ``NoCondensationAvailable``: the replay counts such a step as declined, and
+    sends the whole View. Raises ``ModelCallFailed`` if the condenser's model cannot be
     reached, because the figures would then be wrong. Raises ``CondenserError`` if the condenser
     condenses without end. Cost: the function reads all events, and calls the condenser and
     ``AgentModel.token_sums`` before each call of the agent's model.
