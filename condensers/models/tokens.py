@@ -28,8 +28,9 @@ _COUNTED_AS: Mapping[Dialect, Dialect] = {
     "anthropic-cached": "litellm",
     "responses": "openai",
 }
-"""Maps a dialect that litellm does not accept to the dialect in which its messages are counted.
-Encrypted reasoning is not counted, because only the provider's server can read it.
+"""Maps a dialect that a counter cannot count to the dialect in which its messages are counted. The
+messages of ``openai`` contain no reasoning, so the reasoning in the items of ``responses`` is not
+counted. Only the provider's server could count it, because most of it is encrypted.
 """
 
 _CONVERSATIONS_KEPT = 64

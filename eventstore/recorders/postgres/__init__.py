@@ -4,7 +4,7 @@
 ``recorder``: the interface of a recorder, its connections, and rare tasks.
 ``writing``: the writes of one transaction.
 ``open_transaction``: begin, commit and repeat a transaction. It decides when statements are sent,
-so that an append takes only two round trips.
+so that most appends take one or two round trips.
 ``reading``: the queries of one transaction, and a follower's wait for the standby.
 ``positions``: the position of an event in the whole store, without a lock that all writers share.
 ``wire``: a bounded number of connections, which send queued statements together in binary form.

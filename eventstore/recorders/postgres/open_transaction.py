@@ -2,7 +2,8 @@
 
 Writes wait in a queue, and are sent with the next query or with the commit. An append needs two
 round trips: one to read the end of the conversation, and one to write and commit. An append needs
-only one round trip if this process also made the last write to the conversation.
+only one round trip if the last append of this process was to the same conversation, and no other
+writer has written to the conversation since. A fork always needs a query more.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ T = TypeVar("T")
 OF_EVENTS: Final = "stands_event"
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A query that finds out whether a transaction was committed. The query searches for a random value
-that only this transaction can have written: the place of an event (``Positions``), a sealed key,
-the key of a new conversation, or the token of a tracking id.
+"""A query that finds out whether a transaction was committed. The query searches for a value that
+only this transaction can have written: the place of an event (``Positions``), a sealed key, the key
+of a new conversation, the place of a published conversation, the token of a tracking id, or the
+time and head of an erasure.
 """
 
 

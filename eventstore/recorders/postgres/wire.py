@@ -157,8 +157,9 @@ class Wire:
         server connection may change.
         """
         self.is_confirmed = False
-        """Whether a follower on this connection need not wait for a standby any more: see
-        ``reading``.
+        """Whether a follower has already waited on this connection for a standby's confirmation, so
+        that no follower waits on this connection again: see ``reading``. Always false on a hot
+        standby, and on a connection that may change its server.
         """
         self.idle_in_transaction_s = 0.0
         """The time after which the server ends a session that is idle in a transaction, in seconds.
