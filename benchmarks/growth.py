@@ -38,11 +38,11 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.documents.listing import recent_conversations
-from foldlog.eventstore.log.row import chained, checksum_seed, new_salt, record_checksum
+from foldlog.eventstore.log.row import checksum_seed, make_rows, new_salt, record_checksum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.postgres.wire import bigint, packed
+from foldlog.eventstore.recorders.postgres.wire import bigint, pack
 from foldlog.eventstore.recorders.types import Conversation, Record, Row, in_columns
 from foldlog.projections import Views
 from foldlog.projections.stored.revision_codec import PROJECTION
@@ -87,7 +87,7 @@ class Template:
             self._records = store.query("c", lambda read: list(read.records(PROJECTION)))
 
     def rows(self, name: str, salt: bytes, now: int) -> list[Row]:
-        return chained(Conversation(0, name, now, salt), self.batch, now)[0]
+        return make_rows(Conversation(0, name, now, salt), self.batch, now)[0]
 
     def records(self, name: str) -> Iterator[Record]:
         seed = checksum_seed(name)
@@ -151,8 +151,8 @@ def _copy(
             columns = (
                 bigint(row.id),
                 kind.encode(),
-                packed(shown),
-                packed(structural),
+                pack(shown),
+                pack(structural),
                 row.meta,
                 row.body,
             )

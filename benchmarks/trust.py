@@ -92,7 +92,9 @@ def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[R
             for turn, some in enumerate(appends):
                 for side in (0, 1) if turn % 2 else (1, 0):
                     with (
-                        mock.patch.object(writing, "chained", _unchained) if side else nullcontext()
+                        mock.patch.object(writing, "make_rows", _unchained)
+                        if side
+                        else nullcontext()
                     ):
                         begun = time.perf_counter()
                         (bare if side else chained).append("c1", some, expected_version=ANY_VERSION)

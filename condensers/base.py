@@ -438,7 +438,7 @@ class Condenser:
         """
         with self.metadata_batch(state):
             try:
-                result, reports = stepped(self, view_of(state), agent_llm)
+                result, reports = run_step(self, view_of(state), agent_llm)
             except NoCondensationAvailable as error:
                 write_reports(state, error.reports)
                 raise
@@ -486,7 +486,7 @@ class Condenser:
 CondenserBase = PipelinableCondenserBase = Condenser
 
 
-def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
+def run_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Run a step of a condenser, and check its result. The metadata from ``add_metadata`` becomes a
     report of the step.
 
@@ -505,7 +505,7 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
         error.reports = (*error.reports, *condenser.take_metadata())
         raise
     batch = condenser.take_metadata()
-    return reported(step.result, (*step.reports, *batch)) if batch else step
+    return with_step_reports(step.result, (*step.reports, *batch)) if batch else step
 
 
 def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
@@ -552,7 +552,7 @@ def _without_kept_events(
         return Step(view, (*error.reports, {"condenser": condenser.type, **declined}))
 
 
-def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
+def with_step_reports(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
     # A condensation stores its reports in its metadata; a View has no place for reports.
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))

@@ -121,7 +121,7 @@ class CondenseHandler:
         appended events are on disk. Cost: a step reads the View and runs the condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
-            result = self._handled(conversation, generation)
+            result = self._handle(conversation, generation)
             attributes["condensed"] = isinstance(result, Condensation)
             if isinstance(result, View):
                 measure(
@@ -131,7 +131,7 @@ class CondenseHandler:
                 )
             return result
 
-    def _handled(self, conversation: str, generation: Generation | None) -> View | Condensation:
+    def _handle(self, conversation: str, generation: Generation | None) -> View | Condensation:
         append = partial(self._store.append, conversation, generation=generation)
         while True:
             started = time.perf_counter()
@@ -143,7 +143,7 @@ class CondenseHandler:
             )
             former_setting = spares_models.set(view.version < remembered.ask_again_at)
             try:
-                result, reports = self._previewed(conversation, view)
+                result, reports = self._preview(conversation, view)
             except NoCondensationAvailable as error:
                 tell_of_failures(conversation, self._condenser.type, error.reports)
                 error.may_go_on = self._may_go_on(view, error)
@@ -154,7 +154,9 @@ class CondenseHandler:
                 spares_models.reset(former_setting)
             if isinstance(result, View):
                 if (
-                    newest_view := self._reported(conversation, append, result, reports, remembered)
+                    newest_view := self._append_reports(
+                        conversation, append, result, reports, remembered
+                    )
                 ) is not None:
                     return newest_view
                 continue
@@ -163,7 +165,7 @@ class CondenseHandler:
             except NoCondensationAvailable as error:
                 self._drop(conversation, append, result.action, view.version, str(error))
             else:
-                remembered.condensed()
+                remembered.note_condensation()
                 self._tell_made(
                     conversation, view, result.action, action, time.perf_counter() - started
                 )
@@ -187,7 +189,7 @@ class CondenseHandler:
         """
         return unseen.step(self._condenser, view, self._agent_llm)
 
-    def _previewed(self, conversation: str, view: View) -> Step:
+    def _preview(self, conversation: str, view: View) -> Step:
         try:
             return self.preview(view)
         except NoCondensationAvailable:
@@ -346,7 +348,7 @@ class CondenseHandler:
             for event in view.tail(_LOOKED_BACK)
         )
 
-    def _reported(
+    def _append_reports(
         self,
         conversation: str,
         append: Append,
@@ -476,7 +478,7 @@ class Remembered:
         self.ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)
 
-    def condensed(self) -> None:
+    def note_condensation(self) -> None:
         self._wait = _WAIT
         self.ask_again_at = 0
 

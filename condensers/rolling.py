@@ -25,7 +25,7 @@ from foldlog.condensers.base import (
     Requirement,
     Step,
     model_is_optional,
-    reported,
+    with_step_reports,
 )
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
@@ -111,13 +111,13 @@ class RollingCondenser(Condenser, ABC):
         if requirement is None or can_wait:
             return Step(view)
         try:
-            return Step(self._explained(view, agent_llm, self.get_condensation(view, agent_llm)))
+            return Step(self._explain(view, agent_llm, self.get_condensation(view, agent_llm)))
         except NoCondensationAvailable as unavailable:
             if requirement is Requirement.SOFT:
                 return Step(view, unavailable.reports or self._report_size(view, str(unavailable)))
-            return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
+            return with_step_reports(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
-    def _explained(
+    def _explain(
         self, view: View, agent_llm: AgentModel | None, condensation: Condensation
     ) -> Condensation:
         if not isinstance(condensation, Condensation):

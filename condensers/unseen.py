@@ -27,11 +27,11 @@ from foldlog.condensers.base import (
     Overrun,
     Reason,
     Step,
-    reported,
-    stepped,
+    run_step,
+    with_step_reports,
 )
 from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.prompts.rendering import truncated
+from foldlog.condensers.prompts.rendering import truncate
 from foldlog.condensers.reports import Report, is_standing
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
@@ -63,7 +63,7 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     over = None
     reports = tuple[Report, ...]()
     try:
-        result, reports = stepped(condenser, guarded, agent_llm)
+        result, reports = run_step(condenser, guarded, agent_llm)
         if isinstance(result, View):
             shown = result
             over = overrun_of(result, agent_llm, limit_of(agent_llm, margin_ratio=0))
@@ -94,7 +94,7 @@ def _condense_requested(
     )
     # ``then`` drops ``state.past``, which a plan needs to check for redactions.
     requested = replace(requested, state=replace(requested.state, past=view.state.past))
-    result, new_reports = stepped(condenser, requested, agent_llm)
+    result, new_reports = run_step(condenser, requested, agent_llm)
     if isinstance(result, View):
         why = (
             f"the condenser {condenser.type!r} cannot shorten the prompt of {over.sums[-1]} tokens;"
@@ -103,7 +103,7 @@ def _condense_requested(
         raise NoCondensationAvailable(why, new_reports)
     metadata = {**result.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
     spent = tuple(report for report in reports if not is_standing(report))
-    return reported(Condensation(with_fields(result.action, metadata=metadata)), spent)
+    return with_step_reports(Condensation(with_fields(result.action, metadata=metadata)), spent)
 
 
 def _first_unseen(view: View) -> int:
@@ -123,13 +123,13 @@ def _first_unseen(view: View) -> int:
                 break
             first = event
         elif first is None:
-            shown = max(shown, _noted(event))
+            shown = max(shown, _shown_version(event))
     if first is None:
         return shown
-    return max(shown, _noted(first, first.id))
+    return max(shown, _shown_version(first, first.id))
 
 
-def _noted(event: Event, default: int = 0) -> int:
+def _shown_version(event: Event, default: int = 0) -> int:
     """Return the version of the shown View that the ``meta`` of an event records. The version is at
     most the id of the event, because the shown View did not contain the event.
     """
@@ -142,11 +142,11 @@ def _shorten(
 ) -> Step:
 
     def tokens(length: int) -> int:
-        return over.counter.token_sums(shortened(view, length))[-1]
+        return over.counter.token_sums(shorten_texts(view, length))[-1]
 
     fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
-        smallest = shortened(view, _LENGTHS[0])
+        smallest = shorten_texts(view, _LENGTHS[0])
         # Count the tokens that cannot be shortened, so that the error can name their number.
         without_tools = [
             with_fields(event, tools=()) if isinstance(event, SystemMessage) else event
@@ -169,7 +169,7 @@ def _shorten(
             error.reports,
         ) from error
     length = _LENGTHS[fitting - 1]
-    shown = shortened(view, length)
+    shown = shorten_texts(view, length)
     cut = [event.id for event in shown.events if event.meta.get(MASKED) == LENGTH]
     report = {
         "condenser": condenser.type,
@@ -184,7 +184,7 @@ def _shorten(
     return Step(shown, (*error.reports, {**report, "reason": "tokens", **counts}))
 
 
-def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
+def shorten_texts(view: View, length: int, ids: Container[int] | None = None) -> View:
     """If ``ids`` is not None, only the texts of the events with these ids are cut."""
     candidates = (
         (index, event)
@@ -202,7 +202,7 @@ def shortened(view: View, length: int, ids: Container[int] | None = None) -> Vie
 
 def _cut(event: Observation | Message, length: int) -> Event:
     hint = f"; the log has all of event {event.id}"
-    content = with_texts(event.content, lambda text: truncated(text, length, hint))
+    content = with_texts(event.content, lambda text: truncate(text, length, hint))
     meta = {**event.meta, MASKED: LENGTH}
     if content == event.content:
         return event

@@ -186,7 +186,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
     except UnicodeEncodeError:
         body = b""  # a text has a lone surrogate
     if len(body) > _LONG:
-        if type(event) is not Action and event.origin is None and not _nested(event):
+        if type(event) is not Action and event.origin is None and not _nest(event):
             return body, msgspec.convert(asdict(event), type(event))
         _check_depth(event, body)
     if body:
@@ -203,7 +203,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
     return body, decode(kind, schema, body, NOT_RECORDED)
 
 
-def _nested(event: KnownEvent) -> list[Any]:
+def _nest(event: KnownEvent) -> list[Any]:
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
     values = [
@@ -340,7 +340,7 @@ def _encoded_unknown(event: object) -> Encoded:
             f"the kind {kind!r} is not Unicode text, so it cannot be stored"
         ) from None
     try:
-        _parsed(event.body)
+        _parse(event.body)
     except Undecodable as error:
         raise InvalidEvent(f"an UnknownEvent of kind {kind!r} cannot be stored: {error}") from None
     return Encoded(kind, schema, event.shown, event.is_structural, event.body, event)
@@ -351,7 +351,7 @@ def _check_depth(event: KnownEvent, body: bytes) -> None:
     if brackets(body) <= _DEPTH_MAX:
         return
     depth = 1
-    level = [value for value in _nested(event) if isinstance(value, _CONTAINERS)]
+    level = [value for value in _nest(event) if isinstance(value, _CONTAINERS)]
     while level:
         depth += 1
         items = chain.from_iterable(
@@ -362,7 +362,7 @@ def _check_depth(event: KnownEvent, body: bytes) -> None:
         raise RecursionError
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def _parse(body: bytes) -> dict[str, Any]:
     listed, text = without_list(body)
     try:
         value = _any.decode(text)
@@ -391,7 +391,7 @@ def _decoded_slowly(
         )
     if schema < 1:
         raise Undecodable(f"the event has schema version {schema}; schema versions begin at 1")
-    fields = _parsed(body)
+    fields = _parse(body)
     for upcast in upcasts[schema - 1 :]:
         fields = upcast(fields)
     if fields.get("kind") != kind:

@@ -129,7 +129,7 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     return tuple(decided)
 
 
-def numbered(events: Iterable[Event], first: int) -> tuple[Event, ...]:
+def number_events(events: Iterable[Event], first: int) -> tuple[Event, ...]:
     return tuple(
         [structs.replace(event, id=version) for version, event in enumerate(events, first)]
     )

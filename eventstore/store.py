@@ -18,7 +18,7 @@ from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, Inv
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, Besides, DocumentsUnchanged, begin_fork
-from foldlog.eventstore.log.database import Database, behind, paged, start_after
+from foldlog.eventstore.log.database import Database, behind, iter_pages, start_after
 from foldlog.eventstore.log.finding import (
     PAGE,
     Generation,
@@ -34,7 +34,7 @@ from foldlog.eventstore.log.following import follow
 from foldlog.eventstore.log.importing import extend, ingest
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
+from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, row_of
 from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
@@ -225,7 +225,7 @@ class Store:
             new_id=new_id,
             generation=generation,
         )
-        return listed(self._recorder.transact(begin))
+        return row_of(self._recorder.transact(begin))
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural
@@ -255,7 +255,7 @@ class Store:
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the same events as ``events``, with the times at which the store recorded them."""
         return chain.from_iterable(
-            pages(self.database, conversation, *_range(start, stop), _logged)
+            pages(self.database, conversation, *_range(start, stop), _iter_logged)
         )
 
     def version(self, conversation: str) -> int:
@@ -292,7 +292,7 @@ class Store:
 
         Cost: reading the rows of the yielded conversations by pages, and memory for one page.
         """
-        return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
+        return iter_pages(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
         """Return the row of one conversation, even of an erased conversation. If ``pending`` is
@@ -336,7 +336,7 @@ class Store:
             if recalled is None or recalled.position is None:
                 return ()
             position = recalled.position
-            logged = _logged(reading, recalled.first_id, recalled.first_id + recalled.events)
+            logged = _iter_logged(reading, recalled.first_id, recalled.first_id + recalled.events)
             return tuple(
                 Recorded(position + index, conversation, recorded_at, event)
                 for index, (recorded_at, event) in enumerate(logged)
@@ -434,7 +434,7 @@ class Store:
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         if all(row.erasure is None and row.replaces is None for row in page):
-            return tuple(map(listed, page))
+            return tuple(map(row_of, page))
 
         def read(reader: Reader) -> tuple[ConversationRow, ...]:
             pending = reader.value("bytes_pending") != ""
@@ -444,7 +444,7 @@ class Store:
             ]
             generations = [len(tombstones_before(reader, row)) for row in page]
             return tuple(
-                map(partial(listed, bytes_pending=pending), page, generations, unconfirmed)
+                map(partial(row_of, bytes_pending=pending), page, generations, unconfirmed)
             )
 
         return self.database.recorder.query(read)
@@ -522,7 +522,7 @@ def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
         yield event
 
 
-def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
+def _iter_logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
     rows = reading.rows(start, stop, stop - start)
     events = dense_events(reading.conversation, rows, start, stop)
     return (

@@ -100,7 +100,7 @@ class Reply(StreamingResponse):
             await super().__call__(*asgi)
 
 
-async def refused(request: Any, error: Exception) -> JSONResponse:
+async def answer_refusal(request: Any, error: Exception) -> JSONResponse:
     status, detail = next(refusal for kind, refusal in REFUSALS.items() if isinstance(error, kind))
     return JSONResponse({"detail": detail}, status)
 
@@ -111,7 +111,7 @@ def chat_app(url: str = DB, model: Model = rehearsal, run: Run = clock) -> FastA
         async with foldlog.aio.open(url, condenser="digest") as app.state.histories:
             yield
 
-    app = FastAPI(lifespan=lifespan, exception_handlers=dict.fromkeys(REFUSALS, refused))
+    app = FastAPI(lifespan=lifespan, exception_handlers=dict.fromkeys(REFUSALS, answer_refusal))
 
     @app.get("/healthz")
     async def healthz() -> str:

@@ -100,7 +100,7 @@ def _method(
         pool = histories._stepping if steps else histories.pool
         return pool.run(work, finish=writes or steps)
 
-    return _described(call, method)
+    return _describe(call, method)
 
 
 def _pages(
@@ -109,7 +109,7 @@ def _pages(
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Pages[_T]:
         return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
 
-    return _described(call, method)
+    return _describe(call, method)
 
 
 def _append(
@@ -130,10 +130,10 @@ def _append(
             pool = self._histories.pool
         return pool.run(append, finish=True)
 
-    return _described(call, method)
+    return _describe(call, method)
 
 
-def _described(call: _C, method: Callable[..., Any]) -> _C:
+def _describe(call: _C, method: Callable[..., Any]) -> _C:
     update_wrapper(call, method, assigned=("__name__", "__doc__"))
     if "." in method.__qualname__:
         call.__qualname__ = f"Async{method.__qualname__}"
@@ -143,13 +143,13 @@ def _described(call: _C, method: Callable[..., Any]) -> _C:
 
 
 def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
-    given = signature(opened)
+    opening_signature = signature(opened)
 
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
-        given.bind(*args, **kwargs)  # refuse a wrong name here, before the await
+        opening_signature.bind(*args, **kwargs)  # refuse a wrong name here, before the await
         return _Opening(partial(opened, *args, **kwargs))
 
-    return _described(call, opened)
+    return _describe(call, opened)
 
 
 open = _opening(sync.open)
@@ -557,13 +557,13 @@ class AsyncHistory:
             )
             ended = await pool.run(attempt.ended_before)
             if ended is None and rule.check is not None and attempt.is_in_doubt:
-                outcome = await self._called(partial(rule.check, attempt.key, call))
+                outcome = await self._call(partial(rule.check, attempt.key, call))
                 ended = await pool.run(partial(attempt.checked, outcome), may_withdraw=False)
             ended = ended or await pool.run(attempt.begin)
             if ended is not None:
                 return ended
             try:
-                content = await self._called(partial(tool, **attempt.arguments))
+                content = await self._call(partial(tool, **attempt.arguments))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
                 return await pool.run(partial(attempt.failed, error), may_withdraw=False)
             # The call has run, even if the task was cancelled.
@@ -574,12 +574,12 @@ class AsyncHistory:
     async def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
         if done := await self.recorded(idempotency_key):
             return done
-        append = partial(append_once, self.sync, idempotency_key, await self._called(work))
+        append = partial(append_once, self.sync, idempotency_key, await self._call(work))
         return await self._histories.pool.run(append)
 
     once.__doc__ = SyncHistory.once.__doc__
 
-    async def _called(self, work: Callable[[], Any]) -> Any:
+    async def _call(self, work: Callable[[], Any]) -> Any:
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)

@@ -26,22 +26,22 @@ class BoundDatabase(Database):
     def find(
         self, reader: Reader, conversation: str, *, pending: bool = False
     ) -> Conversation | None:
-        found = super().find(reader, conversation, pending=pending)
+        row = super().find(reader, conversation, pending=pending)
         key = self.generation.key
-        if conversation != self.id or found is None or found.key == key:
-            return found
+        if conversation != self.id or row is None or row.key == key:
+            return row
         if key is not None:  # another conversation has the id
-            not_erased(reader.conversation(key), found)
+            not_erased(reader.conversation(key), row)
             raise ConversationNotFound(conversation)
         # A transaction may be rolled back.
-        if found.erasure is None and not isinstance(reader, Transaction):
-            self.generation.key = found.key
-        return found
+        if row.erasure is None and not isinstance(reader, Transaction):
+            self.generation.key = row.key
+        return row
 
     def cached_state(self, conversation: str) -> LastConversation | None:
-        left = super().cached_state(conversation)
-        if left is not None and left.state.key == self.generation.key:
-            return left
+        state = super().cached_state(conversation)
+        if state is not None and state.state.key == self.generation.key:
+            return state
         return None
 
 
@@ -55,6 +55,6 @@ def views_of(own: Store, views: Views) -> Views:
     """Return a copy of ``views`` that reads from the store ``own``, and uses the caches of
     ``views``.
     """
-    made = copy(views)
-    made._store = own
-    return made
+    own_views = copy(views)
+    own_views._store = own
+    return own_views

@@ -19,7 +19,7 @@ then needs at most 100 MB of memory.
 """
 
 
-def unpacked(path: Path | str) -> Iterator[bytes]:
+def unpack(path: Path | str) -> Iterator[bytes]:
     with open(path, "rb") as file:
         yield from unpacked_of(iter(partial(file.read, _PART_BYTES), b""))
 
@@ -53,7 +53,7 @@ def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
     the end. A read raises ``OSError`` if the file is cut off or damaged, or if the package that
     unpacks it is missing.
     """
-    return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
+    return BufferedReader(_Unpacked(unpack(path)), buffer_bytes)
 
 
 class _Unpacked(RawIOBase):

@@ -135,11 +135,11 @@ class Derived(ABC, Generic[R]):
         added = 0
         while True:
             after = self.position
-            batch = list(islice(followed(self.store, after), self.batch_size))
+            batch = list(islice(follow(self.store, after), self.batch_size))
             if not batch:
                 return added
             position = batch[-1].position
-            assert position is not None  # ``followed`` raises an error without a position.
+            assert position is not None  # ``follow`` raises an error without a position.
             added_now = self.apply(batch, position, after=after)
             if added_now is not None:
                 added += added_now
@@ -211,7 +211,7 @@ class Derived(ABC, Generic[R]):
         return Recorded(position, conversation, *stored)
 
 
-def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
+def follow(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
     """Follow the store, and yield ``CorruptEvent`` in place of a damaged event. Raises the other
     errors of ``Store.follow``, and ``CorruptEvent`` if the position of the damaged event is
     unknown.

@@ -1334,10 +1334,10 @@ class SpentDocument(Document, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        known = [
+        counts = [
             tokens for tokens in (self.prompt_tokens, self.completion_tokens) if tokens is not None
         ]
-        return sum(known) if known else None
+        return sum(counts) if counts else None
 
 
 class ModelDocument(SpentDocument, frozen=True, kw_only=True):
@@ -1424,7 +1424,7 @@ class GroupedDocument(Document, frozen=True, kw_only=True):
     tools: dict[str, ToolDocument] = {}
 
 
-def streamed(items: Iterable[Any]) -> Any:
+def stream(items: Iterable[Any]) -> Any:
     """Return ``items`` as the value of a list field, so that ``terminal.emit_list`` writes them one
     by one.
     """

@@ -50,19 +50,19 @@ def label(event: Event) -> str:
     return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")
 
 
-def kind_words(given: Iterable[str]) -> frozenset[str]:
+def kind_words(kinds: Iterable[str]) -> frozenset[str]:
     """Return the names of kinds, with stored names shortened. Raises ``InvalidArgument`` for an
     unknown name.
     """
-    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise TypeError(f"kinds must be a list of words, such as ['user', 'agent'], not {given!r}")
-    words = frozenset(_STORED.get(kind, kind) for kind in given)
+    if isinstance(kinds, str | bytes) or not hasattr(kinds, "__iter__"):
+        raise TypeError(f"kinds must be a list of words, such as ['user', 'agent'], not {kinds!r}")
+    words = frozenset(_STORED.get(kind, kind) for kind in kinds)
     for word in sorted(words.difference(KINDS)):
         raise InvalidArgument(f"{word!r} is not a kind of event; use one of {', '.join(KINDS)}")
     return words
 
 
-def narrowed(kinds: Iterable[str]) -> frozenset[str]:
+def labels_of(kinds: Iterable[str]) -> frozenset[str]:
     """Return the labels of kinds. The kind ``message`` has the labels ``user``, ``agent`` and
     ``environment``.
     """

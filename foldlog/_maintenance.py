@@ -32,8 +32,8 @@ from foldlog._whole_file import whole_file
 from foldlog._words.event_json import event_document
 from foldlog._written_files import (
     is_a_copy,
+    note_file,
     note_sources,
-    noted,
     path_in,
     read_models,
     stores_in,
@@ -134,7 +134,7 @@ class Maintenance:
         """
         verdicts = verify.verify(self._store, conversation, published, start=start)
         return _all_results(
-            (archive.checked(self._store, verdict) for verdict in verdicts), on_result
+            (archive.check_archived(self._store, verdict) for verdict in verdicts), on_result
         )
 
     def rekey(
@@ -164,7 +164,7 @@ class Maintenance:
 
         While the file exists, receipts of later erasures list it in ``unconfirmed``.
         """
-        with noted(self._store, "backup", path):
+        with note_file(self._store, "backup", path):
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
@@ -365,7 +365,7 @@ def _write_the_rest(
     store: Store, new: Store, moved: Iterable[Moved], path: Path
 ) -> Generator[Moved, None, None]:
     # The new store notes the file, because the damaged store may not be writable.
-    with noted(new, "export", path), whole_file(path) as file:
+    with note_file(new, "export", path), whole_file(path) as file:
         for outcome in moved:
             if outcome.damaged is None:
                 yield outcome
@@ -610,7 +610,7 @@ def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
     return depth
 
 
-def cleared(store: Store) -> bool:
+def clear(store: Store) -> bool:
     _clear(store)
     return store.database.bytes_pending
 

@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 from foldlog._archive.stored import Records, beside_records
 from foldlog._formats.event_fields import REDACTED
 from foldlog._values import named_in, values_in
-from foldlog.condensers.prompts.rendering import unescaped
+from foldlog.condensers.prompts.rendering import unescape
 from foldlog.eventstore import (
     DocumentChanges,
     Documents,
@@ -342,7 +342,7 @@ def _texts(value: Any) -> Iterator[str]:
         for text in texts_here:
             yield text
             # A string of JSON may be JSON again.
-            while "\\" in text and (plain := unescaped(text)) != text:
+            while "\\" in text and (plain := unescape(text)) != text:
                 yield (text := plain)
 
 

@@ -38,30 +38,35 @@ def change_of_prompt(
         metadata      metadata of the change; a retraction stores only its ``reason``
     """
     staying = set(after)
-    gone = tuple(event_id for event_id in before if event_id not in staying)
+    forgotten_ids = tuple(event_id for event_id in before if event_id not in staying)
     place, summary = next(
         ((place, each) for place, each in enumerate(after) if isinstance(each, str)), (None, None)
     )
-    known = metadata or {}
-    if not gone and summary is None:
+    fields = metadata or {}
+    if not forgotten_ids and summary is None:
         return None
     if because == "system prompt":
-        known = {**PROMPT_REPLACED, **known}
-    elif because != "compaction" and summary is None and _is_end(gone, before, condensed_at):
-        return Retraction(version=gone[0], reason=str(known.get("reason", "")))
+        fields = {**PROMPT_REPLACED, **fields}
+    elif (
+        because != "compaction" and summary is None and _is_end(forgotten_ids, before, condensed_at)
+    ):
+        return Retraction(version=forgotten_ids[0], reason=str(fields.get("reason", "")))
     summary_fields: dict[str, Any] = (
         {} if summary is None else {"summary": summary, "summary_offset": place}
     )
-    return CondensationAction(forgotten_event_ids=gone, metadata=known, **summary_fields)
+    return CondensationAction(forgotten_event_ids=forgotten_ids, metadata=fields, **summary_fields)
 
 
-def _is_end(gone: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
-    """Return whether a retraction can remove exactly the events ``gone`` from ``before``.
+def _is_end(forgotten_ids: tuple[int, ...], before: Sequence[int], condensed_at: int) -> bool:
+    """Return whether a retraction can remove exactly the events ``forgotten_ids`` from ``before``.
 
     A retraction can only remove the last events of ``before``, and only events that are newer than
     the newest condensation.
     """
-    return gone == tuple(before[len(before) - len(gone) :]) and min(gone) > condensed_at
+    return (
+        forgotten_ids == tuple(before[len(before) - len(forgotten_ids) :])
+        and min(forgotten_ids) > condensed_at
+    )
 
 
 def staying(old: Sequence[Any], new: Sequence[Any]) -> list[int]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from foldlog import _documents as documents
-from foldlog._labels import kind_words, label, narrowed
+from foldlog._labels import kind_words, label, labels_of
 from foldlog._unreadable import sound
 from foldlog._words import gist
 from foldlog._words.texts import text_of
@@ -306,7 +306,7 @@ class _Criteria:
         since: datetime | None,
         until: datetime | None,
     ) -> None:
-        self._kinds = narrowed(kind_words(kinds))
+        self._kinds = labels_of(kind_words(kinds))
         self.tool = tool
         is_chosen = bool(self._kinds) or tool is not None
         self.words = SearchTerms(words, may_be_none=not words and is_chosen)
@@ -374,8 +374,8 @@ class _Conversation:
             if conversation_row is None:
                 return None, {}, 0, 0
             source = sources.find_by_key(conversation_row.key, has_texts=False)
-            made = {} if source is None else sources.made(source)
-            return source, made, conversation_row.begins, conversation_row.version
+            event_spans = {} if source is None else sources.made(source)
+            return source, event_spans, conversation_row.begins, conversation_row.version
 
         self._source, self._events_of_records, self._begins, version = (
             store.database.recorder.query(read)
@@ -438,10 +438,10 @@ class _Conversation:
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
         # These events are decoded in memory, with the ids that they will have in the store.
-        from foldlog._archive.projecting import decoded
+        from foldlog._archive.projecting import decode_records
 
         version = self._store.conversation(self._row.id, pending=True).version
-        for number, events in decoded(
+        for number, events in decode_records(
             self._store, source, self._events_of_records, source.made, version, []
         ):
             if number in numbers:

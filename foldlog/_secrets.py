@@ -73,7 +73,7 @@ def kinds_in(text: str) -> tuple[str, ...]:
     ``detect-secrets`` is not installed.
     """
     rules = _rules()
-    found = set[str]()
+    kinds = set[str]()
     for line in _ESCAPE.sub(" ", text).splitlines():
         for start in range(0, len(line), _LINE_MAX):
             part = line[
@@ -81,9 +81,9 @@ def kinds_in(text: str) -> tuple[str, ...]:
             ]  # two parts overlap, because a secret may cross their border
             if not may_hold_secrets(part.lower().encode("utf-8", "replace")):
                 continue
-            found |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
-            found |= {kind for kind, shape in _MORE.items() if shape.search(part)}
-    return tuple(sorted(found))
+            kinds |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
+            kinds |= {kind for kind, shape in _MORE.items() if shape.search(part)}
+    return tuple(sorted(kinds))
 
 
 def holds_secret(text: str) -> bool:
@@ -104,18 +104,18 @@ def secrets_in(
     The problem of each unreadable event is added to ``unread``. Cost: the stored bytes of the
     conversation are read.
     """
-    found: dict[int, tuple[Event, tuple[str, ...]]] = {}
+    events: dict[int, tuple[Event, tuple[str, ...]]] = {}
     try:
         for event in candidates_in(store, conversation, may_hold_secrets, unread):
             kinds = {kind for text in texts_in(event) for kind in kinds_in(text)}
             if kinds:
-                found[event.id] = event, tuple(sorted(kinds))
+                events[event.id] = event, tuple(sorted(kinds))
     except ConversationErased:
         return
     except EventStoreError as error:
         unread.append(f"{conversation}: {error}")
-    for event_id in sorted(found):
-        yield found[event_id]
+    for event_id in sorted(events):
+        yield events[event_id]
 
 
 @cache
@@ -128,8 +128,8 @@ def _rules() -> tuple[Any, ...]:
             f" {install_command('secrets')}"
         )
         raise InvalidOption(needed) from error
-    known: dict[str, Any] = get_mapping_from_secret_type_to_class()
-    classes = {rule.__name__: rule for rule in known.values()}
+    plugins: dict[str, Any] = get_mapping_from_secret_type_to_class()
+    classes = {rule.__name__: rule for rule in plugins.values()}
     rules: list[Any] = [classes[name] for name in _RULES]
     return tuple(rule() for rule in rules)
 

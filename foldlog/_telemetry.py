@@ -130,7 +130,7 @@ class Telemetry(Protocol):
         the yielded map.
         """
 
-    def store(self, *given: Any, **named: Any) -> Any:
+    def store(self, *args: Any, **named: Any) -> Any:
         """Return a ``Store`` whose appends are observed. The method takes the arguments of
         ``Store``.
         """

@@ -157,21 +157,21 @@ class ThreadPool:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             if self._together is None:
-                taken = [call]
+                calls = [call]
             else:
-                taken = [call, *self._waiting()]
-            begun = [call for call in taken if call.claim()]
+                calls = [call, *self._waiting()]
+            begun = [call for call in calls if call.claim()]
             if self._together is None or len(begun) < 2:
                 for call in begun:
                     call.run()
                 # This comes before the wake: a woken task may submit its next call at once.
-                self._be_free_for(len(taken))
+                self._be_free_for(len(calls))
                 for call in begun:
                     _post(call.post, call.wake)
             else:
                 _run_together(self._together, begun)
-                self._be_free_for(len(taken))
-            del call, taken, begun
+                self._be_free_for(len(calls))
+            del call, calls, begun
 
     def _be_free_for(self, count: int) -> None:
         with self._lock:
@@ -293,18 +293,18 @@ async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcom
     import trio
 
     token = trio.lowlevel.current_trio_token()
-    done = trio.Event()
+    finished = trio.Event()
 
     call.post = token.run_sync_soon
-    call.wake = done.set
+    call.wake = finished.set
     pool.submit(call)
     try:
-        await done.wait()
+        await finished.wait()
     except trio.Cancelled as cancelled:
         if not finish or call.withdraw():
             raise
         with trio.CancelScope(shield=True):
-            await done.wait()
+            await finished.wait()
         _raise(cancelled, call)
     assert call.outcome is not None
     return call.outcome

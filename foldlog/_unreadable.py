@@ -13,7 +13,7 @@ DAMAGED = "damaged"
 """The kind of the placeholder for an event that cannot be read."""
 
 
-def logged(
+def iter_log(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> Iterator[Logged | CorruptEvent]:
     """Yield the events of a conversation with ``start <= id < stop``, and an error in place of each
@@ -40,7 +40,7 @@ def sound(
     """The error of the first event in the present series of unreadable events."""
     next_id = start
     """The id after the last event in the present series of unreadable events."""
-    for item in logged(store, conversation, start, stop):
+    for item in iter_log(store, conversation, start, stop):
         if not isinstance(item, CorruptEvent):
             yield item
             continue
@@ -64,12 +64,12 @@ def placeholder(error: CorruptEvent) -> UnknownEvent:
 
 
 def problems_of(
-    found: Iterable[Logged | CorruptEvent], problems: dict[int, str]
+    entries: Iterable[Logged | CorruptEvent], problems: dict[int, str]
 ) -> Iterator[Event]:
-    """Yield the events of ``logged``, with a placeholder for each event that cannot be read. The
+    """Yield the events of ``iter_log``, with a placeholder for each event that cannot be read. The
     problems are added to ``problems`` by event id.
     """
-    for entry in found:
+    for entry in entries:
         if isinstance(entry, CorruptEvent):
             problems[entry.event_id] = entry.problem
             yield placeholder(entry)
@@ -84,4 +84,4 @@ def sound_view(
     to ``problems`` by event id. Cost: the events before ``version`` are read.
     """
     stop = store.version(conversation) if version is None else version
-    return View.from_events(problems_of(logged(store, conversation, 0, stop), problems))
+    return View.from_events(problems_of(iter_log(store, conversation, 0, stop), problems))

@@ -55,7 +55,7 @@ def named_in(value: Any) -> Iterator[tuple[str, str]]:
             yield name, str(item)
 
 
-def parsed(value: Any) -> Any:
+def parse(value: Any) -> Any:
     """Return the value of a JSON text. If ``value`` is not a JSON text, return it unchanged."""
     try:
         return json.loads(value) if isinstance(value, str) else value
@@ -63,7 +63,7 @@ def parsed(value: Any) -> Any:
         return value
 
 
-def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False) -> Any:
+def replace_texts(value: Any, replacements: Mapping[str, Any], *, names: bool = False) -> Any:
     """Return a copy of a value in which texts are replaced. ``replacements`` maps a text to its new
     text. With ``names``, keys of maps are replaced too. Cost: a step for every value.
     """

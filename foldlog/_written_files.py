@@ -38,7 +38,7 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 
 
 @contextmanager
-def noted(
+def note_file(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
     """Note the file that a ``with`` block writes.

@@ -103,8 +103,8 @@ class _Telemetry:
             "foldlog.follower.lag", unit="s", description="Age of the oldest unread event."
         )
 
-    def store(self, *given: Any, **named: Any) -> Store:
-        return _ObservedStore(self, *given, **named)
+    def store(self, *args: Any, **named: Any) -> Store:
+        return _ObservedStore(self, *args, **named)
 
     def receive(self, name: str, values: Mapping[str, Any]) -> None:
         match name.removeprefix("foldlog."):
@@ -171,7 +171,7 @@ class _Telemetry:
                 if is_call:
                     attributes = self._measure_call(values, more, seconds)
                 else:
-                    attributes = _prefixed({**values, **more})
+                    attributes = _with_prefix({**values, **more})
                 span.set_attributes(attributes)
 
     def _measure_call(
@@ -226,7 +226,7 @@ class _Telemetry:
         self._histograms[name].record(amount, dict(attributes or {}))
 
 
-def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
+def _with_prefix(values: Mapping[str, Any]) -> dict[str, Any]:
     attributes = {
         name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()
     }
@@ -236,8 +236,8 @@ def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _ObservedStore(Store):
-    def __init__(self, telemetry: _Telemetry, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, telemetry: _Telemetry, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
         self._telemetry = telemetry
 
     def append(

@@ -131,7 +131,7 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                     # call was open again.
                     traces[called].observation = event
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
-                traces[event.id] = CallTrace(_intended(event.id, intent), [event])
+                traces[event.id] = CallTrace(_call_of_intent(event.id, intent), [event])
                 by_call_id[str(intent.get("call_id"))] = event.id
             case Annotation(name=name, cause=int(cause)) if name == MARK and cause in traces:
                 if isinstance(event.data, dict) and "told" in event.data:
@@ -203,7 +203,7 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
                 yield event.cause
 
 
-def _intended(event_id: int, intent: dict[str, Any]) -> Action:
+def _call_of_intent(event_id: int, intent: dict[str, Any]) -> Action:
     call_id = intent.get("call_id")
     arguments = intent.get("arguments")
     return Action(

@@ -121,7 +121,7 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
     the items of the View at its version. The state keeps the events in memory, because a later
     event may be a retraction.
     """
-    numbered = _numbered(events, start.version)
+    numbered = _number_events(events, start.version)
     version = start.version + len(numbered)
     places = _places_of_changes(numbered)
     if any(type(numbered[place]) is Retraction for place in places):
@@ -272,7 +272,7 @@ def _event_of(item: Any) -> Event:
     )
 
 
-def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
+def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
     numbered = events if isinstance(events, list | tuple) else list(events)
     if not numbered:
         return numbered

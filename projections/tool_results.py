@@ -66,7 +66,7 @@ def append_tool_result(
         called = _find_open_call(view.open_calls, call_id)
         guard = partial(check_still_open, view, unredacted=unredacted)
         if called is None:
-            refusal = InvalidEvent(refused(conversation, call_id, view))
+            refusal = InvalidEvent(refuse_result(conversation, call_id, view))
             if idempotency_key is None:
                 raise refusal
             if isinstance(call_id, Action):
@@ -166,7 +166,7 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
     raise refusal
 
 
-def refused(conversation: str, call: str | Action, view: View) -> str:
+def refuse_result(conversation: str, call: str | Action, view: View) -> str:
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [
         f"event {call.id}" if call.call_id is None else repr(call.call_id)

@@ -21,7 +21,7 @@ from foldlog.projections.messages import (
     system_prompt,
     with_positions,
 )
-from foldlog.projections.messages.turns import checked
+from foldlog.projections.messages.turns import check_dialect
 from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
 
 
@@ -77,7 +77,7 @@ class View:
         state, condensations, older = fold(events, self.state)
         return View(
             state,
-            _joined(self.condensations if older is None else older, condensations),
+            _join(self.condensations if older is None else older, condensations),
             self.dialect,
         )
 
@@ -199,7 +199,7 @@ class View:
         """Return the messages of ``to_messages``, each with the indices of the events from which it
         was made.
         """
-        dialect = self.dialect if dialect is None else checked(dialect)
+        dialect = self.dialect if dialect is None else check_dialect(dialect)
         shared = self.shared_messages(dialect)
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
@@ -230,7 +230,7 @@ class View:
         unknown. The beginning of a prompt is rendered once, and the next View repeats it byte for
         byte. Cost: copying the messages, and rendering the events since the last rendered reply.
         """
-        dialect = self.dialect if dialect is None else checked(dialect)
+        dialect = self.dialect if dialect is None else check_dialect(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -282,7 +282,7 @@ def well_formed(view: View) -> View:
     return view.with_events(view.events[position] for position in positions)
 
 
-def _joined(
+def _join(
     older: Sequence[CondensationAction], newer: Sequence[CondensationAction]
 ) -> Sequence[CondensationAction]:
     if not newer:

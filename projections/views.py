@@ -36,7 +36,7 @@ from foldlog.projections.fold import Folded, summary_event
 from foldlog.projections.lifetimes import Lifetimes
 from foldlog.projections.lifetimes.fold import Count, LifetimesFold
 from foldlog.projections.messages import Dialect
-from foldlog.projections.messages.turns import checked
+from foldlog.projections.messages.turns import check_dialect
 from foldlog.projections.retractions import target
 from foldlog.projections.stored.loading import (
     CHUNK,
@@ -94,7 +94,7 @@ class Views:
 
     def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
         self._store = store
-        self._dialect = checked(dialect)
+        self._dialect = check_dialect(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
 

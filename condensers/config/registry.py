@@ -57,7 +57,7 @@ class CondenserConfig(StrictTable):
         if cls is not globals().get("CondenserConfig"):
             return handler(source)
         return core_schema.with_info_plain_validator_function(
-            lambda value, info: _validated(value, info.context),
+            lambda value, info: _validate(value, info.context),
             json_schema_input_schema=core_schema.dict_schema(),
         )
 
@@ -105,7 +105,7 @@ def register_config(config_type: type[BaseModel], condenser_type: type[Condenser
     registered.
     """
     for name in names_of(config_type):
-        if owner := _registered(name):
+        if owner := _find_class(name):
             raise InvalidCondenser(
                 f"condenser type {name!r} is already registered, by {owner.__name__}; choose"
                 " another type"
@@ -165,12 +165,12 @@ def parse_config(value: Any, *, path: str = "condenser", models: Models | None =
     every wrong key and the allowed values.
     """
     try:
-        return _validated(value, models)
+        return _validate(value, models)
     except ValidationError as error:
         raise configuration_error(error, path) from error
 
 
-def _validated(value: Any, models: object) -> BaseModel:
+def _validate(value: Any, models: object) -> BaseModel:
     if isinstance(value, BaseModel):
         return value
     if not isinstance(value, Mapping):
@@ -204,13 +204,13 @@ def config_type_of(name: str) -> type[BaseModel] | None:
     """Return None if neither foldlog nor an installed package has this type or alias."""
     # Without the lock, two threads that register the same class would collide.
     with _registration_lock:
-        if _registered(name) is None:
+        if _find_class(name) is None:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
                 _register(entry_point)
-        return _registered(name)
+        return _find_class(name)
 
 
-def _registered(name: str) -> type[BaseModel] | None:
+def _find_class(name: str) -> type[BaseModel] | None:
     return next(
         (config_type for config_type in CONDENSER_REGISTRY if name in names_of(config_type)), None
     )

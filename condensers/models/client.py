@@ -26,14 +26,20 @@ from foldlog.condensers.models.failures import (
     STUMBLES,
     asked_to_wait,
     chain_of,
-    concealed,
+    conceal_secrets,
     failure_of,
     is_connection_refused,
     may_pass,
     problem_of,
 )
 from foldlog.condensers.models.llm_config import LLMConfig
-from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
+from foldlog.condensers.models.replies import (
+    check_reply,
+    reply_of,
+    report_on,
+    request_for,
+    sendable,
+)
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore.inside import install_command
@@ -198,10 +204,10 @@ class LLM(TokenCounter):
         try:
             arguments = self._arguments(request, limit_s)
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
-            conceal = partial(concealed, config=config, key=self._key, in_error=False)
+            conceal = partial(conceal_secrets, config=config, key=self._key, in_error=False)
             reply = reply_of(response, config.model, time.perf_counter() - started, conceal)
         except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
-            conceal = partial(concealed, config=config, key=self._key, in_error=True)
+            conceal = partial(conceal_secrets, config=config, key=self._key, in_error=True)
             problem = problem_of(conceal(str(error)))
             if is_connection_refused(error):
                 address = urlsplit(config.base_url or "").netloc.rpartition("@")[2]
@@ -213,7 +219,7 @@ class LLM(TokenCounter):
             cost = None if failure == "bad_reply" else 0.0
             metrics = {"latency_s": time.perf_counter() - started, "cost": cost}
             raise ModelCallFailed(self.model, failure, problem, {"metrics": metrics}) from cause
-        return checked(reply)
+        return check_reply(reply)
 
     def _refuse_too_long_prompt(self, request: Mapping[str, Any]) -> None:
         # Without this check, some servers would silently read only a part of a prompt that is too

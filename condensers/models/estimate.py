@@ -49,7 +49,7 @@ estimated from four samples, which have ``_WHOLE`` characters in total.
 """
 
 
-def estimated(text: str) -> int:
+def estimate(text: str) -> int:
     """Cost: about 0.15 s for a million characters."""
     _, pieces = _PIECE.subn("", text)
     if not text.isascii():
@@ -59,13 +59,13 @@ def estimated(text: str) -> int:
     return pieces + pieces // 10
 
 
-def sampled(text: str) -> int:
+def estimate_by_samples(text: str) -> int:
     # The samples are at equal distances, and include the beginning and the end of the text.
     if len(text) <= _WHOLE:
-        return estimated(text)
+        return estimate(text)
     size = _WHOLE // 4
     starts = [(len(text) - size) * number // 3 for number in range(4)]
-    return sum(estimated(text[start : start + size]) for start in starts) * len(text) // _WHOLE
+    return sum(estimate(text[start : start + size]) for start in starts) * len(text) // _WHOLE
 
 
 def _of_content(content: Any, count: Callable[[str], int]) -> int:
@@ -87,20 +87,20 @@ def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
     return count(as_json(part))
 
 
-def of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
+def of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimate) -> int:
     tokens = OF_A_MESSAGE + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
         tokens += OF_A_CALL + count(as_json(call["function"]))
     return tokens + sum(of_thinking(block, count) for block in message.get("thinking_blocks") or ())
 
 
-def of_thinking(block: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
+def of_thinking(block: Mapping[str, Any], count: Callable[[str], int] = estimate) -> int:
     encrypted = [block[name] for name in _ENCRYPTED if isinstance(block.get(name), str)]
     plain = {name: value for name, value in block.items() if name not in _ENCRYPTED}
     return count(as_json(plain)) + sum(map(len, encrypted)) // _ENCRYPTED_LETTERS_A_TOKEN
 
 
-def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> int:
+def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimate) -> int:
     return sum(OF_A_CALL + count(as_json(tool)) for tool in tools)
 
 
@@ -112,7 +112,7 @@ def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
 
 def event_size(event: Event) -> int:
     """Cost: the function counts at most 2,048 characters of the text."""
-    return OF_A_MESSAGE + sampled(event_text(event))
+    return OF_A_MESSAGE + estimate_by_samples(event_text(event))
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:

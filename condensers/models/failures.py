@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from foldlog._values import texts_in
 from foldlog.condensers.errors import Failure, ModelCallFailed
-from foldlog.condensers.prompts.rendering import clipped
+from foldlog.condensers.prompts.rendering import clip_line
 
 if TYPE_CHECKING:
     from foldlog.condensers.models.llm_config import LLMConfig
@@ -114,9 +114,9 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
     # An error that is raised again may be its own cause.
-    seen = set[int]()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited = set[int]()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
@@ -144,10 +144,10 @@ def problem_of(text: str) -> str:
     """
     message, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
-    return clipped(" ".join([*message.split(), *last_line.split()]), _PROBLEM_LENGTH_MAX)
+    return clip_line(" ".join([*message.split(), *last_line.split()]), _PROBLEM_LENGTH_MAX)
 
 
-def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
+def conceal_secrets(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
     """Return a text with ``***`` in place of the secrets that a server may repeat. The secrets are
     the key that was sent, the password in the address, and the values of environment variables with
     names like ``…_KEY``.

@@ -14,7 +14,7 @@ import msgspec
 from foldlog._usage import usage_of
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
-from foldlog.condensers.models.estimate import estimated, event_size
+from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.eventstore import CondensationSummary, Event
@@ -27,7 +27,7 @@ _LENGTH_MAX = 1_000_000
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
     """Return the model's reply. Raises ``ModelCallFailed`` if the call fails, or if the reply is
-    not usable: see ``checked``. Raises ``InvalidCondenser`` if ``llm`` is None.
+    not usable: see ``check_reply``. Raises ``InvalidCondenser`` if ``llm`` is None.
     """
     if llm is None:
         raise InvalidCondenser(
@@ -35,7 +35,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
             " model to its step"
         )
     try:
-        return checked(llm.complete(messages, **how))
+        return check_reply(llm.complete(messages, **how))
     except (ModelCallFailed, InvalidCondenser):
         raise
     except Exception as error:  # An ``llm`` of the application may raise any error of its client.
@@ -46,7 +46,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
         ) from error
 
 
-def checked(reply: Reply) -> Reply:
+def check_reply(reply: Reply) -> Reply:
     """Raise ``ModelCallFailed`` if the reply is too long, truncated, filtered or empty."""
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
@@ -99,7 +99,7 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
         raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
     tokens = event_size(CondensationSummary(content=text))
     replaced = sum(map(event_size, events))
-    if estimated(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
+    if estimate(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
         raise useless(
             reply,
             f"{problem_of(text)!r} cannot replace {len(events)} events of about {replaced} tokens",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog._values import parsed
+from foldlog._values import parse
 from foldlog.eventstore import Action, CondensationSummary, Event, events
 from foldlog.projections import as_json, words_of
 
@@ -43,12 +43,12 @@ def event_blocks(events: Sequence[Event], limit: int | None) -> str:
 
 def event_block(event: Event, limit: int | None) -> str:
     # A closing tag in the text is escaped.
-    return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
+    return f"<EVENT id={event.id}>\n{_quote(truncate(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
     texts = [
-        _quoted(truncated(event.content, limit))
+        _quote(truncate(event.content, limit))
         for event in events
         if isinstance(event, CondensationSummary)
     ]
@@ -60,11 +60,11 @@ _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNO
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return _CLOSING_TAG.sub("<\\\\", text)
 
 
-def truncated(text: str, limit: int | None, where: str = "") -> str:
+def truncate(text: str, limit: int | None, where: str = "") -> str:
     """If the limit is None or negative, the whole text is returned. If the limit is too small for a
     note on the missing part, the beginning of the text is returned without a note.
     """
@@ -78,13 +78,13 @@ def truncated(text: str, limit: int | None, where: str = "") -> str:
     return text[:head] + note + text[len(text) - (room - head) :]
 
 
-def clipped(line: str, length_max: int) -> str:
+def clip_line(line: str, length_max: int) -> str:
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
     # A text that is not JSON becomes an argument with the name ``arguments``.
-    arguments = parsed(call.arguments)
+    arguments = parse(call.arguments)
     if isinstance(arguments, dict):
         return arguments
     if isinstance(arguments, str):
@@ -96,8 +96,8 @@ def readable(value: Any) -> str:
     """Text that is not a JSON object is returned unchanged."""
     if isinstance(value, str) and not value.lstrip().startswith("{"):
         return value
-    return unescaped(as_json(value))
+    return unescape(as_json(value))
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     return _ESCAPES.sub(lambda escapes: str(json.loads(f'"{escapes[0]}"')), text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.models.estimate import event_size
-from foldlog.condensers.strategies.showing import masked
+from foldlog.condensers.strategies.showing import mask_events
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
@@ -39,7 +39,7 @@ class ClearToolUsesCondenser(Condenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         masks: dict[int, tuple[str, Any]] = {}
-        for index in self._cleared(view):
+        for index in self._find_cleared(view):
             event = view[index]
             cleared = ("arguments", {"cleared": f"[{event.id}]"})
             masks[index] = (
@@ -47,9 +47,9 @@ class ClearToolUsesCondenser(Condenser):
                 if isinstance(event, Action)
                 else ("content", f"Old tool result cleared [{event.id}]")
             )
-        return masked(self, view, masks)
+        return mask_events(self, view, masks)
 
-    def _cleared(self, view: View) -> Iterator[int]:
+    def _find_cleared(self, view: View) -> Iterator[int]:
         answers = view.units.answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
         sizes = [_size(event, view.state.items.masks) for event in view.events]
@@ -124,4 +124,4 @@ class ClearThinkingCondenser(Condenser):
         masks = {
             index: mask for turn in with_thinking[: -self.keep] for index, mask in turn.items()
         }
-        return masked(self, view, masks)
+        return mask_events(self, view, masks)

@@ -52,13 +52,13 @@ class AmortizedForgettingCondenser(RollingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         target = self.max_size // 2
-        kept = ends(view, self.keep_first, target - self.keep_first)
+        positions = ends(view, self.keep_first, target - self.keep_first)
         within = f"a View of {len(view)} is within half of max_size ({target})"
         if len(view) <= target:
             why_not = within
         else:
             why_not = f"{len(view)} events are more than half of max_size ({target})"
-        return self.without_summary(view, kept, why_not, summaries=True)
+        return self.without_summary(view, positions, why_not, summaries=True)
 
 
 # --- the choice of a model ---
@@ -122,19 +122,19 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self._keeping(view, (), {})
 
     def _keeping(
-        self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report
+        self, view: View, ids: Sequence[int], metadata: Mapping[str, Any], *reports: Report
     ) -> Condensation:
         # The events to keep are counted without regard to units, and then extended to whole units.
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
-        wanted = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
-        kept = {*range(min(self.keep_first, len(view))), *wanted[: self._places(view)]}
+        ranked = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
+        positions = {*range(min(self.keep_first, len(view))), *ranked[: self._places(view)]}
         why_not = (
             f"all {len(view)} events of the View fit into half of max_size ({self.max_size}) or"
             " belong to a unit that stays"
         )
-        action = self.without_summary(view, kept, why_not, reports).action
-        return Condensation(replace(action, metadata={**action.metadata, **made}))
+        action = self.without_summary(view, positions, why_not, reports).action
+        return Condensation(replace(action, metadata={**action.metadata, **metadata}))
 
     def _places(self, view: View) -> int:
         return self.max_size // 2 - min(self.keep_first, len(view))
@@ -188,10 +188,10 @@ class ConversationWindowCondenser(RollingCondenser):
         unsent = frozenset(range(len(view))).difference(view.fit_positions)
         # If only events that are not sent to a model were forgotten, the prompt would not get
         # shorter.
-        kept = next(helpful, choices[0] | unsent)
+        positions = next(helpful, choices[0] | unsent)
         return self.without_summary(
             view,
-            kept,
+            positions,
             f"all {len(view)} events of the View are essential, recent, or not sent to a model",
         )
 

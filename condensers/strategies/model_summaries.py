@@ -135,7 +135,7 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
             "structured",
             events,
             max_event_length,
-            lambda reply: _rendered(_state(reply)),
+            lambda reply: _render(_state(reply)),
         )
 
 
@@ -172,7 +172,7 @@ def _state(reply: Reply) -> dict[str, str]:
     return state
 
 
-def _rendered(state: Mapping[str, str]) -> str:
+def _render(state: Mapping[str, str]) -> str:
     lines = ["# State Summary"]
     for part, names in PARTS.items():
         lines.append(f"## {part}")

@@ -14,8 +14,8 @@ from foldlog.condensers.base import (
     Overrun,
     Report,
     Step,
-    reported,
-    stepped,
+    run_step,
+    with_step_reports,
 )
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import STEP_S, within_s
@@ -67,7 +67,7 @@ class PipelineCondenser(Condenser):
         with within_s(self.timeout_s):
             for index, condenser in enumerate(self.condensers):
                 try:
-                    result, new_reports = stepped(condenser, view, agent_llm)
+                    result, new_reports = run_step(condenser, view, agent_llm)
                 except NoCondensationAvailable as error:
                     error.condenser = error.condenser or condenser.type
                     unavailable = unavailable or error
@@ -83,7 +83,9 @@ class PipelineCondenser(Condenser):
                     raise
                 reports += _name_failed_part(condenser, new_reports)
                 if isinstance(result, Condensation):
-                    return reported(_move_summary(result, seen=view, full_view=full_view), reports)
+                    return with_step_reports(
+                        _move_summary(result, seen=view, full_view=full_view), reports
+                    )
                 view = result
         if unavailable is not None:
             unavailable.reports = reports

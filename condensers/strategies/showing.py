@@ -48,15 +48,15 @@ class RecentEventsCondenser(Condenser):
         if len(view) <= self.max_events:
             return Step(view)
         doubts = set(in_doubt(view.events))
-        kept = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
-        kept |= {index for index, event in enumerate(view.events) if event.id in doubts}
-        hidden = {event.id for event in events_to_forget(view, kept, summaries=True)}
+        positions = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
+        positions |= {index for index, event in enumerate(view.events) if event.id in doubts}
+        hidden = {event.id for event in events_to_forget(view, positions, summaries=True)}
         report: dict[str, Any] = {
             "condenser": self.type,
             "rule": asdict(self),
             "hidden": len(hidden),
         }
-        if kept_whole := len(view) - len(hidden) - len(kept):
+        if kept_whole := len(view) - len(hidden) - len(positions):
             report["events_kept_whole"] = kept_whole
         if hidden:
             shown = view.with_events(event for event in view.events if event.id not in hidden)
@@ -97,7 +97,7 @@ class ObservationMaskingCondenser(Condenser):
         masks = {
             index: _MASK for index, event in enumerate(older) if isinstance(event, Observation)
         }
-        return masked(self, view, masks)
+        return mask_events(self, view, masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class BrowserOutputCondenser(Condenser):
             index: ("content", f"{_describe_output(event, calls.get(index))}\nContent omitted")
             for index, event in older
         }
-        return masked(self, view, masks)
+        return mask_events(self, view, masks)
 
 
 def is_browser_output(event: Event) -> TypeGuard[Observation]:
@@ -137,7 +137,7 @@ def _describe_output(output: Observation, call: Event | None) -> str:
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 
 
-def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
+def mask_events(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
     """``masks`` maps the index of an event to the name of the masked field and the field's new
     value. Calls that may have run, and their results, are never masked, because a model must read
     them before it repeats a call.

@@ -18,7 +18,7 @@ from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, R
 from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
 from foldlog.condensers.models.limits import Window
-from foldlog.condensers.prompts.rendering import event_text, truncated
+from foldlog.condensers.prompts.rendering import event_text, truncate
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import (
@@ -244,7 +244,7 @@ class SummarizingCondenser(RollingCondenser):
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
         yield self.max_event_length
-        limit = max(len(truncated(event_text(event), self.max_event_length)) for event in events)
+        limit = max(len(truncate(event_text(event), self.max_event_length)) for event in events)
         for _ in range(self.hard_context_reset_max_retries - 1):
             limit = max(1, int(limit * self.hard_context_reset_context_scaling))
             yield limit

@@ -97,7 +97,7 @@ def without_pasted(text: str) -> str:
 
     def shorten_fenced(match: re.Match[str]) -> str:
         if len(match[0]) >= _PASTED_LENGTH:
-            return _pasted(match[0])
+            return _describe_paste(match[0])
         return match[0]
 
     result: list[str] = []
@@ -110,14 +110,14 @@ def without_pasted(text: str) -> str:
         is_long = (
             len(block) >= _PASTED_LENGTH and sum(map(bool, map(str.strip, pasted))) >= _PASTED_LINES
         )
-        result += [_pasted(block)] if is_long else pasted
+        result += [_describe_paste(block)] if is_long else pasted
         pasted = []
         if line is not None:
             result.append(line)
     return "\n".join(result)
 
 
-def _pasted(block: str) -> str:
+def _describe_paste(block: str) -> str:
     first = next((line.strip() for line in block.splitlines() if line.strip().strip("`")), "")
     return f"(pasted text of {len(block):,} characters: {first[:80]})"
 
@@ -273,7 +273,7 @@ _LOOKED_AT = 60
 """How many lines at the end of an output are searched for an error."""
 
 
-def unwrapped(text: str) -> tuple[str, int | None]:
+def unwrap(text: str) -> tuple[str, int | None]:
     if not text.startswith("{"):
         return text, None
     try:
@@ -365,7 +365,7 @@ def last_line(text: str, is_check: bool = False) -> str:
 
 
 def gist_of_output(text: str) -> str:
-    lines = lines_that_count(unwrapped(text.strip())[0])
+    lines = lines_that_count(unwrap(text.strip())[0])
     if len(lines) < 2:
         return "".join(lines)
     return f"{lines[0]} … {lines[-1]}" if len(lines) > 2 else " ".join(lines)

@@ -111,7 +111,7 @@ class Documents:
         """
         generation = generation or Generation()
         events = [events] if isinstance(events, Event) else list(events)
-        values = _checked(changed)
+        values = _check_values(changed)
         last = self._store.last_documents.pop(conversation, None)
         while True:
             change = None
@@ -166,7 +166,7 @@ class Documents:
         object in the argument ``together`` of another append. Return None if no value changes.
         After a conflict, call ``prepare`` again.
         """
-        change = self._change(conversation, _checked(changed), generation, None, None)
+        change = self._change(conversation, _check_values(changed), generation, None, None)
         if change.event is None:
             return None
         return prepare_append(
@@ -191,7 +191,7 @@ class Documents:
         ``conversation``, not the fork. A ``VersionConflict`` with equal versions means that an
         event of ``conversation`` was redacted at the same time: call ``fork`` again.
         """
-        change = self._change(conversation, _checked(changed), Generation(), None, at)
+        change = self._change(conversation, _check_values(changed), Generation(), None, at)
         append = prepare_append(self._store, new_id, change.event or (), at)
         guards = [] if guard is None else [guard]
         if change.guard.state is not None:
@@ -228,7 +228,7 @@ class Documents:
             ids = newest_documents(reading, at)
             guard = DocumentsUnchanged(values, (reading.key, reading.redactions), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
-                return _Change(_repeated(reading, recalled, key, values), guard, state)
+                return _Change(_find_repeat(reading, recalled, key, values), guard, state)
             stored = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
             return _Change(_change_to_values(ids, stored, values), guard, state, stored)
 
@@ -305,7 +305,7 @@ def _values_after(
     return LastValues(generation.key, redactions, ids, newest)
 
 
-def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
+def _check_values(changed: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in check_map("documents", changed).items():
         name = _checked_name(key)
@@ -313,7 +313,7 @@ def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _repeated(
+def _find_repeat(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
     # If a document was redacted, only its name can be compared.

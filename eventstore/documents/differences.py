@@ -78,7 +78,7 @@ def json_text(value: Any) -> bytes:
         return plain.encode()
 
 
-def patched(before: Any, change: Difference) -> Any:
+def apply_change(before: Any, change: Difference) -> Any:
     """Return the value after the change. The returned value shares parts with ``before``, which
     stays unchanged.
     """
@@ -93,12 +93,12 @@ def patched(before: Any, change: Difference) -> Any:
             )
         array = list(before[:count])
         for index, inner in inside.items():
-            array[int(index)] = patched(array[int(index)], inner)
+            array[int(index)] = apply_change(array[int(index)], inner)
         return [*array, *change.get("add", ())]
     record = dict(before)
     for key in change.get("del", ()):
         del record[key]
     record.update(change.get("set", {}))
     for key, inner in inside.items():
-        record[key] = patched(before[key], inner)
+        record[key] = apply_change(before[key], inner)
     return record

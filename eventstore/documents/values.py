@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.arguments import check_whole
-from foldlog.eventstore.documents.differences import Difference, patched
+from foldlog.eventstore.documents.differences import Difference, apply_change
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument
 from foldlog.eventstore.events import DocumentChanges
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -77,7 +77,7 @@ def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentVa
     value = whole
     try:
         for difference in differences:
-            value = patched(value, difference)
+            value = apply_change(value, difference)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         problem = f"the differences of document {name!r} do not fit together"
         raise CorruptEvent(reading.conversation, event_id, problem) from error

@@ -53,13 +53,13 @@ from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.following import placed_rows, read_placed_rows, recorded
+from foldlog.eventstore.log.following import decode_placed, placed_rows, read_placed_rows
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     PLAIN,
-    chained,
     from_microseconds,
+    make_rows,
     new_salt,
     not_erased,
     sound,
@@ -396,7 +396,7 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         return ()
 
 
-def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
+def _encode(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
     # If this version of foldlog does not know the kind, the state may be any bytes.
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)
@@ -408,7 +408,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     version = stored.originator_version
     conversation = str(stored.originator_id)
     event = codec.decode(kind, schema, stored.state, version)
-    encoded = _encoded(kind, schema, stored.state, event)
+    encoded = _encode(kind, schema, stored.state, event)
     state = not_erased(database.find(transaction, conversation))
     if state is None:
         state = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
@@ -419,7 +419,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
             kind="taken",
         )
     writing = WriteTransaction(transaction, state, database)
-    rows, _ = chained(state._replace(version=version), [encoded], now)
+    rows, _ = make_rows(state._replace(version=version), [encoded], now)
     place = writing.insert(rows)
     writing.end()
     return place
@@ -518,7 +518,7 @@ class _Batch(Notification):
 class _BatchMapper(ConversationMapper):
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         if isinstance(stored_event, _Batch):
-            return RecordedBatch(tuple(recorded(stored_event.rows)))
+            return RecordedBatch(tuple(decode_placed(stored_event.rows)))
         return super().to_domain_event(stored_event)
 
 

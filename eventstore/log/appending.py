@@ -20,7 +20,7 @@ from foldlog.eventstore.conversation import (
     Append,
     State,
     decide,
-    numbered,
+    number_events,
     summaries_named,
 )
 from foldlog.eventstore.errors import (
@@ -45,7 +45,7 @@ from foldlog.eventstore.log.finding import Generation, find_begun, find_named
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import find_ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
-from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content, without_trace
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     dense_events,
@@ -63,7 +63,7 @@ from foldlog.eventstore.recorders.types import (
     Outcome,
     Place,
     RecalledKey,
-    unplaced,
+    no_position,
 )
 from foldlog.eventstore.times import EPOCH
 
@@ -108,7 +108,7 @@ class Appending(Struct, eq=False):
     ``dedupe`` left out all events. If ``earlier`` is not None, the transaction appends nothing.
     """
     decided: Sequence[Event] = ()
-    place: Place = unplaced
+    place: Place = no_position
     moment: datetime = EPOCH
     key: int = 0
     last_conversation: LastConversation | None = None
@@ -216,7 +216,7 @@ class Appending(Struct, eq=False):
             )
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        requested = numbered(map(_decoded_event, self.batch), first_id)
+        requested = number_events(map(_decoded_event, self.batch), first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(requested) and not _are_equal_but_for_redactions(stored, requested):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
@@ -267,7 +267,7 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
     # For a redacted event, only the size, the kind and the remaining fields can be compared.
     return len(stored) == len(requested) and all(
-        map(_is_equal_but_for_redaction, map(untraced, stored), map(untraced, requested))
+        map(_is_equal_but_for_redaction, map(without_trace, stored), map(without_trace, requested))
     )
 
 

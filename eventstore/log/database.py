@@ -164,7 +164,7 @@ class Database:
             self._opened_last = last.state, last.codec
             return last.state
         if self.last_conversation is not None and self.last_conversation.state.id == conversation:
-            state = self._compared(reader, self.last_conversation)
+            state = self._compare(reader, self.last_conversation)
         else:
             state = self._opened(reader.conversation(conversation))
         if state is not None and state.pending > 0 and not pending:
@@ -220,7 +220,7 @@ class Database:
 
     # -- steps
 
-    def _compared(self, reader: Reader, last: LastConversation) -> Conversation | None:
+    def _compare(self, reader: Reader, last: LastConversation) -> Conversation | None:
         # On a server, the query may be left out, because the append later compares the expected
         # state.
         if last.codec.data_key is None:
@@ -252,7 +252,7 @@ def start_after(conversation: str | None) -> str:
     return "" if conversation is None else conversation + "\0"
 
 
-def paged(
+def iter_pages(
     page: Callable[[str | None], Sequence[T]],
     name: Callable[[T], str],
     size: int,
@@ -271,7 +271,7 @@ def behind(reader: Reader, position: int) -> list[str]:
     return [name for name, reached in trackings if not reader.has_reached(reached, position)]
 
 
-def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
+def give_data_key(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
     """Give the conversation a new data key. Return the conversation, the data key, and a mark that
     says that the rows stored so far are unencrypted.
     """

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
 from foldlog.eventstore.log.row import begun, not_erased
@@ -171,7 +171,7 @@ def living_forks(reader: Reader, key: int) -> list[Conversation]:
     def page(after: str | None) -> Sequence[Conversation]:
         return reader.conversations(start_after(after), PAGE, forks_of=key)
 
-    return [fork for fork in paged(page, attrgetter("id"), PAGE) if fork.erasure is None]
+    return [fork for fork in iter_pages(page, attrgetter("id"), PAGE) if fork.erasure is None]
 
 
 def forks_that_share(

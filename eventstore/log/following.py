@@ -34,7 +34,7 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
                 raise
             position, conversation, event_id = next_row
             raise unreadable(conversation, event_id, error, position) from error
-        for item in recorded(page):
+        for item in decode_placed(page):
             if isinstance(item, CorruptEvent):
                 raise item
             yield item
@@ -59,7 +59,7 @@ def placed_rows(
     for _, conversation, row, is_entry in placed:
         stored.setdefault((conversation, is_entry), []).append(row)
     decoded = {
-        owner: iter(_decoded(database, reader, *owner, rows)) for owner, rows in stored.items()
+        owner: iter(_decode(database, reader, *owner, rows)) for owner, rows in stored.items()
     }
     plain = [item._replace(row=next(decoded[item.conversation, item.is_entry])) for item in placed]
     return [
@@ -79,7 +79,7 @@ def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
     return damaged._replace(row=as_followed(entry))
 
 
-def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
+def decode_placed(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
     rows = [item.row for item in placed]
     # Undamaged rows are decoded together, which takes less time.
     if rows and all(row.encoding == PLAIN for row in rows):
@@ -98,19 +98,19 @@ def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
             yield Recorded(position, conversation, from_microseconds(row.recorded_at), event)
 
 
-def _decoded(
+def _decode(
     database: Database, reader: Reader, conversation: str, is_entry: bool, stored: Sequence[Row]
 ) -> Sequence[Row]:
     if is_entry:
-        return [as_followed(row) for row in RowCodec(conversation).decoded(stored)]
+        return [as_followed(row) for row in RowCodec(conversation).decode_rows(stored)]
     # A store without keys reads only plain rows, and plain rows can be decoded without their
     # conversation.
     if database.settings.keys is None:
-        rows = RowCodec(conversation).decoded(stored)
+        rows = RowCodec(conversation).decode_rows(stored)
         if not any(row.encoding == DAMAGED for row in rows):
             return rows
     state = database.find(reader, conversation, pending=True)
     if state is None:
         problem = b"the conversation that it belongs to does not exist"
         return [row.in_form(DAMAGED, problem) for row in stored]
-    return database.codec_of(state).decoded(stored)
+    return database.codec_of(state).decode_rows(stored)

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import numbered
+from foldlog.eventstore.conversation import number_events
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     HistoryDiverged,
@@ -29,10 +29,10 @@ from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
     begun,
-    chained,
     dense_rows,
     from_microseconds,
     is_redacted,
+    make_rows,
     new_salt,
     not_erased,
     stored_event_of,
@@ -174,7 +174,7 @@ class StagedWriter:
         if existing is not None:
             raise VersionConflict(new.id, version, 0)
         if self.key is not None:
-            return staged(transaction, database, self.key)
+            return continue_staging(transaction, database, self.key)
         started = begin_new(
             transaction, database, new._replace(visible=False, replaces=self._replaces)
         )
@@ -194,8 +194,8 @@ def ingest(
         history = new_events(database, existing, history)
     state = existing or Conversation(0, conversation, database.now(), new_salt())
     with StagedWriter(database, state, existing) as writer:
-        for chunk in chunked(history):
-            rows, state = chained(
+        for chunk in split_into_batches(history):
+            rows, state = make_rows(
                 state, chunk, database.now() if state.version else state.created_at
             )
             recorded_at = rows[0].recorded_at
@@ -249,7 +249,7 @@ def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iter
     )
 
 
-def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
+def split_into_batches(items: Iterable[Item]) -> Iterator[list[Item]]:
     chunk: list[Item] = []
     size = 0
     for item in items:
@@ -291,14 +291,14 @@ def _project(
     project: Project,
 ) -> None:
     if any(encoded.structural for encoded in batch):
-        events = numbered((encoded.event for encoded in batch), first)
+        events = number_events((encoded.event for encoded in batch), first)
         project(writing, with_times(events, from_microseconds(recorded_at)))
 
 
 # -- conversations that are not published
 
 
-def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
+def continue_staging(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
     state = database.find_key(transaction, key)
     if state is None:
         raise StoreUnavailable(

@@ -102,7 +102,7 @@ def select_new(
     the batch contains an event twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
-    stored_keys = set() if reading is None else _recalled(reading, keys)
+    stored_keys = set() if reading is None else _recorded_keys(reading, keys)
     new_events = NewEvents([], [])
     is_new = True
     for encoded, key in zip(batch, keys, strict=True):
@@ -133,7 +133,7 @@ def find_known(
         state = find_begun(database, reader, conversation)
         if state is None:
             return ()
-        return _recalled(ReadTransaction(reader, state, database), keys)
+        return _recorded_keys(ReadTransaction(reader, state, database), keys)
 
     while True:
         try:
@@ -202,7 +202,7 @@ def index_fork(database: Database, conversation: str, fork: str) -> None:
         index(database, fork)
 
 
-def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
+def _recorded_keys(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

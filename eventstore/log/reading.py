@@ -16,7 +16,7 @@ from typing import Final
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
-from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
@@ -119,7 +119,7 @@ class ReadTransaction:
         """
         state = self.state
         root = state.lineage[-1] if state.lineage else state
-        rows = RowCodec(root.id).decoded(self._reader.rows(-root.key, 0, _ALL, _PAGE))
+        rows = RowCodec(root.id).decode_rows(self._reader.rows(-root.key, 0, _ALL, _PAGE))
         entries = events_of(root.id, rows)
         detached = [
             Border(entry.parent, entry.version) for entry in entries if isinstance(entry, Detached)
@@ -186,7 +186,7 @@ class ReadTransaction:
         stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
-        return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
+        return list(dense_events(self.conversation, self._decode_rows(stored)[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
         """Return the shown events with ids in the intervals: see ``flagged_events``."""
@@ -208,7 +208,7 @@ class ReadTransaction:
         decoded = list[Row]()
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
-            decoded += part.codec.decoded(rows[len(decoded) : stop])
+            decoded += part.codec.decode_rows(rows[len(decoded) : stop])
         # Decode first, because a damaged row lacks the numbers that the next check compares.
         events = list(events_of(self.conversation, decoded))
         self._check_that_none_is_missing(intervals, rows)
@@ -334,7 +334,7 @@ class ReadTransaction:
             stop = min(version, part.stop)
             stored = self._reader.rows(part.key, part.start, stop, limit, _DOCUMENTS)
             if stored:
-                return [*part.codec.decoded(stored)][::-1]
+                return [*part.codec.decode_rows(stored)][::-1]
         return []
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
@@ -343,7 +343,7 @@ class ReadTransaction:
         """
         stop = self.version
         first = max(self._whole("start", start), self.state.begins)
-        while rows := self._decoded(
+        while rows := self._decode_rows(
             self._reader.rows(self.state.key, first, stop, _PAGE, _DOCUMENTS)
         ):
             for row in rows:
@@ -412,7 +412,7 @@ class ReadTransaction:
             if first < last and limit > 0:
                 rows = self._reader.rows(part.key, first, last, limit, which)
                 limit -= len(rows)
-                decoded += part.codec.decoded(rows)
+                decoded += part.codec.decode_rows(rows)
         return decoded
 
     @cached_property
@@ -458,7 +458,7 @@ class ReadTransaction:
 
         return takewhile(
             lambda key: key[0].startswith(SOURCE_KEYS),
-            paged(page, itemgetter(0), _PAGE, SOURCE_KEYS),
+            iter_pages(page, itemgetter(0), _PAGE, SOURCE_KEYS),
         )
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
@@ -496,8 +496,8 @@ class ReadTransaction:
             yield from (record for record in decoded if record is not None)
             after = max(after, stored[-1].version)
 
-    def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return self._codec().decoded(rows) if rows else ()
+    def _decode_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return self._codec().decode_rows(rows) if rows else ()
 
 
 def stored_key(salt: bytes, idempotency_key: str) -> str:

@@ -55,7 +55,7 @@ because it has no signature.
 _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 
 
-def untraced(event: Event) -> Event:
+def without_trace(event: Event) -> Event:
     """Return the event without its trace context and other metadata that an append adds."""
     if OF_APPENDS.isdisjoint(event.meta):
         return event

@@ -104,7 +104,7 @@ class Ingested(NamedTuple):
     version: int
 
 
-def listed(
+def row_of(
     conversation: Conversation,
     generation: int = 0,
     unconfirmed: Sequence[str] = (),

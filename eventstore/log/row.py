@@ -189,7 +189,7 @@ def present() -> int:
     return now if now in _YEARS else moment(now)
 
 
-def chained(
+def make_rows(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
     """Make the rows that append ``batch`` to ``conversation``. Return the rows and the

@@ -202,7 +202,7 @@ class RowCodec(NamedTuple):
 
     # -- rows
 
-    def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
+    def decode_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the decrypted and decompressed rows."""
         unsound_indices = unsound(checksum_seed(self.conversation), rows)
         if not unsound_indices and self.data_key is None and not any(encodings(rows)):
@@ -210,11 +210,11 @@ class RowCodec(NamedTuple):
         opened: dict[object, Attachment] = {}  # several rows may have the same attachment
         problem = "its checksum does not match, so these are not the bytes that were written"
         return [
-            _damaged(row, problem) if index in unsound_indices else self._opened(row, opened)
+            _as_damaged(row, problem) if index in unsound_indices else self._opened(row, opened)
             for index, row in enumerate(rows)
         ]
 
-    def encoded(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
+    def encode_rows(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
         compression = compression or "none"
         if (
             self.data_key is None
@@ -228,7 +228,7 @@ class RowCodec(NamedTuple):
                 self._stored_attachment(attachment, compression)
                 for attachment in attachments_of(row.body)
             ]
-            encoding, body = compressed(compression, row.body)
+            encoding, body = compress(compression, row.body)
             proof = row.proof
             if beside:
                 encoding |= WITH_BYTES
@@ -257,24 +257,24 @@ class RowCodec(NamedTuple):
         if choice is None:
             present = max(encoding & _HOW_COMPRESSED for encoding in encodings_before)
             choice = _COMPRESSIONS[present]
-        (again,) = self.encoded([plain], choice)
+        (again,) = self.encode_rows([plain], choice)
         return stored if _encodings(again) == encodings_before else again
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
         proof = row.proof
         try:
-            body = self._decrypted(row)
+            body = self._decrypt(row)
             if row.encoding & ENCRYPTED and not is_redacted(proof):
                 proof = proof + body[:SALT_BYTES]
                 body = body[SALT_BYTES:]
-            body = decompressed(row.encoding & ~(ENCRYPTED | WITH_BYTES), body)
+            body = decompress(row.encoding & ~(ENCRYPTED | WITH_BYTES), body)
             if row.encoding & WITH_BYTES:
                 body = self._with_attachments(body, attachments_of(row.body), opened)
         except NotAsWritten as error:
-            return _damaged(row, str(error))
+            return _as_damaged(row, str(error))
         return row.in_form(PLAIN, body, proof)
 
-    def _decrypted(self, row: Row) -> bytes:
+    def _decrypt(self, row: Row) -> bytes:
         if row.encoding & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("the event is encrypted, and its conversation has no key")
@@ -286,7 +286,7 @@ class RowCodec(NamedTuple):
     # -- attachments
 
     def _stored_attachment(self, plain: Attachment, compression: Compression) -> Attachment:
-        encoding, body = compressed(compression, plain.body)
+        encoding, body = compress(compression, plain.body)
         if self.data_key is None:
             return Attachment(plain.name, encoding, body)
         encoding |= ENCRYPTED
@@ -325,7 +325,7 @@ class RowCodec(NamedTuple):
             if self.data_key is None:
                 raise NotAsWritten("the record is encrypted, and its conversation has no key")
             body = self.data_key.decrypt(body, _place_of_attachment(stored.name, encoding))
-        return attachment_of(decompressed(encoding & ~ENCRYPTED, body))
+        return attachment_of(decompress(encoding & ~ENCRYPTED, body))
 
     # -- records
 
@@ -365,7 +365,7 @@ class RowCodec(NamedTuple):
 
     # -- idempotency keys
 
-    def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
+    def with_proof(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
@@ -395,7 +395,7 @@ _body = attrgetter("body")
 _new: Final = tuple.__new__
 
 
-def _damaged(row: Row, problem: str) -> Row:
+def _as_damaged(row: Row, problem: str) -> Row:
     return row.in_form(DAMAGED, problem.encode())
 
 
@@ -419,17 +419,17 @@ def _place_of_attachment(name: bytes, encoding: int) -> bytes:
 
 def _place_of_record(projection: str, record: Record) -> bytes:
     columns = _record_columns(record.version, record.code, record.encoding)
-    return b"record\0%b%b" % (columns, _named(projection))
+    return b"record\0%b%b" % (columns, _name_bytes(projection))
 
 
 def _place_of_key(idempotency_key: str, recalled: RecalledKey) -> bytes:
     return b"key\0%b%b" % (
         _key_columns(recalled.first_id, recalled.events),
-        _named(idempotency_key),
+        _name_bytes(idempotency_key),
     )
 
 
-def _named(text: str) -> bytes:
+def _name_bytes(text: str) -> bytes:
     name = utf8(text)
     return _length(len(name)) + name
 
@@ -447,7 +447,7 @@ def checked_compression(name: str) -> Compression:
     return cast(Compression, name)
 
 
-def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
+def compress(compression: Compression, body: bytes) -> tuple[int, bytes]:
     # Readers refuse a body that is larger than ``EVENT_BYTES_MAX``, so such a body is not
     # compressed.
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
@@ -461,7 +461,7 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
     return (number, smaller) if len(smaller) < len(body) else (_NONE, body)
 
 
-def decompressed(number: int, stored: bytes) -> bytes:
+def decompress(number: int, stored: bytes) -> bytes:
     if number == _NONE:
         return stored
     if number == _ZLIB:

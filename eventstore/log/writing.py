@@ -21,12 +21,12 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Body, whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
-from foldlog.eventstore.log.database import Database, LastConversation, encrypted
+from foldlog.eventstore.log.database import Database, LastConversation, give_data_key
 from foldlog.eventstore.log.keys import SET_A_KEY, DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
-from foldlog.eventstore.log.row import chained
+from foldlog.eventstore.log.row import make_rows
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Record, Row
@@ -126,7 +126,7 @@ class WriteTransaction(ReadTransaction):
     # -- for the store and its maintenance
 
     def insert(self, rows: Sequence[Row]) -> Place:
-        stored = self._encoded(rows)  # comes first, because it may give the conversation a key
+        stored = self._encode_rows(rows)  # comes first, because it may give the conversation a key
         return self._insert(rows, stored, self.state.grown(rows[-1]))
 
     def append(
@@ -142,16 +142,16 @@ class WriteTransaction(ReadTransaction):
         before = self.state
         if codec.data_key is not None:
             before = before._replace(salt=codec.data_key.salt)
-        rows, after = chained(before, batch, now, secret)
+        rows, after = make_rows(before, batch, now, secret)
         stored: Sequence[Row] = rows
-        # A plain row without attachments is stored as ``chained`` makes it.
+        # A plain row without attachments is stored as ``make_rows`` makes it.
         has_attachments = Body in map(type, map(_body, rows))
         if (
             codec.data_key is not None
             or settings.compression not in (None, "none")
             or has_attachments
         ):
-            stored = codec.encoded(rows, settings.compression)
+            stored = codec.encode_rows(rows, settings.compression)
         place = self._insert(rows, stored, after)
         assert after.updated_at is not None  # the conversation has events
         return place, after.updated_at
@@ -176,7 +176,7 @@ class WriteTransaction(ReadTransaction):
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
         codec = self._codec_to_write()
-        self._reader.remember(self.state.key, name, codec.proved(name, recalled))
+        self._reader.remember(self.state.key, name, codec.with_proof(name, recalled))
         if codec.data_key is not None:
             self._known_codec = codec._replace(mark=codec.mark._replace(keys=codec.mark.keys + 1))
             self._changed = True
@@ -185,7 +185,7 @@ class WriteTransaction(ReadTransaction):
         """Replace stored rows by the redacted ``rows``, which are not encoded yet. All rows must be
         the conversation's own, not rows that a fork shares.
         """
-        self._reader.replace_rows(self.state.key, self._encoded(rows))
+        self._reader.replace_rows(self.state.key, self._encode_rows(rows))
         self._changes = None  # the redacted rows may include it
         self.count_redactions(len(rows))
         self._changed = True
@@ -220,7 +220,7 @@ class WriteTransaction(ReadTransaction):
             enter(self._reader, self.state, detached, self.database.now())
 
     def insert_past(self, rows: Sequence[Row]) -> None:
-        self._reader.insert_past(self.state.key, self._encoded(rows))
+        self._reader.insert_past(self.state.key, self._encode_rows(rows))
 
     def begin(self) -> None:
         self._codec_to_write(has_nothing=True)
@@ -244,8 +244,8 @@ class WriteTransaction(ReadTransaction):
                 state, codec, self.database.settings, *newest
             )
 
-    def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return self._codec_to_write().encoded(rows, self.database.settings.compression)
+    def _encode_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return self._codec_to_write().encode_rows(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
         """Return the codec with which this transaction writes rows. If the store has a key, an
@@ -259,7 +259,7 @@ class WriteTransaction(ReadTransaction):
         if keys is None or codec.data_key is not None:
             return codec
         # The mark allows events before ``pending_until`` to be plain.
-        renewed, data_key, mark = encrypted(state, keys)
+        renewed, data_key, mark = give_data_key(state, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
         self.forget_records(codec._replace(data_key=data_key))

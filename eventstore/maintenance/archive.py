@@ -102,7 +102,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     return Archived(conversation, 0, 0, _CHANGED)
 
 
-def checked(store: Store, verdict: Verdict) -> Verdict:
+def check_archived(store: Store, verdict: Verdict) -> Verdict:
     find = partial(archived_in, conversation=verdict.conversation or "")
     archived = store.database.recorder.query(find) if verdict.archived else None
     if archived is None:

@@ -133,7 +133,7 @@ def back_up(
         if part is not None:
             part.unlink(missing_ok=True)
     findings = tuple(verdict for verdict in verdicts if verdict.findings)
-    return BackedUp(path, target.stat().st_size, *_counted(verdicts), findings)
+    return BackedUp(path, target.stat().st_size, *_counts(verdicts), findings)
 
 
 @contextlib.contextmanager
@@ -179,7 +179,7 @@ def restore(
         os.close(descriptor)
         try:
             with held(Path(part)):
-                counts, living = _copied(backup, part, settings)
+                counts, living = _copy(backup, part, settings)
                 _expect_confirmations(part, settings, read_models)
                 check_replaceable(path)
                 erased_since = sorted(
@@ -199,7 +199,7 @@ def restore(
     return Restored(path, former, *counts, tuple(erased_since))
 
 
-def _copied(
+def _copy(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
     """Copy a backup, and verify the copy. Return the counts, and the id and creation time of each
@@ -241,7 +241,7 @@ def _copied(
             " nothing was replaced; restore another backup, or copy the sound events with"
             " 'foldlog store copy --damaged'"
         )
-    return _counted(verdicts), living
+    return _counts(verdicts), living
 
 
 def _expect_confirmations(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
@@ -252,7 +252,7 @@ def _expect_confirmations(part: str, settings: WriteSettings, read_models: Itera
             confirm(store, read_model, 0)
 
 
-def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
+def _counts(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
     return (

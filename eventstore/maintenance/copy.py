@@ -36,9 +36,9 @@ from foldlog.eventstore.errors import (
     VersionConflict,
 )
 from foldlog.eventstore.events import VIEWS, Event, Redaction, RedactionCopied
-from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
-from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
+from foldlog.eventstore.log.importing import CHUNK, StagedWriter, split_into_batches, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
@@ -140,8 +140,8 @@ def copy_store(
                 }
                 if not running:
                     return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in finished)
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
@@ -335,7 +335,7 @@ def copy_conversation(
         is_ahead = writer.end.version > original.version
         if existing is not None and not is_ahead and existing.redactions != original.redactions:
             _copy_redactions(source, original, target, existing, damage)
-        rows = writer.linked(stored_rows(source, original, start))
+        rows = writer.link_rows(stored_rows(source, original, start))
         # Damaged keys and origins are not reported here, because they are read again after the
         # events.
         unreported: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
@@ -350,7 +350,7 @@ def copy_conversation(
         else:
             made = {}
         for chunk in split_at_records(
-            chunked(_up_to_damage(rows, damage)), made, lambda: not damage
+            split_into_batches(_up_to_damage(rows, damage)), made, lambda: not damage
         ):
             if stopped.is_set():
                 raise CancelledError
@@ -436,7 +436,7 @@ def _copy_redactions(
         for row in _up_to_damage(stored_rows(source, original), damage)
         if is_redacted(row.proof)
     )
-    for chunk in chunked(row for row in redacted if row.id < existing.version):
+    for chunk in split_into_batches(row for row in redacted if row.id < existing.version):
         redacted_records = find_redacted_records(source, original, (row.id for row in chunk))
         work = partial(
             _redact_too,
@@ -502,7 +502,7 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
         find_again(source, reader, conversation).check_proofs(page)
         return page
 
-    return paged(
+    return iter_pages(
         lambda after: source.recorder.query(partial(read_page, after=after)), itemgetter(0), CHUNK
     )
 
@@ -555,7 +555,7 @@ class CopyWriter(StagedWriter):
         self._without_receipt: frozenset[int] = frozenset()
         """The ids of redacted events whose receipts have not been copied yet."""
 
-    def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def link_rows(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the decoded rows, and count again how many shown and structural rows come before
         each row. Raises ``CorruptEvent`` if the head of a row does not follow from the previous
         row.

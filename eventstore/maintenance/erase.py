@@ -27,7 +27,7 @@ from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import living_forks
 from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter_erasure
-from foldlog.eventstore.log.results import ConversationRow, listed
+from foldlog.eventstore.log.results import ConversationRow, row_of
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.archived import address_of_object
@@ -132,7 +132,7 @@ def erase(
     if complete:
         purge(recorder, _DONE.format(conversation))
     unconfirmed, is_pending = recorder.query(partial(_what_remains, key=state.key))
-    return listed(state, bytes_pending=is_pending, unconfirmed=unconfirmed)
+    return row_of(state, bytes_pending=is_pending, unconfirmed=unconfirmed)
 
 
 def _unfinished_beside(reader: Reader, conversation: str) -> Sequence[Unfinished]:

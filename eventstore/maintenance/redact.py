@@ -31,7 +31,12 @@ from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_again, find_existing, forks_that_share
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.redacted import can_be_redacted, has_content, untraced, without_content
+from foldlog.eventstore.log.redacted import (
+    can_be_redacted,
+    has_content,
+    without_content,
+    without_trace,
+)
 from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
@@ -218,7 +223,7 @@ def _erase_content(
                 )
             commitment = commitment_of(row.proof, row.body)
             # without its trace context, because the receipt's size excludes it
-            appended = untraced(event)
+            appended = without_trace(event)
             size = size_of(row.body if appended is event else encode(appended, ours=True).body)
             receipt = Redacted(
                 at=from_microseconds(now), by=by, reason=reason, hash=commitment.hex(), bytes=size

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import KeyChanged
-from foldlog.eventstore.log.database import Database, encrypted, paged, start_after
+from foldlog.eventstore.log.database import Database, give_data_key, iter_pages, start_after
 from foldlog.eventstore.log.importing import IMPORT, delete_rows
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.ledger import enter
@@ -88,11 +88,11 @@ def rekey(
             except FAILURES as error:
                 if not changed or isinstance(error, StoreDamaged):
                     raise
-                done = (
+                sentence = (
                     f"conversations in the new form: {changed}; {conversation.id!r} and later"
                     " conversations still have the old form"
                 )
-                raise mark_unfinished(done, error) from error
+                raise mark_unfinished(sentence, error) from error
             changed += last.key or last.rows > 0
     for operation in database.recorder.query(lambda reader: reader.unfinished()):
         is_named = not conversations or operation.conversation in conversations
@@ -111,7 +111,7 @@ def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[C
                 lambda reader: reader.conversations(start_after(after), _PAGE)
             )
 
-        yield from paged(page, attrgetter("id"), _PAGE)
+        yield from iter_pages(page, attrgetter("id"), _PAGE)
     for name in conversations:
         conversation = database.recorder.query(lambda reader, name=name: reader.conversation(name))  # type: ignore[misc]
         if conversation is None:
@@ -210,7 +210,7 @@ def _choose_key(
     if data_key is None:
         if keys is None or decrypt:
             return _Start(conversation, None, codec.mark)
-        return _Start(*encrypted(conversation, keys), has_new_key=True)
+        return _Start(*give_data_key(conversation, keys), has_new_key=True)
     if decrypt:
         # The key stays until all rows are plain, and the mark allows plain rows from now on.
         mark = codec.mark._replace(pending_from=0, pending_until=conversation.version)

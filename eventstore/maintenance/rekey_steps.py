@@ -20,7 +20,7 @@ import msgspec
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import KeyChanged
-from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.importing import REKEY, REST_S
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -186,7 +186,7 @@ class _Change:
             (name, recalled) for name, recalled in page if (recalled.proof is None) != is_plain
         ]
         for name, recalled in to_change:
-            proof = self._target.proved(name, recalled).proof
+            proof = self._target.with_proof(name, recalled).proof
             self._transaction.prove(self._conversation.key, name, proof)
         return len(to_change)
 
@@ -207,7 +207,9 @@ class _Change:
         replacements: list[tuple[Row, Row]] = []
         damaged: list[int] = []
         for stored, plain in zip(
-            dense_rows(conversation.id, rows, start, stop), self._codec.decoded(rows), strict=True
+            dense_rows(conversation.id, rows, start, stop),
+            self._codec.decode_rows(rows),
+            strict=True,
         ):
             if plain.encoding == DAMAGED or not self._follows(head, plain):
                 damaged.append(stored.id)
@@ -240,7 +242,7 @@ class _Change:
         # Appends after the beginning of the rekey have added keys with proofs, so look at all keys
         # again.
         keys = partial(transaction.recalled, conversation.key, limit=_KEYS)
-        self._prove([*paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
+        self._prove([*iter_pages(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
         transaction.set_key(conversation.key, codec.data_key.salt, None, None)
         transaction.set_mark(conversation.key, None)
         WriteTransaction(transaction, conversation, self._database, codec).forget_records(
@@ -271,7 +273,7 @@ class _Change:
         return link_of(head, self._salt, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
-        decoded = self._target.decoded([new for _, new in changed])
+        decoded = self._target.decode_rows([new for _, new in changed])
         if any(
             (row.columns, row.body) != (plain.columns, plain.body)
             for row, (plain, _) in zip(decoded, changed, strict=True)

@@ -126,8 +126,8 @@ def _note_purge(recorder: Recorder, stores: int) -> None:
     _purges[recorder].extend([time.monotonic()] * stores)
 
 
-def mark_unfinished(done: str, error: Failure) -> Failure:
+def mark_unfinished(sentence: str, error: Failure) -> Failure:
     cause = str(error).removesuffix(NOTHING_WRITTEN)
-    error.args = (f"{done} ({cause}); run the same command again to finish it",)
+    error.args = (f"{sentence} ({cause}); run the same command again to finish it",)
     error.unfinished = True
     return error

@@ -23,7 +23,7 @@ from foldlog.eventstore.errors import (
     StoreDamaged,
 )
 from foldlog.eventstore.events import Redaction, RedactionCopied
-from foldlog.eventstore.log.database import Database, paged, start_after
+from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.log.past import past_of
@@ -396,7 +396,7 @@ class Check:
 
     def run(self) -> None:
         for page in self._pages():
-            decoded = self.codec.decoded(page)
+            decoded = self.codec.decode_rows(page)
             misfits = self._misfits(page)
             for index, row in enumerate(decoded):
                 self._take(row, is_misfit=index in misfits)
@@ -646,7 +646,7 @@ def _ledger_rows(database: Database, key: int, conversation: str) -> Iterator[Ro
     number = 0
     codec = RowCodec(conversation)
     while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
-        yield from codec.decoded(page)
+        yield from codec.decode_rows(page)
         number = page[-1].id + 1
 
 
@@ -694,7 +694,7 @@ def _findings_in_records(
     def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         return reader.recalled(conversation.key, start_after(after), _PAGE)
 
-    for name, recalled in paged(page, itemgetter(0), _PAGE):
+    for name, recalled in iter_pages(page, itemgetter(0), _PAGE):
         first, count, proof, _ = recalled
         proved += proof is not None
         if first < 0 or count < 1:

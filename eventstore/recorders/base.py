@@ -363,9 +363,9 @@ class Reader(ABC):
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         # Imported rows have positions in blocks, and are not returned.
-        return self._placed(self._ask("live_rows", after_position + 1, before, limit))
+        return self._placed_rows(self._ask("live_rows", after_position + 1, before, limit))
 
-    def _placed(self, answer: Sequence[Columns]) -> list[PlacedRow]:
+    def _placed_rows(self, answer: Sequence[Columns]) -> list[PlacedRow]:
         check_types("a row of an event", NUMBERS, [columns[5] for columns in answer])
         rows = self._with_attachments_under(
             as_rows([columns[:3] for columns in answer]), [columns[5] for columns in answer]

@@ -53,8 +53,8 @@ def migrations(dialect: str) -> Mapping[int, str]:
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
     scripts = migrations(dialect).values()
-    made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}
-    return [_describe_missing(kind, name) for kind, name in sorted(made.difference(there))]
+    parts = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}
+    return [_describe_missing(kind, name) for kind, name in sorted(parts.difference(there))]
 
 
 def _describe_missing(kind: str, name: str) -> str:

@@ -197,7 +197,7 @@ Place = Callable[[], int]
 """A function that returns a position. Call a ``Place`` only after the commit."""
 
 
-def unplaced() -> int:
+def no_position() -> int:
     # Staged rows get positions only when they are published.
     raise AssertionError("a staged event has no position yet")
 

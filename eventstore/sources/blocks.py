@@ -136,14 +136,14 @@ def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
     if len(index) != end + len(GENESIS):
         raise DamagedBlock(f"the index of the block does not fit the block's {count} records")
     events = array("I", index[:pairs])
-    made = zip(
+    event_spans = zip(
         range(first, first + count), zip(events[::2], events[1::2], strict=True), strict=True
     )
     places = array("I", index[pairs : 2 * pairs])
-    return AppendedIndex(places, index[2 * pairs : end], dict(made), index[end:])
+    return AppendedIndex(places, index[2 * pairs : end], dict(event_spans), index[end:])
 
 
-def joined(blocks: Sequence[Block]) -> Block:
+def join(blocks: Sequence[Block]) -> Block:
     places = array("I")
     length = 0
     for block in blocks:
@@ -199,7 +199,7 @@ def each_hash(hashes: bytes) -> list[bytes]:
     return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
 
 
-def chained(head: bytes, hashes: bytes) -> bytes:
+def chain_head(head: bytes, hashes: bytes) -> bytes:
     # The head does not depend on the division of the records into blocks.
     for start in range(0, len(hashes), HASH_BYTES):
         head = sha256(head + hashes[start : start + HASH_BYTES]).digest()
@@ -210,7 +210,7 @@ def fingerprint_of(head: bytes) -> bytes:
     return head[:HASH_BYTES]
 
 
-def shared(ours: bytes, theirs: bytes) -> int:
+def count_shared(ours: bytes, theirs: bytes) -> int:
     if theirs.startswith(ours) or ours.startswith(theirs):
         return min(len(ours), len(theirs)) // HASH_BYTES
     pairs = zip(each_hash(ours), each_hash(theirs), strict=False)

@@ -27,7 +27,7 @@ from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
     Block,
-    chained,
+    chain_head,
     changed_records,
     each_hash,
     fingerprint_of,
@@ -119,7 +119,7 @@ class CopiedRecords:
         records = list[_CopiedRecord]()
         head = GENESIS
         for number, record_hash in enumerate(each_hash(sources.hashes(original))):
-            head = chained(head, record_hash)
+            head = chain_head(head, record_hash)
             if number not in redacted:
                 events = made.get(number, (0, 0))
                 records.append(_CopiedRecord(number, events, record_hash, fingerprint_of(head)))
@@ -171,7 +171,7 @@ def copy_source(
     refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
     records = CopiedRecords(source, target, conversation)
     start = max(copied.from_record, _first_to_copy(source, target, original, existing))
-    head = chained(GENESIS, hashes[: HASH_BYTES * start])
+    head = chain_head(GENESIS, hashes[: HASH_BYTES * start])
     written = existing
     last = list[Block]()
     for blocks, redacted_by_now in _pages_of_blocks(source, original, start):
@@ -198,7 +198,7 @@ def copy_source(
                 )
             )
         last = blocks
-        head = chained(head, b"".join(block.hashes for block in blocks))
+        head = chain_head(head, b"".join(block.hashes for block in blocks))
 
     def finish(transaction: Transaction) -> None:
         # The last records, and all data beside the records, are stored together.
@@ -410,7 +410,7 @@ def _is_ahead(
         own = target.recorder.query(lambda reader: Sources(target, reader).hashes(existing))
         is_same = own.startswith(hashes)
     else:
-        is_same = existing.head == chained(GENESIS, hashes[: HASH_BYTES * existing.records])
+        is_same = existing.head == chain_head(GENESIS, hashes[: HASH_BYTES * existing.records])
     if not is_same:
         raise HistoryDiverged(conversation.id, 0, conversation.version)
     return is_longer and set(existing.redacted).issuperset(original.redacted)
@@ -509,13 +509,13 @@ def find_redacted_records(
         if source is None:
             return None
         redacted = sources.all_redacted(source)
-        left = {
+        rest = {
             number: sources.record(source, number)
             for number, (first, count) in sources.made(source).items()
             if number in redacted and not wanted_ids.isdisjoint(range(first, first + count))
         }
         refused = _refused_by(database, {conversation.key, source.root}, reader)
-        return RedactedRecords(left, source, refused)
+        return RedactedRecords(rest, source, refused)
 
     return database.recorder.query(read)
 
@@ -647,7 +647,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         for block in blocks:
             if block.first != number:
                 yield f"records {number} to {block.first - 1} of its source are missing"
-            head = chained(head, block.hashes)
+            head = chain_head(head, block.hashes)
             number = block.stop
             for number_changed in changed_records(block, redacted_numbers):
                 yield f"record {number_changed} of its source differs from the imported record"

@@ -35,7 +35,7 @@ from foldlog.eventstore.sources.blocks import (
     Block,
     DamagedBlock,
     each_hash,
-    joined,
+    join,
     pack,
     unpack,
     unpacked_appended,
@@ -536,7 +536,7 @@ class SourcesToWrite(Sources):
 
     def join_last(self, source: Source, first: int) -> None:
         blocks = list(self.own_blocks(source, first))
-        self.join_blocks(source, blocks, joined(blocks))
+        self.join_blocks(source, blocks, join(blocks))
 
     def leave_parent(self, source: Source) -> None:
         shared = source._replace(records=source.from_record)

@@ -67,7 +67,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
             return None
         facts = about(source)
         before = _note_in(facts)
-        now = _counted(skeleton(source.sums))
+        now = _count(skeleton(source.sums))
         now.at = datetime.now(UTC).isoformat(timespec="seconds")
         now.since = before.shown
         if before.at and not _is_over(before, now):
@@ -97,7 +97,7 @@ def still_compacting(
     note = _note_in(facts)
     if _KEY not in facts or isinstance(skeleton, DecodedRecords):
         return {}
-    now = _counted(skeleton)
+    now = _count(skeleton)
     if note.at and now.compactions == note.compactions and _is_over(note, now):
         note.shown = note.since  # The compaction did not come, so no event left the View.
     if _is_over(note, now):
@@ -113,7 +113,7 @@ def _note_in(facts: Mapping[str, Any]) -> _Note:
     return msgspec.convert(facts.get(_KEY, {}), _Note)
 
 
-def _counted(skeleton: Skeleton) -> _Note:
+def _count(skeleton: Skeleton) -> _Note:
     state = skeleton.state
     replies = state.kinds.get("agent", 0) + state.kinds.get("action", 0)
     shown = sum(state.kinds.get(kind, 0) for kind in _SHOWN)

@@ -20,13 +20,13 @@ from foldlog._archive.projecting import make_events
 from foldlog._archive.reading import LineReading, WholeReading, check_json, reading_of
 from foldlog._archive.writing import Imported, SourceOptions, SourceWriter, fingerprint, new_counter
 from foldlog._formats.decoded import DecodedRecords
-from foldlog._formats.files.found_sources import Found, NotAHistory, SourceRefused
+from foldlog._formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
 from foldlog._formats.files.readers import JsonLines
 from foldlog._formats.skeleton import Skeleton
 from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chained, shared
+from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
@@ -56,13 +56,13 @@ class SourceImport(SourceWriter):
     def __init__(
         self,
         store: Store,
-        found: Found,
+        history: FoundHistory,
         place: bytes,
         options: SourceOptions,
         named: Callable[[str | None], str],
         state: bytes | None = None,
     ) -> None:
-        super().__init__(store, found, place, options, state)
+        super().__init__(store, history, place, options, state)
         self.named = named
         self._hashes_before = b""
         """The hashes of the earlier records if the source continues a stored history, and otherwise
@@ -131,7 +131,7 @@ class SourceImport(SourceWriter):
         if events were appended to its conversation in foldlog.
         """
         reading = self.reading
-        if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
+        if type(self.found_history.reader) is not JsonLines or self.found_history.reader.is_packed:
             return None
         assert isinstance(reading, LineReading)
         if place.records != source.records or not reading.begins_with(
@@ -258,7 +258,7 @@ class SourceImport(SourceWriter):
                 self.note(unchanged)
             return self.outcome(0, self.name_of(place.conversation))
         # The source belongs to the stored source with which it shares the most records.
-        shared_counts = [shared(self.hashes_of(source), hashes) for source in sources]
+        shared_counts = [count_shared(self.hashes_of(source), hashes) for source in sources]
         shared_count = max(shared_counts)
         source = sources[shared_counts.index(shared_count)]
         if shared_count == total:
@@ -281,7 +281,7 @@ class SourceImport(SourceWriter):
         # record, or if its later records repeat this record.
         for source in sources:
             redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
-            if redacted_numbers and self.found.format.repeats:
+            if redacted_numbers and self.found_history.format.repeats:
                 problem = "its records repeat the texts of earlier records"
             elif any(number >= shared_count for number in redacted_numbers):
                 problem = f"it was rewritten from record {shared_count} on"
@@ -317,17 +317,17 @@ class SourceImport(SourceWriter):
 
     def _replace_last(self, source: Source, shared_count: int) -> Imported:
         blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
-        head = chained(
+        head = chain_head(
             GENESIS, self.query(lambda sources: sources.hashes(source))[: shared_count * HASH_BYTES]
         )
-        kept = blocks[0].before(shared_count)
+        shared_block = blocks[0].before(shared_count)
         self._read_again()
         self.skeleton = self.count_until(source, shared_count)
         shorter = source._replace(records=shared_count, head=head)
 
         def cut(sources: SourcesToWrite) -> None:
             self.check_unchanged(sources, source)
-            sources.join_blocks(source, blocks, kept)
+            sources.join_blocks(source, blocks, shared_block)
             sources.set_progress(source, shared_count, source.made, head)
 
         self.append(shorter, shared_count, first=cut)
@@ -338,10 +338,10 @@ class SourceImport(SourceWriter):
 
     def _find_hashes_before(self, sources: list[Source]) -> None:
         # The source may begin with the records of the history that it continues, or after them.
-        skeleton = new_counter(self.found.format)
+        skeleton = new_counter(self.found_history.format)
         if isinstance(skeleton, DecodedRecords):
             return
-        reading = reading_of(self.found.path, self.found.reader)
+        reading = reading_of(self.found_history.path, self.found_history.reader)
         first = next(reading.blocks(skeleton.add), None)
         if first is None or skeleton.follows is None:
             return
@@ -354,9 +354,9 @@ class SourceImport(SourceWriter):
 
     def _read_again(self) -> None:
         # The number of the first record follows the records that the source continues.
-        self.reading = reading_of(self.found.path, self.found.reader)
+        self.reading = reading_of(self.found_history.path, self.found_history.reader)
         self.reading.records = len(self._hashes_before) // HASH_BYTES
-        self.skeleton = new_counter(self.found.format)
+        self.skeleton = new_counter(self.found_history.format)
 
     def _family(self, source: Source) -> list[Source]:
         return [*self.query(lambda sources: [*sources.family(source.root)])]
@@ -381,5 +381,5 @@ class SourceImport(SourceWriter):
     def _no_history(self) -> NotAHistory:
         findings = map(str, self.reading.findings[:1])
         return NotAHistory(
-            self.found.path, "; ".join(("contains no record that can be read", *findings))
+            self.found_history.path, "; ".join(("contains no record that can be read", *findings))
         )

@@ -24,7 +24,7 @@ from foldlog._archive.comparing import NewSource, SourceImport
 from foldlog._archive.reading import LineReading, state_of
 from foldlog._archive.writing import Imported, SourceOptions
 from foldlog._formats.detection import of_lines, recognize
-from foldlog._formats.files.found_sources import Found, LeftOut, NotAHistory, Unchanged
+from foldlog._formats.files.found_sources import FoundHistory, LeftOut, NotAHistory, Unchanged
 from foldlog._formats.files.histories import histories
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import JsonLines
@@ -140,8 +140,8 @@ class Import:
         count = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
-                found = histories(path, self._recognize, lambda file: None)
-                count += sum(isinstance(item, Found) for item in found)
+                items = histories(path, self._recognize, lambda file: None)
+                count += sum(isinstance(item, FoundHistory) for item in items)
         if count > 1:
             raise InvalidArgument(
                 f"--conversation {self._conversation!r} names one conversation, but these paths"
@@ -149,15 +149,15 @@ class Import:
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
-        for found, place in self._sources_below(root):
-            if isinstance(found, Unchanged):
+        for item, place in self._sources_below(root):
+            if isinstance(item, Unchanged):
                 yield from self._write_waiting()
-                yield from self._unchanged(found.path)
+                yield from self._report_unchanged(item.path)
                 continue
-            new = self._short_and_new(found, place)
+            new = self._short_and_new(item, place)
             if new is None:
                 yield from self._write_waiting()
-                yield self._import(found, place)
+                yield self._import(item, place)
                 continue
             # Short new sources wait, so that a single transaction writes many of them.
             self._waiting.append(new)
@@ -165,27 +165,27 @@ class Import:
                 yield from self._write_waiting()
         yield from self._write_waiting()
 
-    def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, bytes]]:
+    def _sources_below(self, root: Path) -> Iterator[tuple[FoundHistory | Unchanged, bytes]]:
         numbers = dict[Path, Iterator[int]]()
-        for found in histories(root, self._recognize, partial(self._look, root)):
-            if isinstance(found, Unchanged):
-                yield found, b""
-            elif isinstance(found, LeftOut):
-                (self.left_out if found.is_read else self.not_opened).append(found.path)
-            elif isinstance(found, ImportFinding):
-                self.findings.append(found)
+        for item in histories(root, self._recognize, partial(self._look, root)):
+            if isinstance(item, Unchanged):
+                yield item, b""
+            elif isinstance(item, LeftOut):
+                (self.left_out if item.is_read else self.not_opened).append(item.path)
+            elif isinstance(item, ImportFinding):
+                self.findings.append(item)
             else:
-                number = next(numbers.setdefault(found.path, count()))
+                number = next(numbers.setdefault(item.path, count()))
                 is_other = (
-                    self._only not in (None, found.name) and type(found.reader) is not JsonLines
+                    self._only not in (None, item.name) and type(item.reader) is not JsonLines
                 )
                 if not is_other:
-                    yield found, self._place(found.path, number)
+                    yield item, self._place(item.path, number)
 
     # -- files that are as they were
     # ----------------------------------------------------------------------------------
 
-    def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
+    def _look(self, root: Path, path: Path) -> FoundHistory | Unchanged | None:
         """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
         examined. Cost: the method reads the status of the file. For a log, the method also reads
         the first lines. If these lines do not show the format, the method reads all lines that were
@@ -198,12 +198,12 @@ class Import:
             return Unchanged(path)
         if self._place_options[0] != AUTO:
             return None
-        format = of_lines(path) or self._recorded(path, places)
+        format = of_lines(path) or self._recorded_format(path, places)
         if format is None:
             return None
-        return Found(Names(root, path).of({}), format, path, JsonLines(path))
+        return FoundHistory(Names(root, path).of({}), format, path, JsonLines(path))
 
-    def _recorded(self, path: Path, places: list[Place]) -> Format | None:
+    def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
         # The format of new lines is not checked, because new lines may have no known format.
         if not places or not places[-1].taken:
             return None
@@ -215,7 +215,7 @@ class Import:
         source = database.recorder.query(lambda reader: Sources(database, reader).find_by_key(key))
         return None if source is None else format_named(source.format)
 
-    def _unchanged(self, path: Path) -> Iterator[Imported]:
+    def _report_unchanged(self, path: Path) -> Iterator[Imported]:
         number = 0
         places: Sequence[Place] = self._looked_up.pop(self._place(path, 0), ())
         while places:
@@ -247,10 +247,10 @@ class Import:
     # -- one source
     # ----------------------------------------------------------------------------------------------
 
-    def _import(self, found: Found, place: bytes) -> Imported | Failed:
+    def _import(self, history: FoundHistory, place: bytes) -> Imported | Failed:
         tries = count(1)
         while True:
-            source_import = self._source(found, place)
+            source_import = self._source(history, place)
             name = source_import.named(None)
             try:
                 return source_import.import_source()
@@ -258,29 +258,29 @@ class Import:
                 # Another process imports the source, so compare it with the records of that
                 # process.
                 if next(tries) == _TRIES:
-                    return Failed(name, found.format.name, found.path, error)
+                    return Failed(name, history.format.name, history.path, error)
             except (EventStoreError, OSError) as error:
                 written = source_import.written
                 if source_import.key is not None and written:
                     name = source_import.name_of(source_import.key)
-                return Failed(name, found.format.name, found.path, error, written)
+                return Failed(name, history.format.name, history.path, error, written)
 
-    def _source(self, found: Found, place: bytes) -> SourceImport:
-        is_one_of_many = self._only is not None and type(found.reader) is not JsonLines
+    def _source(self, history: FoundHistory, place: bytes) -> SourceImport:
+        is_one_of_many = self._only is not None and type(history.reader) is not JsonLines
         # Without a state, the next import does not skip the file as unchanged.
-        state = b"" if is_one_of_many else state_of(found.path)
-        name = self._name_function(f"{self._options.prefix}{found.name}")
-        return SourceImport(self._store, found, place, self._options, name, state)
+        state = b"" if is_one_of_many else state_of(history.path)
+        name = self._name_function(f"{self._options.prefix}{history.name}")
+        return SourceImport(self._store, history, place, self._options, name, state)
 
-    def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
+    def _short_and_new(self, history: FoundHistory, place: bytes) -> NewSource | None:
         """Read the records of a source that is short and new. Return None for any other source."""
         places = self._looked_up.pop(place, None)
         try:
-            if os_path.getsize(found.path) > _SHORT_BYTES:
+            if os_path.getsize(history.path) > _SHORT_BYTES:
                 return None
             if places is None:
                 places = self._places(place)
-            return None if places else self._source(found, place).read_new()
+            return None if places else self._source(history, place).read_new()
         except (EventStoreError, OSError):
             return None  # A later import of this source alone reports the error.
 
@@ -298,7 +298,7 @@ class Import:
             sources = [None] * len(waiting)
         for new, source in zip(waiting, sources, strict=True):
             if source is None:
-                yield self._import(new.source_import.found, new.source_import.place)
+                yield self._import(new.source_import.found_history, new.source_import.place)
             else:
                 yield new.source_import.finish_new(new, source)
 

@@ -83,7 +83,7 @@ def make_events(store: Store, conversation: str) -> None:
                 raise
 
 
-def decoded(
+def decode_records(
     store: Store,
     source: Source,
     events_of_records: Mapping[int, tuple[int, int]],
@@ -157,8 +157,8 @@ class _Making:
             sources = Sources(database, reader)
             source = sources.of(conversation)
             conversation_row = database.find(reader, conversation, pending=True)
-            made = {} if source is None else sources.made(source)
-            return source, 0 if conversation_row is None else conversation_row.version, made
+            event_spans = {} if source is None else sources.made(source)
+            return source, 0 if conversation_row is None else conversation_row.version, event_spans
 
         self.source, self.version, self.events_of_records = database.recorder.query(read)
         self.made = 0 if self.source is None else self.source.made
@@ -184,7 +184,7 @@ class _Making:
         new_events = list[Event]()
         first_ids = {number: place[0] for number, place in self.events_of_records.items()}
         number = start
-        for number, events in decoded(
+        for number, events in decode_records(
             self.store, source, self.events_of_records, start, self.version, findings
         ):
             if number < start:

@@ -120,12 +120,12 @@ class LineReading(_Findings):
         skip these bytes.
         """
         with self.path.open("rb") as file:
-            left = size
-            while left > 0 and (some := file.read(min(left, _BUFFER))):
+            rest = size
+            while rest > 0 and (some := file.read(min(rest, _BUFFER))):
                 self._hash.update(some)
                 self._line += some.count(b"\n")
-                left -= len(some)
-        if left or self._hash.digest() != digest:
+                rest -= len(some)
+        if rest or self._hash.digest() != digest:
             return False
         self.taken = size
         self.records = records
@@ -243,7 +243,7 @@ class WholeReading(_Findings):
         first = self.records
         for located in self._reader:
             self.place = located.place
-            record = self._accepted(located, add)
+            record = self._accept(located, add)
             if record is None:
                 continue
             if document is not None and located.text:
@@ -264,7 +264,7 @@ class WholeReading(_Findings):
         self.taken = self.records
         self.is_done = True
 
-    def _accepted(self, located: Located, add: Add) -> bytes | None:
+    def _accept(self, located: Located, add: Add) -> bytes | None:
         """Note a finding and return None for a record that cannot be read."""
         problem = located.problem
         if problem is None:
@@ -290,11 +290,11 @@ def state_of(path: Path) -> bytes:
     """Return a value that changes when a file or its ``-wal`` file is changed or replaced. The
     value is empty if the file does not exist.
     """
-    found = list[str]()
+    states = list[str]()
     for name in (path, f"{path}-wal"):
         try:
             status = os.stat(name)
         except OSError:
             continue
-        found.append(f"{status.st_ino} {status.st_size} {status.st_mtime_ns}")
-    return ";".join(found).encode()
+        states.append(f"{status.st_ino} {status.st_size} {status.st_mtime_ns}")
+    return ";".join(states).encode()

@@ -16,7 +16,7 @@ from itertools import takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from foldlog._archive.projecting import decoded
+from foldlog._archive.projecting import decode_records
 from foldlog._formats.calls import Recent
 from foldlog._formats.decoded import READER, decoder_of
 from foldlog._formats.format import Format, UnusableFormat
@@ -37,7 +37,7 @@ from foldlog.eventstore.sources.blocks import (
     HASH_BYTES,
     SIZE,
     Block,
-    chained,
+    chain_head,
     of_records,
 )
 from foldlog.eventstore.sources.reading import blocks_of
@@ -90,7 +90,7 @@ class Recording:
             if dedupe is None or history.id not in self._repeating:
                 new_records = record_list
             else:
-                new_records = _unknown(history, record_list, rules)
+                new_records = _unknown_records(history, record_list, rules)
             events = recorder.decode_all(new_records)
             # The recorder forgets its findings with the append.
             findings = tuple(recorder.findings)
@@ -140,7 +140,7 @@ class Recording:
         return recorder
 
 
-def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
+def _unknown_records(history: History, records: list[Any], format: Format) -> list[Any]:
     # If several records have the same source id, only the first of them counts.
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)
@@ -196,7 +196,7 @@ class HistoryRecorder:
             source = source_of(sources, conversation)
             if source is None or source.format != self._format.name:
                 return None
-            head = source.head or chained(
+            head = source.head or chain_head(
                 GENESIS, sources.hashes(source)[: HASH_BYTES * source.records]
             )
             return source, sources.made(source), head
@@ -204,10 +204,10 @@ class HistoryRecorder:
         stored = store.database.recorder.query(read)
         if stored is None:
             return
-        source, made, self._head = stored
+        source, event_spans, self._head = stored
         self._records = source.records
-        for _ in decoded(
-            store, source, made, source.records, self.version, self.findings, self._decoder
+        for _ in decode_records(
+            store, source, event_spans, source.records, self.version, self.findings, self._decoder
         ):
             pass
         for block in blocks_of(store.database, source, source.from_record):
@@ -267,7 +267,7 @@ class HistoryRecorder:
             self._find_source(sources, writing, conversation)
         if writing.appended_at != self.version:
             raise VersionConflict(conversation, self.version, writing.appended_at)
-        self._head_then = chained(self._head, new_block.hashes)
+        self._head_then = chain_head(self._head, new_block.hashes)
         sources.append_block(writing.key, new_block, self._made, self._head_then)
         small_blocks = [*self._small, _Stored(new_block.first, len(new_block.raw))]
         to_join = _to_join(small_blocks)

@@ -22,7 +22,7 @@ from foldlog._formats.registry import format_named
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.sources.blocks import GENESIS, Block, chained, each_hash, fingerprint_of
+from foldlog.eventstore.sources.blocks import GENESIS, Block, chain_head, each_hash, fingerprint_of
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
@@ -134,7 +134,7 @@ def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[byt
     for source in sources.family(root):
         head = GENESIS
         for record_hash in each_hash(sources.hashes(source)):
-            head = chained(head, record_hash)
+            head = chain_head(head, record_hash)
             if record_hash in hashes:
                 yield fingerprint_of(head)
                 break
@@ -195,7 +195,7 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     skeleton = format.skeleton()
     for block in sources.blocks(source):
         count_block(skeleton, block)
-    sources.put(source._replace(sums=skeleton.encoded()))
+    sources.put(source._replace(sums=skeleton.encode()))
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:

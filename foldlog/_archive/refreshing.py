@@ -12,7 +12,7 @@ from foldlog._archive.redacting import source_files
 from foldlog.eventstore import Store
 
 
-def refreshed(
+def import_again(
     store: Store, conversation: str, is_secret: Callable[[bytes], bool] | None = None
 ) -> tuple[str, str]:
     """Import the file of a conversation again if the file still exists and was imported without a

@@ -55,10 +55,10 @@ _start_of = attrgetter("start")
 _new = tuple.__new__  # RecordSpan(...) would take twice as long: ``benchmarks.adapters``
 
 
-def _spans_in(made: Made, start: int, stop: int) -> list[RecordSpan]:
+def _spans_in(event_spans: Made, start: int, stop: int) -> list[RecordSpan]:
     return [
         _new(RecordSpan, (number, first, first + count))
-        for number, (first, count) in made.items()
+        for number, (first, count) in event_spans.items()
         if start <= first < stop
     ]
 
@@ -90,8 +90,8 @@ class Records:
             source = source_of(sources, self._conversation)
             return source, set() if source is None else sources.all_redacted(source)
 
-        found: tuple[Source | None, set[int]] = self._query(read)
-        return found
+        source_and_redacted: tuple[Source | None, set[int]] = self._query(read)
+        return source_and_redacted
 
     def _have_events(self, reader: Reader) -> Sources:
         # For a read-only store, the database with the events is in memory.
@@ -102,10 +102,10 @@ class Records:
         source, _ = self._source
         if source is None or self._start <= event_id < self._stop:
             return
-        self._start, self._stop, made = self._query(
+        self._start, self._stop, event_spans = self._query(
             lambda reader: self._have_events(reader).made_near(source, event_id)
         )
-        self._near = {first: (number, count) for number, (first, count) in made.items()}
+        self._near = {first: (number, count) for number, (first, count) in event_spans.items()}
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
@@ -201,11 +201,11 @@ class Records:
         source, redacted = self._source
         if source is None:
             return
-        made = self._query(lambda reader: self._have_events(reader).made(source))
+        event_spans = self._query(lambda reader: self._have_events(reader).made(source))
         for block in blocks_of(self._database, source):
             for number, record in enumerate(block.records(), block.first):
-                if number in made and number not in redacted:
-                    yield made[number][0], parse(record)
+                if number in event_spans and number not in redacted:
+                    yield event_spans[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
         # The next blocks are read too, or the earlier blocks if records are read backwards.
@@ -383,15 +383,17 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
         source = source_of(sources, conversation)
         if source is None:
             return conversation, []
-        found = texts_beside(about(source))
-        made = sources.made(source)
+        texts = texts_beside(about(source))
+        event_spans = sources.made(source)
         for block in sources.blocks(source):
-            found += (part.decode("utf-8", "replace") for part in block.between() if part.strip())
+            texts += (part.decode("utf-8", "replace") for part in block.between() if part.strip())
             without = (
-                n for n in range(block.first, block.stop) if n < source.made and n not in made
+                n
+                for n in range(block.first, block.stop)
+                if n < source.made and n not in event_spans
             )
-            found += map(parse, map(block.record, without))
-        return sources.name_of(source.conversation), found
+            texts += map(parse, map(block.record, without))
+        return sources.name_of(source.conversation), texts
 
     return store.database.recorder.query(read)
 

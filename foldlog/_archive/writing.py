@@ -21,7 +21,7 @@ from foldlog._archive.reading import FINDINGS_MAX, check_json, reading_of, state
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
-from foldlog._formats.files.found_sources import Found, SourceRefused
+from foldlog._formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, WHERE, Frame
 from foldlog._formats.format import Format
 from foldlog._formats.record import ImportFinding
@@ -39,7 +39,7 @@ from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
     Block,
-    chained,
+    chain_head,
     each_hash,
     fingerprint_of,
 )
@@ -93,19 +93,19 @@ class SourceWriter:
     def __init__(
         self,
         store: Store,
-        found: Found,
+        history: FoundHistory,
         place: bytes,
         options: SourceOptions,
         state: bytes | None = None,
     ) -> None:
         self.store = store
-        self.found = found
+        self.found_history = history
         self.place = place
         self.options = options
-        self.reading = reading_of(found.path, found.reader)
-        self.skeleton = new_counter(found.format)
+        self.reading = reading_of(history.path, history.reader)
+        self.skeleton = new_counter(history.format)
         self.database = store.database
-        self.state = state_of(found.path) if state is None else state
+        self.state = state_of(history.path) if state is None else state
         self.key: int | None = None
         self.forked_at: int | None = None
         self.written = 0
@@ -237,7 +237,7 @@ class SourceWriter:
             sources = SourcesToWrite.beside(writing)
             head = GENESIS
             if parent is not None and shared_count:
-                head = chained(GENESIS, sources.hashes(parent)[: shared_count * HASH_BYTES])
+                head = chain_head(GENESIS, sources.hashes(parent)[: shared_count * HASH_BYTES])
             source = Source(
                 conversation=writing.key,
                 root=writing.key if parent is None else parent.root,
@@ -245,7 +245,7 @@ class SourceWriter:
                 from_record=shared_count,
                 records=shared_count,
                 made=shared_count,
-                format=self.found.format.name,
+                format=self.found_history.format.name,
                 reader=READER,
                 head=head,
                 fingerprint=(
@@ -335,7 +335,7 @@ class SourceWriter:
         fields: dict[str, Any] = {
             "paths": self._paths(source),
             "prefix": self.options.prefix,
-            "usage": _merge_usage(about(source).get("usage", ()), self.found.usage),
+            "usage": _merge_usage(about(source).get("usage", ()), self.found_history.usage),
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
@@ -352,7 +352,7 @@ class SourceWriter:
         fields |= self._texts_beside(sources, source, is_whole=not redacted_numbers)
         grown = source._replace(
             records=records,
-            head=chained(source.head, hashes),
+            head=chain_head(source.head, hashes),
             redacted=tuple(sorted({*source.redacted, *redacted_numbers})),
             about=msgspec.json.encode(fields),
         )
@@ -362,7 +362,7 @@ class SourceWriter:
         # write contains all counts so far.
         if self._is_counted:
             self._put_figures(writing, grown)
-            sources.put(grown._replace(sums=skeleton.encoded()))
+            sources.put(grown._replace(sums=skeleton.encode()))
         else:
             sources.put(grown)
         if reading.records == records:
@@ -372,7 +372,9 @@ class SourceWriter:
         return grown
 
     def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
-        figures = figures_in(self.skeleton, self.found.format, source.records, about(source))
+        figures = figures_in(
+            self.skeleton, self.found_history.format, source.records, about(source)
+        )
         put_figures(
             writing.transaction,
             writing.state,
@@ -391,7 +393,7 @@ class SourceWriter:
         hashes = dict[int, bytes]()
         for block in blocks:
             for number, record_hash in enumerate(each_hash(block.hashes), block.first):
-                head = chained(head, record_hash)
+                head = chain_head(head, record_hash)
                 if number not in redacted_numbers:
                     hashes[number] = record_hash
                     numbers |= {record_hash: number, fingerprint_of(head): number}
@@ -414,7 +416,7 @@ class SourceWriter:
     ) -> dict[str, Any]:
         # The title and the texts between records may repeat a redacted record.
         fields = dict[str, Any]()
-        title = self.found.title
+        title = self.found_history.title
         frame = self.reading.frame if self.reading.is_done else None
         if not title and frame is None:
             return fields
@@ -479,11 +481,11 @@ class SourceWriter:
         # The figures of a source whose events are all made are counted from events, so an event
         # with the usage is appended.
         source = None if self.key is None else self.source(self.key)
-        if source is None or not self.found.usage or self.reading.records != source.records:
+        if source is None or not self.found_history.usage or self.reading.records != source.records:
             return
         usage_before = about(source).get("usage", [])
         name = self.name_of(source.conversation)
-        fields = {**about(source), "usage": _merge_usage(usage_before, self.found.usage)}
+        fields = {**about(source), "usage": _merge_usage(usage_before, self.found_history.usage)}
         # An older copy of the source has less usage.
         is_older = _sum_usage(fields["usage"]) < _sum_usage(usage_before)
         if fields["usage"] == usage_before or is_older:
@@ -505,7 +507,9 @@ class SourceWriter:
         self.store.extend(name, events, expected_version=version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
-        paths = (os_path.abspath(path) for path in (self.found.path, *self.found.others))
+        paths = (
+            os_path.abspath(path) for path in (self.found_history.path, *self.found_history.others)
+        )
         return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
 
     def _present_place(self, source: Source) -> Place:
@@ -549,15 +553,15 @@ class SourceWriter:
             conversation or self.name_of(self.key or 0),
             added,
             reading.records,
-            self.found.format.name,
-            self.found.path,
+            self.found_history.format.name,
+            self.found_history.path,
             self.forked_at,
             waits=reading.waits,
-            findings=(*self.found.findings, *reading.findings, *self._decoder_findings),
-            findings_count=len(self.found.findings)
+            findings=(*self.found_history.findings, *reading.findings, *self._decoder_findings),
+            findings_count=len(self.found_history.findings)
             + reading.findings_count
             + self._decoder_findings_count,
-            note=self.found.format.note,
+            note=self.found_history.format.note,
         )
 
 
@@ -599,7 +603,7 @@ def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) ->
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):
         return hashes[:HASH_BYTES]
-    return fingerprint_of(chained(GENESIS, hashes[: _FIRST * HASH_BYTES]))
+    return fingerprint_of(chain_head(GENESIS, hashes[: _FIRST * HASH_BYTES]))
 
 
 def new_counter(format: Format) -> Skeleton | DecodedRecords:

@@ -108,8 +108,8 @@ def model_called(store: Store, conversation: str) -> str | None:
 
     calls = Counter[str]()
     figures = figures_of(store, Views(store), store.conversation(conversation))
-    for one in figures.calls:
-        calls[one.model] += 0 if one.by_condenser else one.calls
+    for model_row in figures.calls:
+        calls[model_row.model] += 0 if model_row.by_condenser else model_row.calls
     del calls[UNNAMED]
     return next((model for model, number in calls.most_common(1) if number), None)
 
@@ -130,8 +130,8 @@ def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
     """
     from foldlog._figures.prices import Price
 
-    known = None if agent is None else table.of(agent)
-    if known is not None and agent is not None:
-        return known, agent
+    price = None if agent is None else table.of(agent)
+    if price is not None and agent is not None:
+        return price, agent
     unknown = "" if agent is None else f", because the price of {agent} is unknown"
     return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"

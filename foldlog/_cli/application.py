@@ -27,7 +27,7 @@ from foldlog._cli.outcome import (
     Refused,
     is_of_damage,
 )
-from foldlog._cli.suggestions import suggested
+from foldlog._cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -72,19 +72,20 @@ class _ValuesAsGiven:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         kind = param.type_descriptor
-        given = value if isinstance(value, list | tuple) else (value,)
+        values = value if isinstance(value, list | tuple) else (value,)
         make = _MADE_OF_TEXT.get(kind.annotation)
-        texts = [each for each in given if isinstance(each, str)]
+        texts = [each for each in values if isinstance(each, str)]
         is_plain = kind.parameter_info.parser is None and all(map(str.isprintable, texts))
         if is_plain and (make is not None or not texts):
-            made = [
-                make(each) if make is not None and isinstance(each, str) else each for each in given
+            coerced = [
+                make(each) if make is not None and isinstance(each, str) else each
+                for each in values
             ]
             if kind.is_list:
-                return made
+                return coerced
             if isinstance(value, list | tuple):
-                return type(value)(made)
-            return made[0]
+                return type(value)(coerced)
+            return coerced[0]
         return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
 
 
@@ -271,7 +272,7 @@ def run(arguments: Sequence[str]) -> int:
         status = INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
         problem = error.format_message().replace(_NO_NUMBER, "use a whole number")
-        return _refuse(suggested(problem.replace(_TOO_SMALL, "give at least "), arguments))
+        return _refuse(suggest(problem.replace(_TOO_SMALL, "give at least "), arguments))
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
     except (BrokenPipeError, _ReaderLeft):
@@ -279,14 +280,14 @@ def run(arguments: Sequence[str]) -> int:
         return DONE if _command_in(arguments) in _ONLY_SHOW else _PIPE_CLOSED
     except terminal.StdoutFailed as error:
         _drop_stdout()
-        terminal.complain(f"{_explained(error)}; the output is incomplete")
+        terminal.complain(f"{_explain(error)}; the output is incomplete")
         return FINDINGS
     except SystemExit as error:  # raised if the reader of a help closed the pipe
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
-        problem = _explained(error)
+        problem = _explain(error)
         unfinished = getattr(error, "unfinished", False)
         if as_json and unfinished:
             from foldlog._documents import UnfinishedDocument
@@ -328,7 +329,7 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _explained(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     from foldlog.eventstore import ConversationErased, EventStoreError
 
     if isinstance(error, ConversationErased):

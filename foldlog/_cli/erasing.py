@@ -55,7 +55,7 @@ class ErasedRows(NamedTuple):
     bytes.
     """
 
-    gone: Sequence[ConversationRow]
+    rows: Sequence[ConversationRow]
     stay: Sequence[ProblemDocument]
     is_pending: bool
     remedy: str
@@ -73,48 +73,48 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
         complete=False,
         dry_run=how.dry_run,
     )
-    gone: list[ConversationRow] = []
+    erased_rows: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
     with terminal.working(
         "looking" if how.dry_run else "erasing", "conversations", len(rows)
     ) as update:
         for row, error in work:
             if error is None:
-                gone.append(row)
+                erased_rows.append(row)
             else:
                 stay.append(ProblemDocument(conversation=row.id, problem=_reason_to_stay(error)))
             update(advance=1)
     is_pending = False
-    if gone and not how.dry_run:
-        if len(gone) == 1:
-            done = f"conversation {gone[0].id!r} is erased"
+    if erased_rows and not how.dry_run:
+        if len(erased_rows) == 1:
+            sentence = f"conversation {erased_rows[0].id!r} is erased"
         else:
-            done = f"{len(gone)} are erased"
-        is_pending = bytes_stay_pending(store, done, no_vacuum=how.no_vacuum)
-        gone = [row._replace(bytes_pending=is_pending) for row in gone]
-    return ErasedRows(gone, stay, is_pending, bytes_pending_words(store, "it"))
+            sentence = f"{len(erased_rows)} are erased"
+        is_pending = bytes_stay_pending(store, sentence, no_vacuum=how.no_vacuum)
+        erased_rows = [row._replace(bytes_pending=is_pending) for row in erased_rows]
+    return ErasedRows(erased_rows, stay, is_pending, bytes_pending_words(store, "it"))
 
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     """Print what was erased, what stays, and which files and stores may still contain the content.
     ``nothing`` is the last line for a command that found nothing to erase.
     """
-    gone = outcome.gone
+    rows = outcome.rows
     stay = outcome.stay
-    document = _document(gone, stay)
-    lines = list(map(_account, gone))
+    document = _document(rows, stay)
+    lines = list(map(_account, rows))
     if nothing:
         lines.append(nothing)
-    elif len(gone) != 1:
-        if gone and gone[0].erased_at is not None:
-            done = "erased"
+    elif len(rows) != 1:
+        if rows and rows[0].erased_at is not None:
+            verb = "erased"
         else:
-            done = "to erase"
+            verb = "to erase"
         lines.append(
-            f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}"
+            f"{count(len(rows), 'conversation')} {verb}, {count(document.events, 'event')}"
         )
     terminal.answer(document, lines)
-    if not (gone or stay or how.for_age):
+    if not (rows or stay or how.for_age):
         terminal.matched_nothing()
     for row in stay:
         (terminal.note if how.for_age else terminal.warn)(row.problem)
@@ -137,15 +137,15 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
 
 
-def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
+def _document(rows: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
     # These conversations were erased after the conversations that named them.
-    went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}
+    went = {f"{what}{row.id}" for row in rows for what in ("companion ", _SUB_AGENT)}
     return ErasedDocument(
-        conversations=tuple(map(ConversationDocument.of_row, gone)),
-        events=sum(row.version for row in gone),
+        conversations=tuple(map(ConversationDocument.of_row, rows)),
+        events=sum(row.version for row in rows),
         stay=tuple(stay),
         holders=tuple(
-            dict.fromkeys(name for row in gone for name in row.unconfirmed if name not in went)
+            dict.fromkeys(name for row in rows for name in row.unconfirmed if name not in went)
         ),
     )
 

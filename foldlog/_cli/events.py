@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from foldlog._cli import terminal
 from foldlog._labels import label
 from foldlog._unreadable import DAMAGED
-from foldlog._values import parsed
+from foldlog._values import parse
 from foldlog._words import gist
 from foldlog._words.gist import id_words
 from foldlog._words.texts import thinking_texts
@@ -56,10 +56,10 @@ def event_id_in(text: str) -> int | None:
     """Return the id of the event for a text such as ``17`` or ``S260``. Return None for any other
     text.
     """
-    found = _ID.fullmatch(text)
-    if found is None:
+    match = _ID.fullmatch(text)
+    if match is None:
         return None
-    return -int(found[2]) - 2 if found[2] else int(found[1])
+    return -int(match[2]) - 2 if match[2] else int(match[1])
 
 
 def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -143,8 +143,8 @@ def _short_fields(event: Event, recorded_at: datetime) -> Iterator[tuple[str, st
         yield "is error", "yes"
     redacted = event.redacted
     if redacted is not None:
-        said = f"{time_words(redacted.at)} by {redacted.by}: {redacted.reason}"
-        yield "redacted", f"{said} ({redacted.bytes:,} bytes, hash {redacted.hash})"
+        words = f"{time_words(redacted.at)} by {redacted.by}: {redacted.reason}"
+        yield "redacted", f"{words} ({redacted.bytes:,} bytes, hash {redacted.hash})"
     for event_id, its_hash in zip(
         getattr(event, "event_ids", ()), getattr(event, "hashes", ()), strict=False
     ):
@@ -206,15 +206,15 @@ def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
     """Yield the arguments of a call as one JSON text, and then each argument with line breaks as a
     text of its own.
     """
-    given = parsed(arguments)
-    if not isinstance(given, dict):
-        if given is not None:
-            yield "arguments", given if isinstance(given, str) else _json(given)
+    fields = parse(arguments)
+    if not isinstance(fields, dict):
+        if fields is not None:
+            yield "arguments", fields if isinstance(fields, str) else _json(fields)
         return
     long = {
-        name: value for name, value in given.items() if isinstance(value, str) and "\n" in value
+        name: value for name, value in fields.items() if isinstance(value, str) and "\n" in value
     }
-    if rest := {name: value for name, value in given.items() if name not in long}:
+    if rest := {name: value for name, value in fields.items() if name not in long}:
         yield "arguments", _json(rest)
     yield from long.items()
 

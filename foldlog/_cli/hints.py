@@ -1,5 +1,6 @@
 """Make the commands that a message asks the user to run. Messages of other packages name a command
-without its store, such as ``'foldlog store verify'``. ``completed`` adds the store to the command.
+without its store, such as ``'foldlog store verify'``. ``complete_commands`` adds the store to the
+command.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def command(name: str, *arguments: object) -> str:
     return _complete(" ".join(["foldlog", name, *map(_word, map(str, arguments))]), name)
 
 
-def completed(message: str) -> str:
+def complete_commands(message: str) -> str:
     """Add the store to each command that stands in single quotes in a message."""
     return _HINT.sub(lambda found: f"'{_complete(found[0][1:-1], found[1])}'", message)
 

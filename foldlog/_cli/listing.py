@@ -11,14 +11,14 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.options import LISTED_MAX
 from foldlog._cli.selection import pairs
-from foldlog._cli.stores import listed
+from foldlog._cli.stores import iter_rows
 from foldlog._companions import companion_of
 from foldlog._documents import ConversationDocument
 from foldlog._figures.choosing import chosen_by, is_filter
 from foldlog._figures.overview import NATIVE
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
-from foldlog._figures.spending import unpriced
+from foldlog._figures.spending import models_without_price
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._history.lease import to_resume
@@ -113,9 +113,9 @@ class Aside:
 
     def say_cut(self, rows: Iterator[ConversationRow]) -> None:
         """Print the number of conversations if the list does not show all ``rows``."""
-        left = self.left or sum(1 for _ in islice(rows, _COUNTED))
-        if left:
-            total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"
+        rest_count = self.left or sum(1 for _ in islice(rows, _COUNTED))
+        if rest_count:
+            total = f"{LISTED_MAX + rest_count:,}{' or more' if rest_count == _COUNTED else ''}"
             how = "-n N shows more, and --sort recorded --reverse begins with the newest"
             terminal.note(f"{LISTED_MAX:,} of {total} are shown: {how}")
 
@@ -144,7 +144,7 @@ class Aside:
 
 
 def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[ConversationRow]:
-    rows: Iterator[ConversationRow] = listed(store)
+    rows: Iterator[ConversationRow] = iter_rows(store)
     if not filters.every:
         rows = aside.without_own(rows)
     if filters.attributes:
@@ -172,17 +172,19 @@ def _with_attributes(
     )  # slow to import: it loads the code for audit databases
 
     with terminal.working("listing"):
-        found = ids_with(store, pairs([*attributes]))
-    return (row for row in rows if row.id in found)
+        matching_ids = ids_with(store, pairs([*attributes]))
+    return (row for row in rows if row.id in matching_ids)
 
 
 def _chosen(store: Store, rows: Iterator[ConversationRow], line: str) -> Iterator[ConversationRow]:
     """Yield the conversations that match all filters in ``line``, such as ``has:error``. The line
     must contain only filters, and no words to search for.
     """
-    from foldlog._web.notes import noted
+    from foldlog._web.notes import conversations_with_notes
 
-    where = chosen_by(line, found=lambda words: (), noted=lambda: noted(store))
+    where = chosen_by(
+        line, find_ids=lambda words: (), noted=lambda: conversations_with_notes(store)
+    )
     figures = FiguresOfStore(store)
     with terminal.working("reading conversations"):
         figures.refresh()
@@ -198,8 +200,8 @@ def _active_since(
     An import whose source has no times is left out. For any other conversation without a time, use
     the time when it was stored.
     """
-    for row, one in FiguresOfStore(store).of(rows, whole=False):
-        more = one.overview
+    for row, figures in FiguresOfStore(store).of(rows, whole=False):
+        more = figures.overview
         at = parse_event_time(more.last_event_at)
         if at is None and more.format in (None, NATIVE):
             at = EventTime(row.updated_at)
@@ -213,8 +215,8 @@ def _matching(
     """Yield the conversations whose id, title or format contains ``text``. ``text`` is in lower
     case. The page of conversations searches in the same three fields.
     """
-    for row, one in FiguresOfStore(store).of(rows, whole=False):
-        more = one.overview
+    for row, figures in FiguresOfStore(store).of(rows, whole=False):
+        more = figures.overview
         if more.problem is not None and more.needs_key:
             aside.locked[row.id] = more.problem
         if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
@@ -224,8 +226,8 @@ def _matching(
 def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
     from foldlog._figures.places import in_folder, places
 
-    found = {*in_folder(places(store), os.path.realpath("."), below=True)}
-    return (row for row in rows if row.id in found)
+    matching_ids = {*in_folder(places(store), os.path.realpath("."), below=True)}
+    return (row for row in rows if row.id in matching_ids)
 
 
 class ListResult(NamedTuple):
@@ -270,8 +272,8 @@ def _is_short(
 ) -> tuple[Iterator[ConversationRow], bool]:
     """Return all rows, and whether the list is short enough to show the columns of ``--long``."""
     first = list(islice(rows, _FEW + 1))
-    wanted = first if limit is None else first[:limit]
-    short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
+    shown_rows = first if limit is None else first[:limit]
+    short = len(first) <= _FEW and sum(row.version for row in shown_rows) <= _FEW_EVENTS
     return chain(first, rows), short
 
 
@@ -296,10 +298,10 @@ def _describe_rows(
             near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
             yield ConversationDocument.of_row(row, **near)
             continue
-        one = document_of(row, figures, table)
-        if one.spent and one.spent.cost is None:
-            aside.unpriced.append(unpriced(figures.calls, table))
-        yield one
+        document = document_of(row, figures, table)
+        if document.spent and document.spent.cost is None:
+            aside.unpriced.append(models_without_price(figures.calls, table))
+        yield document
 
 
 def _sorted_by_figure(
@@ -327,10 +329,10 @@ def _sorted_by_figure(
         else:
             aside.own = 0
         yield from (row for row, _ in page.rows)
-        left = iter(()) if is_cut else select_rows(store, filters, aside)
+        other_rows = iter(()) if is_cut else select_rows(store, filters, aside)
     else:
         there = {row.id: row for row in select_rows(store, filters, aside)}
         names, aside.unsorted = figures.ids_in_order(sort, reverse=reverse, among=there)
         yield from (there.pop(name) for name in names if name in there)
-        left = iter(there.values())
-    yield from (row for row in left if row.erased_at is not None)
+        other_rows = iter(there.values())
+    yield from (row for row in other_rows if row.erased_at is not None)

@@ -37,10 +37,10 @@ class LogReading:
     The constructor raises ``ConversationNotFound``, before any line is printed.
     """
 
-    def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
+    def __init__(self, store: Store, conversation: str, filters: Selection) -> None:
         self._store = store
         self._conversation = conversation
-        self._wanted = wanted
+        self._filters = filters
         store.events(conversation, stop=0)
         self.in_own_ids = in_own_ids(store, conversation)
         self.version = store.version(conversation)
@@ -71,25 +71,26 @@ class LogReading:
 
     def events(self, start: int, stop: int | None) -> Iterator[Logged]:
         end = self.end(stop)
-        takes = self._wanted.takes
-        everything = self._wanted.everything
-        for one in sound(self._store, self._conversation, start, end, self.findings):
-            if everything or takes(one.event, one.recorded_at):
-                yield one
-            elif self._wanted.kinds is KINDS_BY_DEFAULT and isinstance(one.event, DocumentChanges):
+        takes = self._filters.takes
+        everything = self._filters.everything
+        is_default = self._filters.kinds is KINDS_BY_DEFAULT
+        for entry in sound(self._store, self._conversation, start, end, self.findings):
+            if everything or takes(entry.event, entry.recorded_at):
+                yield entry
+            elif is_default and isinstance(entry.event, DocumentChanges):
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
         """Return the last ``number`` selected events. Cost: all events after the first returned
         event are read.
         """
-        found: list[Logged] = []
+        newest: list[Logged] = []
         end = self.end(stop)
-        while len(found) < number and end > start:
+        while len(newest) < number and end > start:
             begin = max(start, end - max(number, _SPAN))
-            found[:0] = self.events(begin, end)
+            newest[:0] = self.events(begin, end)
             end = begin
-        return found[-number:] if number else []
+        return newest[-number:] if number else []
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
         """Return the ``number`` selected events with the longest waits for a model or a tool, the
@@ -98,30 +99,30 @@ class LogReading:
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None
-        for one in sound(self._store, self._conversation, start, self.end(stop), self.findings):
-            at = told_at(one.event, one.recorded_at)
-            if at is None or is_about_it(one.event) or is_structural(one.event):
+        for entry in sound(self._store, self._conversation, start, self.end(stop), self.findings):
+            at = told_at(entry.event, entry.recorded_at)
+            if at is None or is_about_it(entry.event) or is_structural(entry.event):
                 continue
             if (
                 reached is not None
-                and is_waited_for(one.event)
-                and self._wanted.takes(one.event, one.recorded_at)
+                and is_waited_for(entry.event)
+                and self._filters.takes(entry.event, entry.recorded_at)
             ):
-                waits.append((seconds_between(reached, at), one))
+                waits.append((seconds_between(reached, at), entry))
             reached = at
         return nlargest(number, waits, key=lambda wait: wait[0])
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
-        seen = -1
-        done = self.version
+        last_change = -1
+        position = self.version
         try:
-            while stop is None or done < stop:
+            while stop is None or position < stop:
                 changed = self._store.database.data_version()
-                if changed != seen:
-                    seen = changed
+                if changed != last_change:
+                    last_change = changed
                     self.version = self._store.version(self._conversation)
-                    yield from self.events(done, stop)
-                    done = max(done, self.version)
+                    yield from self.events(position, stop)
+                    position = max(position, self.version)
                 sys.stdout.flush()
                 time.sleep(_POLL_S)
         except KeyboardInterrupt:

@@ -25,7 +25,7 @@ LISTED_MAX = 100
 """The default number of conversations in a list for people. A longer list ends with a note."""
 
 
-def completed(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the ids that complete a word in a shell. Return no ids if the store cannot be
     opened.
     """
@@ -41,19 +41,19 @@ def completed(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _chosen(ctx: typer.Context, db: str) -> str:
-    return _used(ctx, db, default_db)
+    return _store_for_completion(ctx, db, default_db)
 
 
 def _chosen_to_replace(ctx: typer.Context, db: str) -> str:
     # A command that replaces a store never replaces one that the user did not name.
-    return _used(ctx, db, lambda: DEFAULT_DB)
+    return _store_for_completion(ctx, db, lambda: DEFAULT_DB)
 
 
 def _chosen_by_program(ctx: typer.Context, db: str) -> str:
-    return _used(ctx, db, program_db)
+    return _store_for_completion(ctx, db, program_db)
 
 
-def _used(ctx: typer.Context, db: str, default: Callable[[], str]) -> str:
+def _store_for_completion(ctx: typer.Context, db: str, default: Callable[[], str]) -> str:
     source = ctx.get_parameter_source("db")
     is_default = source is not None and source.name == "DEFAULT"
     chosen = default() if is_default else db
@@ -95,7 +95,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, f
 ConversationId = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="The conversation.", show_default=False, autocompletion=completed
+        metavar="ID", help="The conversation.", show_default=False, autocompletion=complete_id
     ),
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
@@ -150,7 +150,7 @@ SomeConversations = Annotated[
         metavar="ID",
         help="The conversations.",
         show_default="all of them",
-        autocompletion=completed,
+        autocompletion=complete_id,
     ),
 ]
 

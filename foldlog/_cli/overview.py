@@ -110,15 +110,15 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
         from foldlog._programs.doctor import look_at
         from foldlog._programs.hook import FIRED
 
-        found = look_at(store, program, Path(home_folder(), FIRED))
-        if found.soon and found.not_here:
-            missing = f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')}"
+        status = look_at(store, program, Path(home_folder(), FIRED))
+        if status.soon and status.not_here:
+            missing = f"{len(status.not_here):,} of its {count(status.transcripts, 'transcript')}"
             problem = (
-                f"{found.program} deletes {count(found.soon, 'transcript')} within a week; not in"
+                f"{status.program} deletes {count(status.soon, 'transcript')} within a week; not in"
                 f" this store: {missing}"
             )
             yield AttentionDocument(
-                problem=problem, command=command("import", "--from", found.format)
+                problem=problem, command=command("import", "--from", status.format)
             )
 
 

@@ -21,7 +21,7 @@ class _Terminal(io.TextIOWrapper):
 
 
 @contextmanager
-def paged() -> Iterator[None]:
+def page_output() -> Iterator[None]:
     """Send the output on stdout to a pager, if stdout is a terminal.
 
     The pager is ``$PAGER``, or ``less`` by default. ``less`` ends at once if the output fits on the

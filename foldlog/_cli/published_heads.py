@@ -11,8 +11,8 @@ from msgspec import UNSET
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import listed, open_existing, resolved
-from foldlog._documents import HeadDocument, HeadsDocument, streamed
+from foldlog._cli.stores import iter_rows, open_existing, resolve
+from foldlog._documents import HeadDocument, HeadsDocument, stream
 from foldlog._maintenance import Published
 
 
@@ -31,11 +31,14 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
     try:
         document = msgspec.convert(json.loads(path.read_text("utf-8")), _Heads)
         heads: dict[str, list[Published]] = {}
-        for one in document.heads:
+        for head_row in document.heads:
             published = Published(
-                one.version, bytes.fromhex(one.head), one.generation or 0, document.store
+                head_row.version,
+                bytes.fromhex(head_row.head),
+                head_row.generation or 0,
+                document.store,
             )
-            heads.setdefault(one.conversation, []).append(published)
+            heads.setdefault(head_row.conversation, []).append(published)
     except OSError as error:
         raise Refused(
             f"the heads in {path} cannot be read: {error.strerror or error}; name a file of"
@@ -54,9 +57,9 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
 def show_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
     with open_existing(db) as store:
         rows = (
-            (store.conversation(resolved(store, name)) for name in conversations)
+            (store.conversation(resolve(store, name)) for name in conversations)
             if conversations
-            else listed(store)
+            else iter_rows(store)
         )
         if as_json:
             heads = (
@@ -64,7 +67,7 @@ def show_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> No
                 for one in rows
             )
             terminal.emit_list(
-                HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True
+                HeadsDocument(store=store.database.uuid, heads=stream(heads)), exact=True
             )
         else:
             for row in rows:

@@ -26,17 +26,17 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
     """Return the store of a hook, and whether the hook redacts secrets. Raises ``ValueError`` for
     any other option.
     """
-    left = [option for option in options if option != _REDACT]
-    if not left:
+    rest = [option for option in options if option != _REDACT]
+    if not rest:
         return program_db(), _REDACT in options
-    if len(left) == 1 and left[0].startswith(f"{_DB}="):
-        return left[0].removeprefix(f"{_DB}="), _REDACT in options
-    if len(left) != 2 or left[0] != _DB:
+    if len(rest) == 1 and rest[0].startswith(f"{_DB}="):
+        return rest[0].removeprefix(f"{_DB}="), _REDACT in options
+    if len(rest) != 2 or rest[0] != _DB:
         raise ValueError(
-            f"a hook has only the options {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80};"
+            f"a hook has only the options {_DB} STORE and {_REDACT}, not {' '.join(rest)!r:.80};"
             " 'foldlog setup PROGRAM' writes the options"
         )
-    return left[1], _REDACT in options
+    return rest[1], _REDACT in options
 
 
 def answer(options: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ def answer(options: Sequence[str]) -> None:
         from foldlog.eventstore import open_store
         from foldlog.eventstore.inside import as_url
 
-        given = json.load(sys.stdin)
+        payload = json.load(sys.stdin)
         make_folder_of(db)
         is_secret = None
         if redact_secrets:
@@ -59,7 +59,7 @@ def answer(options: Sequence[str]) -> None:
 
             is_secret = secret_finder()
         with makes_events(open_store(impatient(as_url(db)))) as store:
-            answer = answer_hook(store, given, Path(home_folder(), FIRED), is_secret)
+            answer = answer_hook(store, payload, Path(home_folder(), FIRED), is_secret)
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 

@@ -104,16 +104,17 @@ def choose_events(
 class RedactionResult(NamedTuple):
     """The result of a redaction.
 
-    ``taken``    the redacted events with their first receipts
-    ``stay``     places that still hold the content
-    ``done``     a sentence with the number of redacted events; empty for a dry run
-    ``pending``  a sentence about remaining bytes, and how to remove them; empty if no bytes remain
+    ``receipt_by_event``  the redacted events with their first receipts
+    ``stay``              places that still hold the content
+    ``sentence``          a sentence with the number of redacted events; empty for a dry run
+    ``pending``           a sentence about remaining bytes, and how to remove them; empty if no
+                          bytes remain
     """
 
     receipts: Sequence[RedactionReceipt] = ()
-    taken: Mapping[tuple[str, int], RedactionReceipt] = MappingProxyType({})
+    receipt_by_event: Mapping[tuple[str, int], RedactionReceipt] = MappingProxyType({})
     stay: Sequence[Problem] = ()
-    done: str = ""
+    sentence: str = ""
     pending: str = ""
 
 
@@ -145,14 +146,14 @@ def redact_chosen(
         raise Refused(str(error)) from error
     if redacting.holds is not None:
         stay += redacting.find_remaining()
-    taken = _taken_by(receipts, with_summaries=with_summaries)
-    done = f"{what_words(len(taken), len(chosen.beside))} redacted"
+    receipt_by_event = _taken_by(receipts, with_summaries=with_summaries)
+    sentence = f"{what_words(len(receipt_by_event), len(chosen.beside))} redacted"
     pending = ""
     if (receipts or chosen.beside) and bytes_stay_pending(
-        redacting.store, done, no_vacuum=no_vacuum
+        redacting.store, sentence, no_vacuum=no_vacuum
     ):
         pending = bytes_pending_words(redacting.store, "it")
-    return RedactionResult(receipts, taken, stay, done, pending)
+    return RedactionResult(receipts, receipt_by_event, stay, sentence, pending)
 
 
 def _conversations_of(
@@ -176,12 +177,12 @@ def _taken_by(
     receipts: Sequence[RedactionReceipt], *, with_summaries: bool
 ) -> dict[tuple[str, int], RedactionReceipt]:
     """Return the first receipt of each redacted event and of each redacted summary."""
-    taken: dict[tuple[str, int], RedactionReceipt] = {}
+    receipt_by_event: dict[tuple[str, int], RedactionReceipt] = {}
     for receipt in receipts:
         events = [(receipt.conversation, event_id) for event_id in receipt.event_ids]
         summaries = [
             (quote.conversation, quote.event_id) for quote in receipt.quotes if with_summaries
         ]
         for key in (*events, *summaries):
-            taken.setdefault(key, receipt)
-    return taken
+            receipt_by_event.setdefault(key, receipt)
+    return receipt_by_event

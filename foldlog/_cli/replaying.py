@@ -82,12 +82,12 @@ def replays_of(
         if is_request(event) and counts_event(event):
             asks.append(event.id)
         for name, replay in replaying.items():
-            with _named(name):
+            with _name_condenser(name):
                 replay.take(event)
     replays: dict[str, Replay] = {}
     with terminal.working("counting"):
         for name, replay in replaying.items():
-            with _named(name):
+            with _name_condenser(name):
                 replays[name] = replay.result()
     if RECORDED in replays and not replays[RECORDED].acted:
         del replays[RECORDED]
@@ -115,26 +115,27 @@ def curve_of(
 
 
 def _has_condensations(structural: Sequence[Event], version: int) -> bool:
-    kept = intervals_kept(structural, version)
+    intervals = intervals_kept(structural, version)
     return any(
-        isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural
+        isinstance(event, CondensationAction) and contains(intervals, event.id)
+        for event in structural
     )
 
 
 def _standing_events(
     store: Store, conversation: str, version: int, structural: Sequence[Event], what: str
 ) -> Iterator[Event]:
-    kept = intervals_kept(structural, version)
+    intervals = intervals_kept(structural, version)
     with terminal.working(what, "events", version) as update:
         for event in store.events(conversation, 0, version):
-            if contains(kept, event.id):
+            if contains(intervals, event.id):
                 yield event
             if event.id % _PAGE == 0:
                 update(completed=event.id)
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def _name_condenser(name: str) -> Iterator[None]:
     """Stop the comparison if the model of a condenser fails. The error names the condenser."""
     from foldlog.condensers import ModelCallFailed
 

@@ -117,12 +117,12 @@ def given_moment(option: str, text: str | None) -> datetime | None:
         ) from error
 
 
-def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
+def pairs(texts: tuple[str, ...] | list[str]) -> dict[str, Any]:
     """Parse texts ``NAME=VALUE`` into attributes. The value of ``NAME=`` is None. Raises
     ``Refused`` for any other text.
     """
-    found: dict[str, Any] = {}
-    for text in given:
+    attributes: dict[str, Any] = {}
+    for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
             ways = (
@@ -134,5 +134,5 @@ def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
             decoded = json.loads(value) if value else None
         except ValueError:
             decoded = value
-        found[name] = decoded if decoded is None or isinstance(decoded, int | list) else value
-    return found
+        attributes[name] = decoded if decoded is None or isinstance(decoded, int | list) else value
+    return attributes

@@ -39,8 +39,8 @@ def mounted_tools(store: Store) -> MountedTools | None:
         return None
     from foldlog._programs.answers import Answers
     from foldlog._programs.asking import Asking
-    from foldlog._programs.server import mounted
+    from foldlog._programs.server import mount
 
     may_import = store.path is None or os.access(store.path, os.W_OK)
     answers = Answers(store, Asking(store, {}, None, may_import=may_import))
-    return mounted(answers)
+    return mount(answers)

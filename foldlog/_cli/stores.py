@@ -131,22 +131,23 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     return _open(db)
 
 
-def resolved(store: Store, given: str) -> str:
-    """Return the id that is ``given`` or begins with ``given``. Commands that change the store must
+def resolve(store: Store, text: str) -> str:
+    """Return the id that is ``text`` or begins with ``text``. Commands that change the store must
     not use this function, because the user may mean another id.
 
-    If only a session and its sub-agents (``session/agent-1``) begin with ``given``, return the
+    If only a session and its sub-agents (``session/agent-1``) begin with ``text``, return the
     session. Raises ``Refused`` unless exactly one conversation matches.
     """
-    found = list(islice(ids_meant(store, given), _FEW + 1))
-    if len(found) == 1:
-        return _noted(store, found[0])
-    if found:
-        listed = ", ".join(map(repr, found[:_FEW])) + (", …" if len(found) > _FEW else "")
+    matching_ids = list(islice(ids_meant(store, text), _FEW + 1))
+    if len(matching_ids) == 1:
+        return _note_missing_records(store, matching_ids[0])
+    if matching_ids:
+        more = ", …" if len(matching_ids) > _FEW else ""
+        listed = f"{', '.join(map(repr, matching_ids[:_FEW]))}{more}"
         raise Refused(
-            f"more than one conversation begins with {given!r}: {listed}; type more of the id"
+            f"more than one conversation begins with {text!r}: {listed}; type more of the id"
         )
-    raise Refused(_not_there(store, given))
+    raise Refused(_not_there(store, text))
 
 
 class ShortIds:
@@ -165,10 +166,10 @@ class ShortIds:
         if not _MADE_ID.fullmatch(session) or not terminal.has_edge():
             return conversation
         if session not in self._short:
-            self._short[session] = self._shortened(session)
+            self._short[session] = self._shorten(session)
         return f"{self._short[session]}{slash}{rest}"
 
-    def _shortened(self, session: str) -> str:
+    def _shorten(self, session: str) -> str:
         for length in _SHORT:
             meant = islice(ids_meant(self._store, session[:length]), 2)
             if all(name == session or name.startswith(f"{session}/") for name in meant):
@@ -176,7 +177,7 @@ class ShortIds:
         return session
 
 
-def _noted(store: Store, conversation: str) -> str:
+def _note_missing_records(store: Store, conversation: str) -> str:
     """Print a note if the conversation lacks records of its source. Return the id of the
     conversation.
     """
@@ -201,31 +202,31 @@ def _mark_of(store: Store, conversation: str) -> Any:
     return attributes.get(INCOMPLETE)
 
 
-def whole(store: Store, given: str) -> str:
-    """Return ``given`` if a conversation has exactly this id, and otherwise raise ``Refused``.
+def whole(store: Store, text: str) -> str:
+    """Return ``text`` if a conversation has exactly this id, and otherwise raise ``Refused``.
     Commands that change the store use this function, because the beginning of an id may match the
     wrong conversation.
     """
     try:
-        return store.conversation(given, pending=True).id
+        return store.conversation(text, pending=True).id
     except ConversationNotFound:
-        raise Refused(_not_there(store, given)) from None
+        raise Refused(_not_there(store, text)) from None
 
 
-def _not_there(store: Store, given: str) -> str:
+def _not_there(store: Store, text: str) -> str:
     from difflib import get_close_matches
 
-    if given.endswith(".db"):
-        return f"this store has no conversation {given!r}; to name a store, use --db {given}"
-    ids = [row.id for row in islice(listed(store), _SEARCHED)]
-    shorter = given.lower()
+    if text.endswith(".db"):
+        return f"this store has no conversation {text!r}; to name a store, use --db {text}"
+    ids = [row.id for row in islice(iter_rows(store), _SEARCHED)]
+    shorter = text.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]
-    near = near or get_close_matches(given, ids, n=3, cutoff=0.6)
+    near = near or get_close_matches(text, ids, n=3, cutoff=0.6)
     if near:
         meant = f"did you mean {' or '.join(map(repr, near))}?"
     else:
         meant = "'foldlog list' shows its conversations"
-    return f"this store has no conversation {given!r}; {meant}"
+    return f"this store has no conversation {text!r}; {meant}"
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
@@ -235,13 +236,13 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
     Raises ``Refused`` for an unknown name, and ``ConversationErased``, before the first id.
     """
     if conversations:
-        named = [resolved(store, name) for name in conversations]
+        named = [resolve(store, name) for name in conversations]
         for name in named:
             if store.conversation(name, pending=True).erased_at is not None:
                 store.events(name, stop=0)  # raises ConversationErased
         yield from dict.fromkeys(named)
     else:
-        yield from (row.id for row in listed(store) if row.erased_at is None)
+        yield from (row.id for row in iter_rows(store) if row.erased_at is None)
 
 
 def events_total(
@@ -254,10 +255,10 @@ def events_total(
         return None
     if conversations:
         return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
-    return sum(row.version for row in listed(store) if row.erased_at is None and row.id >= start)
+    return sum(row.version for row in iter_rows(store) if row.erased_at is None and row.id >= start)
 
 
-def listed(store: Store) -> Iterator[ConversationRow]:
+def iter_rows(store: Store) -> Iterator[ConversationRow]:
     """Yield all conversations of the store. An unreadable conversation becomes a finding of the
     command.
     """

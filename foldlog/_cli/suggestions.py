@@ -11,7 +11,7 @@ from foldlog._cli.catalog import COMMANDS, GROUP
 _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
 
-def suggested(problem: str, arguments: Sequence[str]) -> str:
+def suggest(problem: str, arguments: Sequence[str]) -> str:
     names = [name for names in COMMANDS.values() for name in names]
     if unknown := _NO_COMMAND.search(problem):
         by_word = {name.removeprefix(f"{GROUP} "): name for name in names}

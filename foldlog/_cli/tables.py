@@ -69,7 +69,7 @@ def print_rows(
         widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)
         shown = [columns[place] for place in places]
-        fitted = _fitted(shown, [widths[place] for place in places], out.width)
+        fitted = _fit(shown, [widths[place] for place in places], out.width)
         notes |= {
             note: None
             for place, column in zip(places, shown, strict=True)
@@ -113,7 +113,7 @@ def _print_row(
 ) -> None:
     """Print a row. A cell is a text and its width on the screen."""
     padded = [
-        _padded(text, size, width, column.justify)
+        _pad(text, size, width, column.justify)
         for (text, size), width, column in zip(cells, widths, columns, strict=True)
     ]
     first, size = cells[0]
@@ -123,7 +123,7 @@ def _print_row(
     out.write((_GAP.join(padded).rstrip(), style))
 
 
-def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+def _fit(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """Return the widths of the columns. If a row is wider than ``room``, make columns narrower,
     beginning with the first, but no column narrower than its ``least``.
     """
@@ -136,7 +136,7 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return fitted
 
 
-def _padded(text: str, size: int, width: int, justify: str) -> str:
+def _pad(text: str, size: int, width: int, justify: str) -> str:
     text = text if size <= width else cut(text, width)  # fill the whole width
     spaces = " " * (width - size)
     return spaces + text if justify == "right" else text + spaces

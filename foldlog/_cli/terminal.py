@@ -21,9 +21,9 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from foldlog._cli.hints import completed
+from foldlog._cli.hints import complete_commands
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
+from foldlog._cli.pager import page_output
 from foldlog._words.gist import UNLIMITED as UNLIMITED
 from foldlog._words.safe_text import (
     json_text,
@@ -67,7 +67,7 @@ class _Stdout(io.FileIO):
             raise StdoutFailed(error.errno, error.strerror, "stdout") from error
 
 
-def _checked(stdout: Any) -> io.TextIOWrapper:
+def _check(stdout: Any) -> io.TextIOWrapper:
     raw: Any = _Stdout(stdout.fileno(), "w", closefd=False)
     if isinstance(stdout.buffer, io.BufferedWriter):
         buffer = io.BufferedWriter(raw)
@@ -97,7 +97,7 @@ def prepare(*, as_json: bool) -> None:
     if sys.stdout is None:
         raise Refused("stdout is closed; redirect it to a file, or to /dev/null to drop the output")
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _checked(sys.stdout)
+        sys.stdout = _check(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -156,7 +156,7 @@ def answer(document: Document, text: str | Sequence[str] | Callable[[], object])
     if _as_json:
         emit(document)
     elif callable(text):
-        with paged():
+        with page_output():
             text()
     else:
         for line in (text,) if isinstance(text, str) else text:
@@ -312,13 +312,13 @@ def working(what: str, unit: str = "", total: float | None = None) -> Iterator[C
         yield partial(bars.update, bars.add_task(what, unit=unit, total=total))
 
 
-def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -> None:
+def confirm(act: str, participle: str, shown: Iterable[str], question: str, of: str) -> None:
     """Show what a command is about to change. Unless the user agrees in a terminal, raise
     ``Refused``.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            f"{act} asks for confirmation, but there is no terminal; nothing was {done}; add"
+            f"{act} asks for confirmation, but there is no terminal; nothing was {participle}; add"
             f" --yes to {act} without a question"
         )
     for line in shown:
@@ -326,7 +326,7 @@ def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -
     sys.stderr.write(f"{printable(question, one_line=True)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused(f"nothing was {done}, and {of} is unchanged")
+        raise Refused(f"nothing was {participle}, and {of} is unchanged")
 
 
 _ERROR_MAX = 500
@@ -371,7 +371,7 @@ _NOTES = _Notes(logging.WARNING)
 
 
 def _say(level: str, message: str) -> None:
-    text = printable(completed(message), one_line=True)
+    text = printable(complete_commands(message), one_line=True)
     if _as_json:
         sys.stderr.write(f"{json_text({'level': level, 'message': text})}\n")
     else:

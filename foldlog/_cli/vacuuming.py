@@ -20,19 +20,19 @@ def bytes_pending_words(store: Store, of: str) -> str:
     )
 
 
-def vacuumed(store: Store) -> Vacuumed:
+def vacuum(store: Store) -> Vacuumed:
     with terminal.working("vacuuming") as update:
         return Maintenance(store).vacuum(lambda done, of: update(completed=done, total=of))
 
 
-def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store if it still has erased bytes. Return whether erased bytes are left. ``done``
-    says what was erased, for the message of a failed vacuum.
+def bytes_stay_pending(store: Store, sentence: str, *, no_vacuum: bool) -> bool:
+    """Vacuum a store if it still has erased bytes. Return whether erased bytes are left.
+    ``sentence`` says what was erased, for the message of a failed vacuum.
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending
     try:
-        return vacuumed(store).bytes_pending
+        return vacuum(store).bytes_pending
     except EventStoreError as error:
-        terminal.warn(f"{done}, but the vacuum that removes its bytes failed: {error}")
+        terminal.warn(f"{sentence}, but the vacuum that removes its bytes failed: {error}")
         return True

@@ -27,11 +27,11 @@ def is_filter(word: str) -> bool:
 
 def chosen_by(
     line: str,
-    found: Callable[[str], Collection[str]],
+    find_ids: Callable[[str], Collection[str]],
     noted: Callable[[], Collection[str]],
 ) -> Where:
-    """Parse a search line. ``found`` searches texts for words, and returns the ids of the
-    conversations that contain the words. ``noted`` returns the ids of the conversations with a
+    """Parse a search line. ``find_ids`` searches texts for words, and returns the ids of
+    the conversations that contain the words. ``noted`` returns the ids of the conversations with a
     note. Raises ``InvalidArgument`` if a filter has an unknown value.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
@@ -41,7 +41,7 @@ def chosen_by(
     if chosen.pop("has_note", False):
         chosen["only"] = noted()
     if words:
-        ids = found(words)
+        ids = find_ids(words)
         chosen["only"] = ids if "only" not in chosen else {*ids} & {*chosen["only"]}
     return Where(**chosen)
 

@@ -85,11 +85,11 @@ def in_folder(
         return real == folder or (below and real.startswith(f"{folder.rstrip(os.sep)}{os.sep}"))
 
     cwds = {place["cwd"] for place in places.values() if "cwd" in place}
-    wanted = {cwd for cwd in cwds if is_in(cwd)}
+    folders = {cwd for cwd in cwds if is_in(cwd)}
     return [
         name
         for name, place in places.items()
-        if place.get("cwd") in wanted and _is_session(name, places)
+        if place.get("cwd") in folders and _is_session(name, places)
     ]
 
 

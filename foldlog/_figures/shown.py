@@ -12,7 +12,7 @@ from foldlog._documents import ConversationDocument, ModelDocument
 from foldlog._figures.context import ContextLimit, ContextUse, limit_of_models
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import event_tokens
-from foldlog._figures.spending import priced, spent_by, sum_up
+from foldlog._figures.spending import price_calls, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
@@ -53,7 +53,7 @@ def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDoc
     if not figures.is_sound:
         return ()
     by_model: dict[str, ModelDocument] = {}
-    for calls in priced(figures.calls, prices).values():
+    for calls in price_calls(figures.calls, prices).values():
         sum_up(by_model, {calls.model: replace(calls, day="")})
     return tuple(
         sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model))

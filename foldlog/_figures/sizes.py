@@ -13,14 +13,14 @@ from foldlog.condensers import TokensUnknown
 from foldlog.condensers.models.estimate import (
     OF_A_CALL,
     OF_A_MESSAGE,
+    estimate_by_samples,
     of_message,
     of_thinking,
     of_tools,
-    sampled,
 )
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
 from foldlog.projections import View, arguments_of, as_json, rendered, says_something
-from foldlog.projections.messages.chat import signed
+from foldlog.projections.messages.chat import signed_blocks
 
 
 class CountsTokens(Protocol):
@@ -86,15 +86,23 @@ def event_tokens(event: Event) -> int:
             says_something(text)
         ):
             # Most events are of these two kinds, and this is faster than making their messages.
-            return OF_A_MESSAGE + sampled(text)
+            return OF_A_MESSAGE + estimate_by_samples(text)
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
-            thought = sampled(text) if text and says_something(text) else 0
-            thinking = sum(of_thinking(block, sampled) for block in signed(event.thinking))
-            return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function)) + thinking
-    return sum(of_message(message, sampled) for message in messages_of(event)) + of_tools(
-        tools_of(event), sampled
-    )
+            thought = estimate_by_samples(text) if text and says_something(text) else 0
+            thinking = sum(
+                of_thinking(block, estimate_by_samples) for block in signed_blocks(event.thinking)
+            )
+            return (
+                OF_A_MESSAGE
+                + thought
+                + OF_A_CALL
+                + estimate_by_samples(as_json(function))
+                + thinking
+            )
+    return sum(
+        of_message(message, estimate_by_samples) for message in messages_of(event)
+    ) + of_tools(tools_of(event), estimate_by_samples)
 
 
 def tools_of(event: Event) -> Sequence[Any]:

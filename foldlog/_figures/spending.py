@@ -137,7 +137,7 @@ class Spending(Struct):
         return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
 
 
-def priced(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
+def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, call_count, above, by_condenser in all_calls:
         estimated = 0
@@ -156,7 +156,7 @@ def priced(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], 
     return models
 
 
-def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
+def models_without_price(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
     without_cost = (calls for calls in all_calls if calls.cost is None and calls.tokens)
     return {
         calls.model
@@ -199,8 +199,8 @@ def spent(models: Iterable[SpentDocument]) -> SpentDocument:
 
 
 def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
-    total = spent(priced(calls, prices).values())
-    return replace(total, cost=None) if unpriced(calls, prices) else total
+    total = spent(price_calls(calls, prices).values())
+    return replace(total, cost=None) if models_without_price(calls, prices) else total
 
 
 def told_beside(read: ReadTransaction, version: int) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from foldlog._documents import SavingsDocument
 from foldlog._figures.overview import Overview, near_the_ends
 from foldlog._figures.prices import Prices
-from foldlog._figures.spending import priced
+from foldlog._figures.spending import price_calls
 from foldlog._figures.stats import TOTALS, Stats
 from foldlog._figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
 from foldlog._figures.updating import FigureCounter
@@ -190,7 +190,7 @@ class FiguresOfStore:
         """Conversations without the figure ``sort`` always come last. Raises ``InvalidArgument`` if
         ``sort`` is not in ``SORTS``.
         """
-        sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
+        sorted_rows = self._sort(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in sorted_rows])
         unknown = 0
         if sort != "id":
@@ -199,7 +199,7 @@ class FiguresOfStore:
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
         return self._rows_of(
-            [key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)]
+            [key for key, *_ in self._sort(where, sort, reverse=reverse, most=limit)]
         )
 
     def _rows_of(self, keys: Sequence[int]) -> list[Row]:
@@ -210,12 +210,12 @@ class FiguresOfStore:
     def ids_in_order(
         self, sort: str, *, reverse: bool, among: Collection[str]
     ) -> tuple[list[str], int]:
-        rows = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
+        rows = self._sort(_EVERYTHING, sort, reverse=reverse, most=_ALL)
         ids = [(as_text(name), figure) for _, figure, name in rows]
         in_group = [(name, figure) for name, figure in ids if name in among]
         return [name for name, _ in in_group], sum(figure is None for _, figure in in_group)
 
-    def _sorted(
+    def _sort(
         self, where: Where, sort: str, *, reverse: bool, most: int
     ) -> Sequence[Sequence[Any]]:
         check_sort(sort)
@@ -238,7 +238,7 @@ class FiguresOfStore:
         return row if row.erased_at is None else None
 
     def ids(self, where: Where) -> set[str]:
-        rows = self._sorted(where, "id", reverse=False, most=_ALL)
+        rows = self._sort(where, "id", reverse=False, most=_ALL)
         return {as_text(name) for _, _, name in rows}
 
     def count(self, where: Where = _EVERYTHING) -> int:
@@ -254,7 +254,7 @@ class FiguresOfStore:
         # A reply that is in several chosen conversations counts once.
         stats = self.counts(where)
         calls = self._calls(where)
-        stats.models = priced(calls, self._prices)
+        stats.models = price_calls(calls, self._prices)
         stats.unpriced = {call.model for call in calls if self._has_no_price(call)}
         stats.without_cost = self._without_cost(where, stats.unpriced)
         stats.findings = self._findings(where)
@@ -264,13 +264,13 @@ class FiguresOfStore:
         stats = Stats()
         for columns in self._tables.ask("figure_sums", where):
             stats.add_sums(*columns)
-        for what, name, number in self._named(
+        for what, name, number in self._names_of(
             self._tables.ask("figure_totals", where, json.dumps(whats))
         ):
             stats.add_count(what, name, number)
         return stats
 
-    def _named(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, float | None]]:
+    def _names_of(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, float | None]]:
         for what, name, key, _, number in rows:
             yield text_of(what), self._tables.name(name, key), number
 
@@ -315,7 +315,7 @@ class FiguresOfStore:
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
         whats = json.dumps([f"reason {field}" for field in SAVED])
         fields_by_reason: dict[str, dict[str, Any]] = {}
-        for what, name, number in self._named(self._tables.ask("figure_totals", where, whats)):
+        for what, name, number in self._names_of(self._tables.ask("figure_totals", where, whats)):
             fields = fields_by_reason.setdefault(name, {})
             field = what.removeprefix("reason ")
             if number is not None:

@@ -21,12 +21,12 @@ from foldlog._figures.writing import (
     LAST_IS_LOCAL,
     SEALED,
     FigureColumns,
+    as_unsigned,
     digest_of,
     place_of_texts,
     put_figures,
     put_replies,
     storable,
-    unsigned,
 )
 from foldlog._formats.summed_calls import USAGE, Calls
 from foldlog.eventstore import InvalidArgument, KeyUnavailable
@@ -195,7 +195,7 @@ class FigureTables:
         for recorder in self._recorders():
             for key in keys:
                 hashes = self._run(recorder, "figure_replies_of", key)
-                stored.setdefault(key, set()).update(unsigned(column) for (column,) in hashes)
+                stored.setdefault(key, set()).update(as_unsigned(column) for (column,) in hashes)
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:

@@ -80,12 +80,12 @@ class FigureCounter:
             to_count = self._tables.to_count()
             uncounted = [row for row in self._rows(to_count) if not self.is_aside(row)]
             rows = uncounted if most is None else uncounted[:most]
-            left = uncounted[len(rows) :]
+            rest = uncounted[len(rows) :]
             self._count(rows)
             self._store_replies()
-            self.missing = sum(to_count[row.id] for row in left)  # see ``to_count``
-            self._seen = None if left else version
-            return len(left)
+            self.missing = sum(to_count[row.id] for row in rest)  # see ``to_count``
+            self._seen = None if rest else version
+            return len(rest)
 
     def count_now(self, rows: Iterable[ConversationRow]) -> None:
         with self._lock:

@@ -83,7 +83,7 @@ def put_figures(
         # Write the present usage of replies that other conversations have too, and delete replies
         # that have left this conversation. The figures of a pending source have no single replies.
         stored_hashes = [
-            unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
+            as_unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
         ]
         transaction.write_sources("forget_figure_replies", key)
         replies = {
@@ -119,7 +119,7 @@ def put_replies(
     replies: Mapping[int, Calls],
 ) -> None:
     names = _Names(conversation, data_key, keys)
-    rows = [(_signed(reply_hash), *_row_of(call, names)) for reply_hash, call in replies.items()]
+    rows = [(_as_signed(reply_hash), *_row_of(call, names)) for reply_hash, call in replies.items()]
     transaction.write_rows("put_figure_replies", conversation.key, rows)
 
 
@@ -165,12 +165,12 @@ def storable(name: str) -> str:
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _signed(reply_hash: int) -> int:
+def _as_signed(reply_hash: int) -> int:
     # SQL has no unsigned numbers.
     return reply_hash - (1 << 64) if reply_hash >> 63 else reply_hash
 
 
-def unsigned(column: int) -> int:
+def as_unsigned(column: int) -> int:
     return column % (1 << 64)
 
 

@@ -232,9 +232,9 @@ def _record_of_block(kind: str, raw: str) -> dict[str, Any]:
         )
         text = "\n".join(line.removesuffix(_BREAK) for line in lines)
     record = {"aider": kind, "text": text}
-    for each in (record, {**record, "ends": "\r\n"}):  # "\r\n" ends a line on Windows
-        if _markdown(each) == raw:
-            return each
+    for candidate in (record, {**record, "ends": "\r\n"}):  # "\r\n" ends a line on Windows
+        if _markdown(candidate) == raw:
+            return candidate
     return {**record, "raw": raw}
 
 

@@ -202,7 +202,7 @@ class AnthropicDecoder(FollowingDecoder):
                 read.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
                 deleted = {
-                    known for _, known in self.shown.all() if _ALWAYS_SENT <= known[0] <= last
+                    member for _, member in self.shown.all() if _ALWAYS_SENT <= member[0] <= last
                 }
                 if deleted:
                     read.condense(lambda known: known not in deleted)

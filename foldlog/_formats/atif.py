@@ -125,8 +125,8 @@ class _Trajectories(FileReader):
 def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
     for held in dicts_in(document.value.get("subagent_trajectories")):
         if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
-            known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
-            inner = document_in(bytes_of({**held, "extra": known}), document.source, document.line)
+            extra = {**dict_or_empty(held.get("extra")), _PARENT: parent}
+            inner = document_in(bytes_of({**held, "extra": extra}), document.source, document.line)
             yield in_object(
                 Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra")
             )
@@ -301,9 +301,9 @@ class _Encoder(RepliesEncoder):
         copier = _Encoder()
         copies = list[dict[str, Any]]()
         copier.last = self.last
-        for event_id, kept in self._shown.all():
-            if event_id != summary_id(event.id) and not isinstance(kept, SystemMessage):
-                copies += copier.records(kept) or ()
+        for event_id, shown in self._shown.all():
+            if event_id != summary_id(event.id) and not isinstance(shown, SystemMessage):
+                copies += copier.records(shown) or ()
         copies += copier.end()
         self.last = copier.last
         return [step, *({**copy, "is_copied_context": True} for copy in copies)]

@@ -146,25 +146,27 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
     ``singles`` is true, every other block that only Anthropic's server knows becomes a part of its
     own.
     """
-    found: dict[Any, _Block] = {}
+    block_by_id: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
         answered = str(block.get("tool_use_id"))
         is_own = is_of_anthropic(block)
         if is_own and block.keys() >= _CALL:
-            found[str(block["id"])] = block
-        elif is_own and answered in found:
-            both = [*found[answered].get("blocks", [found[answered]]), block]
+            block_by_id[str(block["id"])] = block
+        elif is_own and answered in block_by_id:
+            both = [*block_by_id[answered].get("blocks", [block_by_id[answered]]), block]
             result_blocks = [
                 {key: value for key, value in each.items() if value is not None} for each in both
             ]
-            found[answered] = {"type": "server_tool", "blocks": result_blocks}
+            block_by_id[answered] = {"type": "server_tool", "blocks": result_blocks}
         else:
             is_single = singles and is_own and "tool_use_id" not in block
-            found[place, None] = {"type": "server_tool", "blocks": [block]} if is_single else block
-    return list(found.values())
+            block_by_id[place, None] = (
+                {"type": "server_tool", "blocks": [block]} if is_single else block
+            )
+    return list(block_by_id.values())
 
 
-def returned(block: Any) -> Any:
+def wrap_server_block(block: Any) -> Any:
     """Wrap a user's block in a part if only Anthropic's server knows the block. An encoder sends
     the wrapped block back unchanged. All other blocks are returned unchanged.
     """
@@ -222,8 +224,8 @@ def said(parts: list[_Block]) -> Content:
 
 
 def texts_of(content: Content) -> list[str]:
-    found = [content] if isinstance(content, str) else [part.get("text") for part in content]
-    return [text for text in found if isinstance(text, str)]
+    texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def given(content: Content) -> str | list[_Block]:

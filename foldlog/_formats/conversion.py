@@ -16,7 +16,7 @@ from foldlog._formats.openai_chat import thought
 from foldlog._formats.places import is_of, number
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named, formats
-from foldlog._formats.reply_encoders import joined
+from foldlog._formats.reply_encoders import join_contents
 from foldlog.eventstore import (
     DocumentChanges,
     Event,
@@ -242,7 +242,9 @@ def _events_sent(view: View) -> list[Event]:
                 "call_id": call.id,
                 "response_id": f"reply-{first_id}",
             }
-            fields["thought"] = joined(texts if is_last else islice(texts, len(call.positions)))
+            fields["thought"] = join_contents(
+                texts if is_last else islice(texts, len(call.positions))
+            )
             fields["thinking"] = tuple(
                 thoughts if is_last else islice(thoughts, len(call.thinking))
             )
@@ -257,7 +259,7 @@ def _events_sent(view: View) -> list[Event]:
             fields = {
                 "id": first_id,
                 "timestamp": shown_events[0].timestamp,
-                "content": joined(texts),
+                "content": join_contents(texts),
             }
             if turn.role == "system":
                 events.append(SystemMessage(**fields, tools=shown_events[0].tools))

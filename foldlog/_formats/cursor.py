@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import said as content_of_parts, said_in, thinking_of
-from foldlog._formats.files.readers import Placed, opened, parsed, rows_in
+from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.json_text import json_text, parsed as parsed_text
+from foldlog._formats.json_text import json_text, parse_text as parsed_text
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
     Located,
@@ -110,7 +110,7 @@ def _is_of_command_line(path: Path) -> bool:
 
 def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
     conversations = list[tuple[str, float, str, list[str]]]()
-    with opened(path) as database:
+    with open_read_only(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
             fields = dict_or_empty(parsed_text(_text_of(value)))
             headers = dicts_in(fields.get("fullConversationHeadersOnly"))
@@ -132,14 +132,14 @@ def _bubbles(
     path: Path, conversation: str, names: list[str], unread: list[Located]
 ) -> Iterator[Located]:
     yield from unread
-    with opened(path) as database:
+    with open_read_only(path) as database:
         for name in names:
             place = f"{path}, bubble {name}"
             row = database.execute(_BUBBLE, (f"bubbleId:{conversation}:{name}",)).fetchone()
             if row is None or row[0] is None:
                 yield at(place, None, "is listed in its conversation, but is missing")
                 continue
-            located = parsed(_text_of(row[0]).encode(), 0, 0, place)
+            located = parse_line(_text_of(row[0]).encode(), 0, 0, place)
             bubble = dict_or_empty(located.value)
             yield located._replace(value={key: bubble[key] for key in _KEPT if key in bubble})
 
@@ -151,7 +151,7 @@ def _text_of(value: Any) -> str:
 
 
 def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    with opened(path) as database:
+    with open_read_only(path) as database:
         fields = _about(database)
     root = text_or_empty(fields.get("latestRootBlobId"))
     if root:
@@ -173,7 +173,7 @@ def _about(database: sqlite3.Connection) -> _Part:
 
 def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]:
     yield from unread
-    with opened(path) as database:
+    with open_read_only(path) as database:
 
         def blob(name: str) -> bytes | None:
             row = database.execute("SELECT data FROM blobs WHERE id = ?", (name,)).fetchone()
@@ -191,7 +191,7 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
             if data is None:
                 yield at(place, None, "is listed in its conversation, but is missing")
                 continue
-            located = parsed(data, 0, 0, place)
+            located = parse_line(data, 0, 0, place)
             yield located._replace(value={"blob": name, "message": dict_or_empty(located.value)})
 
 

@@ -16,7 +16,7 @@ from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.json_text import UnreadableJson, bytes_of, parse
 from foldlog._formats.places import number
 from foldlog._formats.record import NotAnEvent, dict_or_empty
-from foldlog._formats.skeleton import located
+from foldlog._formats.skeleton import with_place
 from foldlog.eventstore import Event
 
 _STAY = frozenset(
@@ -97,7 +97,7 @@ class DecodedRecords:
     def take(self, record: Any) -> None:
         if len(self._first) < 50:
             self._first.append(record)
-        self.where = located(self.where, **self.format.where(record))
+        self.where = with_place(self.where, **self.format.where(record))
         try:
             self.events += events_of(self._decoder, self.format, record)
         except NotAnEvent as error:
@@ -107,19 +107,19 @@ class DecodedRecords:
     def conversation(self) -> str | None:
         return self.format.conversation(self._first)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return an empty state, so that all records are decoded again when the source grows."""
         return b""
 
     def left_of(self, record: bytes) -> bytes:
         (value,) = values_of(iter((record,)))
         fields = dict_or_empty(value)
-        kept = {
+        rest = {
             name: fields[name]
             for name in _STAY & fields.keys()
             if fields[name] is None or (type(fields[name]) is str and _NAME.fullmatch(fields[name]))
         }
-        return bytes_of(kept)
+        return bytes_of(rest)
 
 
 def values_of(records: Iterator[bytes]) -> Iterator[Any]:

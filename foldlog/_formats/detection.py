@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.files.found_sources import Found, NotAHistory
+from foldlog._formats.files.found_sources import FoundHistory, NotAHistory
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import described, dicts_in
+from foldlog._formats.record import describe_type, dicts_in
 from foldlog._formats.registry import AUTO, each_format, format_named
 from foldlog.eventstore import InvalidArgument
 
@@ -56,7 +56,7 @@ def _nothing_of_ours(records: Iterable[Any]) -> str:
         (record for record in looked_at if _match(record) is None),
         looked_at[0] if looked_at else None,
     )
-    what = described(odd)
+    what = describe_type(odd)
     if type(odd) is dict and odd:
         what += f" with {', '.join(map(repr, [*odd][:_KEYS_NAMED]))}"
         kinds = {
@@ -86,9 +86,9 @@ def format_of(records: Iterable[Any]) -> Format | None:
         for record in islice(records, LOOK_AT)
         if type(record) is dict or type(record) is list
     ]
-    found = [(format, record) for record in looked_at if (format := _match(record)) is not None]
-    counts = Counter(format for format, _ in found)
-    owners = {format.name for format, record in found if format.own(record)}
+    matches = [(format, record) for record in looked_at if (format := _match(record)) is not None]
+    counts = Counter(format for format, _ in matches)
+    owners = {format.name for format, record in matches if format.own(record)}
     with_shared = {format: _count(format, counts, owners) for format in counts}
     if not with_shared:
         return None
@@ -161,8 +161,10 @@ def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     if isinstance(source, str | PathLike):
         from foldlog._formats.files.histories import histories
 
-        found = (each for each in histories(Path(source), recognize()) if isinstance(each, Found))
-        first = next(found, None)
+        sources = (
+            each for each in histories(Path(source), recognize()) if isinstance(each, FoundHistory)
+        )
+        first = next(sources, None)
         if first is None:
             raise NotAHistory(Path(source), "holds no history")
         return first.format.name

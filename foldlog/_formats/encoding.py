@@ -16,7 +16,7 @@ from foldlog._formats.places import is_of, is_step_aside, place_of
 from foldlog._formats.record import within
 from foldlog._formats.registry import format_named
 from foldlog._formats.repeats import is_repeated
-from foldlog._values import replaced, values_in
+from foldlog._values import replace_texts, values_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -333,7 +333,7 @@ def _sendable(event: Event) -> Event:
     replacements = {
         text: sendable(text) for texts in containers for text in texts if isinstance(text, str)
     }
-    return _replace_changed(event, replaced(asdict(event), replacements, names=True))
+    return _replace_changed(event, replace_texts(asdict(event), replacements, names=True))
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:

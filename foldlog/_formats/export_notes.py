@@ -69,8 +69,8 @@ class ExportNotes:
 
 def several(number: int, noun: str) -> str:
     """Return a number and a noun: ``1 image``, ``2 changes of documents``."""
-    one, of, rest = noun.partition(" of ")
-    return f"{number} {one}{'' if number == 1 else 's'}{of}{rest}"
+    singular, of, rest = noun.partition(" of ")
+    return f"{number} {singular}{'' if number == 1 else 's'}{of}{rest}"
 
 
 def _noun_of_event(event: Event) -> str:

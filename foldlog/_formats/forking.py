@@ -43,7 +43,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     while True:
         attributes, guard = store.query(conversation, read_attributes)
         try:
-            documents.fork(conversation, at, new, marked(attributes, unread), guard)
+            documents.fork(conversation, at, new, mark_unread(attributes, unread), guard)
         except VersionConflict as conflict:
             if conflict.expected != conflict.actual:  # not of the guard
                 raise
@@ -51,7 +51,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
             return store.conversation(new)
 
 
-def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
+def mark_unread(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Return the documents of a history. ``unread`` names the records that the history lacks.
     ``attributes`` are the attributes of the history without ``INCOMPLETE``.
     """
@@ -111,8 +111,8 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
 def _is_named(event: Event, source_id: str | int) -> bool:
     if event.origin is None or event.origin.id is None:
         return False
-    found = event.origin.id
-    return bool(found == source_id) or (isinstance(found, int) and str(found) == source_id)
+    own_id = event.origin.id
+    return bool(own_id == source_id) or (isinstance(own_id, int) and str(own_id) == source_id)
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
@@ -133,9 +133,9 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     )
     following = store.events(conversation, version) if view else ()
     for _, of_record in groupby(following, lambda each: each.id - place_of(each)):
-        made = [*of_record]
+        events = [*of_record]
         goes_on = False
-        for each in made:
+        for each in events:
             if isinstance(each, Action) and each.response_id == newest is not None:
                 waiting.add(each, each.id)
                 goes_on = True
@@ -143,5 +143,5 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
                 goes_on = True
             elif each.shown or is_structural(each):
                 return version
-        version = made[-1].id + 1 if goes_on else version
+        version = events[-1].id + 1 if goes_on else version
     return version

@@ -48,7 +48,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._values import replaced
+from foldlog._values import replace_texts
 from foldlog.eventstore import Annotation, SystemMessage
 
 NAME = "inspect-eval"
@@ -158,7 +158,7 @@ def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterato
     attachments = dict_or_empty(sample.get("attachments"))
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
-        yield at(place, replaced(message, instead))
+        yield at(place, replace_texts(message, instead))
     yield at(place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem)
 
 

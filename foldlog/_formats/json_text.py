@@ -63,7 +63,7 @@ def parse_stored(text: bytes) -> Any:
         return _parse_leniently(text)
 
 
-def parsed(value: Any) -> Any:
+def parse_text(value: Any) -> Any:
     """Return the value of a JSON text, or None for a text that is not JSON. Return a ``value`` that
     is not a text unchanged.
     """

@@ -49,9 +49,9 @@ class Members(Generic[T]):
     def all(self) -> list[tuple[int, T]]:
         return list(self.newest_first())[::-1]
 
-    def follow(self, event: Event, known: T) -> None:
-        """Add a shown event, or apply a condensation or a retraction. ``known`` is the tag of the
-        event, or of the summary that a condensation adds.
+    def follow(self, event: Event, tag: T) -> None:
+        """Add a shown event, or apply a condensation or a retraction. ``tag`` belongs to the event,
+        or of the summary that a condensation adds.
         """
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))
@@ -60,7 +60,7 @@ class Members(Generic[T]):
             members = [member for member in self.all() if member[0] not in forgotten]
             if event.summary_offset is not None:
                 place = min(max(event.summary_offset, 0), len(members))
-                members.insert(place, (summary_id(event.id), known))
+                members.insert(place, (summary_id(event.id), tag))
             self.newest = None
             for member in members:
                 self.newest = MemberLink(self.newest, member)
@@ -72,4 +72,4 @@ class Members(Generic[T]):
             while self.newest is not None and self.newest.member[0] >= event.version:
                 self.newest = self.newest.before
         elif event.shown:
-            self.newest = MemberLink(self.newest, (event.id, known))
+            self.newest = MemberLink(self.newest, (event.id, tag))

@@ -21,8 +21,8 @@ from foldlog._formats.blocks import (
     is_of_server,
     kind_of,
     part_of,
-    returned,
     with_results,
+    wrap_server_block,
 )
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.json_text import json_text
@@ -195,8 +195,8 @@ class MessageReader:
         """Return the arguments of a call in the form of an ``Action``."""
         return arguments
 
-    def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return the ``meta`` of an event, with all ``fields`` except ``taken`` under the key
+    def other_fields(self, name: str, fields: Part, *keys: str) -> Part:
+        """Return the ``meta`` of an event, with all ``fields`` except ``keys`` under the key
         ``name``. This class returns an empty ``meta``, because an import does not store further
         fields.
         """
@@ -269,14 +269,14 @@ class MessageReader:
                 f"the arguments of a call are {short(arguments)}; give a map, or its JSON text"
             )
             arguments = json_text(arguments)
-        taken = ("type", "name", id_key, "arguments" if custom_input is None else "input")
+        own_keys = ("type", "name", id_key, "arguments" if custom_input is None else "input")
         meta: Part = {} if custom_input is None else {"custom_tool": True}
         return Action(
             tool=tool or "",
             arguments=self.arguments(arguments),
             # the result of a call without an id names the tool
             call_id=tool if call_id is None else call_id,
-            meta=meta | self.other_fields(name, fields, *taken),
+            meta=meta | self.other_fields(name, fields, *own_keys),
         )
 
     def response_events(
@@ -425,7 +425,7 @@ class MessageReader:
 
     def _blocks_returned(self, blocks: Any) -> Any:
         if self.of_replies and isinstance(blocks, list):
-            return list(map(returned, blocks))
+            return list(map(wrap_server_block, blocks))
         return blocks
 
     # --- content ---
@@ -504,18 +504,18 @@ def _part(part: Part) -> Part:
     if not image:
         return converted
     other_fields = {
-        key: value for key, value in filled(part).items() if key not in (*HELD, "detail")
+        key: value for key, value in drop_empty(part).items() if key not in (*HELD, "detail")
     }
     if part.get("detail") != "auto":  # "auto" is the default
         image = image | {"detail": part.get("detail")}
-    return {**other_fields, "type": "image_url", "image_url": filled(image)}
+    return {**other_fields, "type": "image_url", "image_url": drop_empty(image)}
 
 
 def is_odd(content: Any) -> bool:
     """Return whether a text part of the content has fields besides type, text and cache mark."""
     texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
-    return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
+    return any(not drop_empty(block).keys() <= _OF_TEXTS for block in texts)
 
 
-def filled(fields: Part) -> Part:
+def drop_empty(fields: Part) -> Part:
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}

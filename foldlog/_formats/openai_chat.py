@@ -301,10 +301,10 @@ def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _call(action: Action) -> dict[str, Any]:
     call = dict_or_empty(action.meta.get("call"))
-    known = {"id": call_id_of(action)}
+    common = {"id": call_id_of(action)}
     if "custom_tool" in action.meta and type(action.arguments) is dict:
         return (
-            call | known | {"type": "custom", "custom": {"name": action.tool, **action.arguments}}
+            call | common | {"type": "custom", "custom": {"name": action.tool, **action.arguments}}
         )
     if isinstance(action.arguments, str):
         arguments = action.arguments
@@ -312,7 +312,7 @@ def _call(action: Action) -> dict[str, Any]:
         arguments = arguments_of(action)
     return (
         call
-        | known
+        | common
         | {
             "type": "function",
             "function": {"name": action.tool, "arguments": arguments},

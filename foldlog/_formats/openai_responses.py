@@ -259,10 +259,10 @@ def _reasoning(event: Event) -> list[Any]:
 
 
 def _message_of(content: Content, role: str) -> dict[str, Any]:
-    def text(said: str) -> dict[str, Any]:
+    def text(content: str) -> dict[str, Any]:
         if role == "assistant":
-            return {"annotations": [], "text": said, "type": "output_text"}
-        return {"text": said, "type": "input_text"}
+            return {"annotations": [], "text": content, "type": "output_text"}
+        return {"text": content, "type": "input_text"}
 
     return {
         "content": content if isinstance(content, str) else parts_as(content, text, input_at),

@@ -115,8 +115,8 @@ class _Decoder(FollowingDecoder):
                 {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
             )
         elif read.tag:
-            asked = next((part for part in parts if part.get("type") == "compaction"), None)
-            self._messages[read.tag] = self.next_id, asked
+            compaction = next((part for part in parts if part.get("type") == "compaction"), None)
+            self._messages[read.tag] = self.next_id, compaction
         if role == "assistant":
             read.meta |= _usage(info, parts)
             is_aborted = within(info, "error", "name") == "MessageAbortedError"
@@ -135,19 +135,19 @@ class _Decoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
         parent = text_or_empty(info.get("parentID"))
-        _, asked = self._messages.get(parent, (0, None))
-        done = info.get("summary") is True and info.get("finish") and not info.get("error")
+        _, compaction = self._messages.get(parent, (0, None))
+        is_complete = info.get("summary") is True and info.get("finish") and not info.get("error")
         summary = "\n".join(
             text_or_empty(part.get("text")) for part in parts if part.get("type") == "text"
         )
-        if not done or asked is None or not summary:
+        if not is_complete or compaction is None or not summary:
             return False
-        names = [*dict.fromkeys(known for _, known in self.shown.all()), parent]
+        names = [*dict.fromkeys(name for _, name in self.shown.all()), parent]
         end = names.index(parent)
-        tail = asked.get("tail_start_id")
-        kept = names[names.index(tail) : end] if tail in names else []
-        reason = "tokens" if asked.get("auto") is True else "request"
-        read.condense(kept.__contains__, summary, {"reason": reason}, offset=0)
+        tail = compaction.get("tail_start_id")
+        tail_names = names[names.index(tail) : end] if tail in names else []
+        reason = "tokens" if compaction.get("auto") is True else "request"
+        read.condense(tail_names.__contains__, summary, {"reason": reason}, offset=0)
         return True
 
 

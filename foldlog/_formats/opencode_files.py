@@ -30,9 +30,16 @@ from typing import Any
 
 from foldlog._formats.files.documents import document_of
 from foldlog._formats.files.found_sources import NotAHistory
-from foldlog._formats.files.readers import Placed, object_in, opened, parsed, record_in, rows_in
+from foldlog._formats.files.readers import (
+    Placed,
+    object_in,
+    open_read_only,
+    parse_line,
+    record_in,
+    rows_in,
+)
 from foldlog._formats.format import Contained, FileReader
-from foldlog._formats.json_text import parsed as parsed_text
+from foldlog._formats.json_text import parse_text as parsed_text
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, text_or_empty, within
 from foldlog._open_files import SQLITE
 
@@ -114,8 +121,8 @@ def _sessions_in(path: Path) -> str:
     """Return the query for all sessions in a database. The query fails if the database has no table
     of sessions.
     """
-    kept = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
-    tables = " UNION ALL ".join(kept or _SESSIONS)
+    queries = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
+    tables = " UNION ALL ".join(queries or _SESSIONS)
     return f"SELECT id, total(size) FROM ({tables}) GROUP BY id ORDER BY min(time_created), id"
 
 
@@ -142,7 +149,7 @@ def _in_database(path: Path) -> Iterator[Contained]:
         unread = [at(str(log), None, _UNREAD)]
     else:
         unread = []
-    with opened(path) as database:
+    with open_read_only(path) as database:
         read = _reading(path, database)
         for session, size in database.execute(_sessions_in(path)).fetchall():
             records = Placed(int(size), partial(_in_tables, path, session, unread))
@@ -153,7 +160,7 @@ def _in_database(path: Path) -> Iterator[Contained]:
 
 def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Located]:
     yield from unread
-    with opened(path) as database:
+    with open_read_only(path) as database:
         yield from _records(_reading(path, database), session)
 
 
@@ -174,13 +181,13 @@ def _rows(
     """Yield rows in the format of an export."""
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
         fields: _Part = {}
-        data = parsed(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
+        data = parse_line(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
         for column, value in row.items():
             *names, last = column.replace("_id", "ID").split("_")
             if value is not None:
                 holder = reduce(lambda held, name: held.setdefault(name, {}), names, fields)
-                known = parsed_text(value) if column in _JSON else None
-                holder[last] = value if known is None else known
+                json_value = parsed_text(value) if column in _JSON else None
+                holder[last] = value if json_value is None else json_value
         yield data._replace(value={**dict_or_empty(data.value), **fields})
 
 
@@ -193,10 +200,10 @@ def _records(read: Read, session: str) -> Iterator[Located]:
     about = _session(read, session)
     if about is not None:
         yield about if about.problem else about._replace(value=session_record(about.value))
-    known = set[str]()
+    message_ids = set[str]()
     for message in read("message", session):
         name = text_or_empty(within(message.value, "id"))
-        known.add(name[:_ID])
+        message_ids.add(name[:_ID])
         parts = [] if message.problem else [*read("part", name)]
         whole = {
             "info": _without_summary(message.value),
@@ -205,7 +212,7 @@ def _records(read: Read, session: str) -> Iterator[Located]:
         yield from (part._replace(value=None) for part in parts if part.problem)
         yield message._replace(value=None if message.problem else whole)
     for message in read("session_message", session):
-        if text_or_empty(message.value.get("id"))[:_ID] not in known:
+        if text_or_empty(message.value.get("id"))[:_ID] not in message_ids:
             yield message._replace(value=None if message.problem else _message(message.value))
     if about is not None and (reverted := revert_record(about.value)) is not None:
         yield about._replace(value=reverted)
@@ -292,10 +299,10 @@ def _take_objects(holder: _Part, key: str) -> list[_Part]:
     """Return the objects in an array of ``holder``. If the array has only objects, remove the array
     from ``holder``.
     """
-    found = dicts_in(holder.get(key))
-    if holder.get(key) == found:
+    objects = dicts_in(holder.get(key))
+    if holder.get(key) == objects:
         del holder[key]
-    return found
+    return objects
 
 
 def _text(text: Any) -> _Part:

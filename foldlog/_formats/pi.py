@@ -116,7 +116,7 @@ class PiDecoder(FollowingDecoder):
         self._count = 0
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        above = self._followed(record)
+        above = self._follow(record)
         kind = record["type"]
         read.tag = self._count
         if above is not self._newest:
@@ -152,7 +152,7 @@ class PiDecoder(FollowingDecoder):
                 self._places[record["id"]] = self._newest
         self._count += 1
 
-    def _followed(self, record: dict[str, Any]) -> _Place | None:
+    def _follow(self, record: dict[str, Any]) -> _Place | None:
         """Return None for the first entry of a new tree."""
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
@@ -235,8 +235,8 @@ class PiDecoder(FollowingDecoder):
             tokens = {"tokens_before": tokens}
         else:
             tokens = {}
-        kept = [number for _, number in self.shown.all() if number >= first]
-        prompts = next((n for n, each in enumerate(kept) if each != _PROMPT), len(kept))
+        numbers = [number for _, number in self.shown.all() if number >= first]
+        prompts = next((n for n, each in enumerate(numbers) if each != _PROMPT), len(numbers))
         read.tag = -1
         read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)
 

@@ -196,9 +196,9 @@ class _Decoder(FollowingDecoder):
             read.answer(
                 call_id, result, is_error=failed or has_failed, tool=response.get("name"), **shown
             )
-        said = content_of(parts)
-        if said and not responses:
-            read.add(Message, content=said, source=source)
+        text = content_of(parts)
+        if text and not responses:
+            read.add(Message, content=text, source=source)
 
 
 def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
@@ -209,14 +209,19 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
     read.say("agent", as_text=True)
 
 
-def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
+def _is_local(payload: _Part, last_command: tuple[int, str] | None) -> bool:
     """Return whether ``payload`` is the result of the user's last command, and was not sent to a
     model.
     """
     shown = dicts_in(payload.get("outputHistoryItems"))
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
     is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True
-    return is_answered and is_result and said is not None and said[1] == payload.get("rawCommand")
+    return (
+        is_answered
+        and is_result
+        and last_command is not None
+        and last_command[1] == payload.get("rawCommand")
+    )
 
 
 def _kind_of(record: _Part) -> str:

@@ -90,7 +90,7 @@ _JSON_NAMES = {
 }
 
 
-def described(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """Return the name of the type of a JSON value for a message: ``an array``, ``null``."""
     name = _JSON_NAMES.get(type(value))
     if name is None:
@@ -146,10 +146,10 @@ def strings_in(value: Any) -> list[str]:
     return []
 
 
-def refused(expected: str, value: Any) -> NotAnEvent:
+def refuse(expected: str, value: Any) -> NotAnEvent:
     return NotAnEvent(
         f"expected {expected}, found"
-        f" {'another object' if type(value) is dict else described(value)}"
+        f" {'another object' if type(value) is dict else describe_type(value)}"
     )
 
 

@@ -16,7 +16,7 @@ from foldlog._formats.blocks import is_blank, said as content_of_parts
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import SourceTime, refused, text_or_empty, usage_meta
+from foldlog._formats.record import SourceTime, refuse, text_or_empty, usage_meta
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
 from foldlog._prompt_changes import Cause, change_of_prompt
 from foldlog._usage import COPIED
@@ -155,7 +155,7 @@ class FollowingDecoder(RecordDecoder):
 
     def check(self, record: Any) -> None:
         if not self.rules.accepts(record):
-            raise refused(self.rules.expected, record)
+            raise refuse(self.rules.expected, record)
 
     def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
         (timestamp, time), source_id = time_and_id

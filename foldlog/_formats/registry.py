@@ -126,10 +126,10 @@ def register(format: Format) -> Format:
     stores the name. Raises ``InvalidArgument`` if another format has the name, or if the name is
     not valid for ``--format``. Raises ``UnusableFormat`` if the object is not a ``Format``.
     """
-    return _added("the registered format", format)
+    return _add("the registered format", format)
 
 
-def _added(place: str, format: object) -> Format:
+def _add(place: str, format: object) -> Format:
     if not isinstance(format, Format):
         raise UnusableFormat(f"{place} is a {type(format).__name__}; make it a Format")
     name = check_text("the name of a format", format.name)
@@ -178,7 +178,7 @@ def _load_packages() -> list[str]:
         for entry_point in entry_points(group=GROUP):
             place = f"the entry point {entry_point.name!r} of {GROUP} ({entry_point.value})"
             try:
-                _added(place, entry_point.load())
+                _add(place, entry_point.load())
             except (UnusableFormat, InvalidArgument) as error:
                 _refused.append(str(error))
             except Exception as error:  # noqa: BLE001 - whatever the code of a package raises
@@ -195,7 +195,7 @@ def format_named(name: str) -> Format:
         return _load(name)
     if name not in REGISTERED:
         _load_packages()
-    found = REGISTERED.get(name)
-    if found is None:
+    match = REGISTERED.get(name)
+    if match is None:
         raise UnknownFormat(name)
-    return found
+    return match

@@ -33,10 +33,10 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
     replacing = [*filter(is_replacing, retractions)]
     if not replacing:
         return lambda event: True
-    kept = intervals_kept(replacing, version)
+    intervals = intervals_kept(replacing, version)
 
     def stands(event: Event) -> bool:
-        if event.origin is None or contains(kept, event.id):
+        if event.origin is None or contains(intervals, event.id):
             return True
         next_index = bisect(retractions, event.id, key=attrgetter("id"))
         later = islice(retractions, next_index, None)

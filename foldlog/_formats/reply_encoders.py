@@ -131,10 +131,10 @@ class RepliesEncoder(RecordEncoder):
 
 
 def said_before(calls: Sequence[Action]) -> Content:
-    return joined(call.thought for call in calls)
+    return join_contents(call.thought for call in calls)
 
 
-def joined(contents: Iterable[Content]) -> Content:
+def join_contents(contents: Iterable[Content]) -> Content:
     non_empty = [each for each in contents if each]
     texts = [each for each in non_empty if isinstance(each, str)]
     if len(texts) == len(non_empty):

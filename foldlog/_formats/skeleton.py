@@ -179,7 +179,7 @@ class Seen:
         return 1 if self._order.startswith(key) else 0
 
 
-def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
+def with_place(where: Mapping[str, str], **values: Any) -> dict[str, str]:
     """Return ``where`` with the values of a record. A ``cwd`` that ``where`` already has stays."""
     texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
@@ -224,7 +224,7 @@ class Skeleton(ABC):
             return
         source_id, at = self.identity(skeleton)
         if self._seen.is_again(record_hash, source_id, at):
-            self.happened(at)
+            self.count_time(at)
             self._count_kind("annotation")
         else:
             self.count(skeleton)
@@ -248,7 +248,7 @@ class Skeleton(ABC):
         """
         return True
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
@@ -281,7 +281,7 @@ class Skeleton(ABC):
     def error_in(self, record: bytes) -> str:
         """Return the text of the first failed result in a record."""
 
-    def happened(
+    def count_time(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
         """Count the time of a record. ``is_activity`` is False for a record in which neither an
@@ -335,7 +335,7 @@ class Skeleton(ABC):
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
         # most records repeat the values, so a new dictionary is rarely needed
         if not is_known or model not in (None, where.get("model")):
-            self.state.where = located(where, cwd=cwd, branch=branch, model=model)
+            self.state.where = with_place(where, cwd=cwd, branch=branch, model=model)
 
     def _count_kind(self, kind: str) -> None:
         kinds = self.state.kinds

@@ -24,7 +24,7 @@ from foldlog._formats.files.documents import document_in, document_of, elements,
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.record import Located, at, described, member, text_or_empty, text_or_none
+from foldlog._formats.record import Located, at, describe_type, member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.eventstore import Origin, Retraction
 
@@ -99,7 +99,7 @@ class Exports(FileReader):
             if not self.has(value):
                 problem = (
                     located.problem
-                    or f"expected a conversation, found {described(value)} of another kind"
+                    or f"expected a conversation, found {describe_type(value)} of another kind"
                 )
                 yield Contained(None, Placed(0, partial(iter, [at(located.place, None, problem)])))
             elif records := self.records(value):
@@ -136,16 +136,16 @@ def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | N
     children: defaultdict[str | None, list[str]] = defaultdict(list)
     for name, parent in parents.items():
         children[parent if parent in parents else None].append(name)
-    found: dict[str, datetime] = {}
+    start_times: dict[str, datetime] = {}
     # ``parents`` also starts at messages of a circle, because a circle has no first message
     for start in (*children[None], *parents):
         waiting = [(start, datetime.min.replace(tzinfo=UTC))]
         while waiting:
             name, earliest = waiting.pop()
-            if name not in found:
-                found[name] = max(earliest, times.get(name) or earliest)
-                waiting += ((child, found[name]) for child in reversed(children[name]))
-    return sorted(found, key=found.__getitem__)
+            if name not in start_times:
+                start_times[name] = max(earliest, times.get(name) or earliest)
+                waiting += ((child, start_times[name]) for child in reversed(children[name]))
+    return sorted(start_times, key=start_times.__getitem__)
 
 
 # -- records to events

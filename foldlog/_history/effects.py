@@ -47,7 +47,7 @@ from foldlog.projections.effects import (
     key_of_mark,
     trace as trace_calls,
 )
-from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refused
+from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refuse_result
 
 if TYPE_CHECKING:
     from foldlog._history.history import History
@@ -169,7 +169,7 @@ class Attempt:
             )
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
         if all(call.id != open_call.id for open_call in history.open_calls()):
-            raise InvalidEvent(refused(history.id, call, history.view()))
+            raise InvalidEvent(refuse_result(history.id, call, history.view()))
         self._read_trace()
         self._is_shared = call.id < history._store.query(history.id, first_own)
         self.arguments: dict[str, Any] = {}
@@ -343,7 +343,7 @@ def _append_late(
     while True:
         # The call may have been redacted while its tool ran.
         _, guard = history._version_and_guard()
-        quoted = _quoted(without_redacted(history, call))
+        quoted = _quote(without_redacted(history, call))
         line = f"Late outcome: {quoted} (event {call.id}, key {key}) {ended}: {text}"
         late = Message(source="environment", content=line, cause=call.id, meta=meta)
         try:
@@ -381,9 +381,9 @@ def record_overtaken(
         block.check_held(_RECORDED)
     except LeaseTaken:
         traces, keys = read_traces(history)
-        wanted = call_id.id if isinstance(call_id, Action) else call_id
+        name = call_id.id if isinstance(call_id, Action) else call_id
         for event_id, call_trace in reversed(traces.items()):
-            if wanted in (event_id, call_trace.call.call_id):
+            if name in (event_id, call_trace.call.call_id):
                 record_outcome(
                     history, call_trace.call, keys[event_id], content, is_error, extras=extras
                 )
@@ -457,7 +457,7 @@ def taken_back(history: History, version: int) -> Message | None:
         keys_taken_back.append(key)
         what = "it had run" if state == "done" else "it may have run"
         outcome = as_json(trace.outcome)[:_QUOTED_MAX]
-        lines.append(f"Taken back, but {what}: {_quoted(trace.call)} (key {key}): {outcome}")
+        lines.append(f"Taken back, but {what}: {_quote(trace.call)} (key {key}): {outcome}")
     if not lines:
         return None
     meta = {MARK: {"taken_back": keys_taken_back}}
@@ -528,8 +528,8 @@ def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
 
 
 def in_doubt_words(call: Action, key: str) -> str:
-    return f"unknown: {_quoted(call)} may have run, key {key}: check before you repeat it"
+    return f"unknown: {_quote(call)} may have run, key {key}: check before you repeat it"
 
 
-def _quoted(call: Action) -> str:
+def _quote(call: Action) -> str:
     return f"{call.tool} {arguments_of(call)[:_QUOTED_MAX]}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog._archive import makes_events
-from foldlog._history.history import History, described
+from foldlog._history.history import History, describe
 from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -434,7 +434,7 @@ def _make_condenser(condenser: ChosenCondenser) -> Condenser:
             ) from None
     if not isinstance(condenser, Mapping):
         raise InvalidCondenser(
-            f"condenser is {described(condenser)}; use the name of a strategy ('digest'), the "
+            f"condenser is {describe(condenser)}; use the name of a strategy ('digest'), the "
             "path of a file that ends in .toml, a table ({'type': 'digest'}), or a Condenser"
         )
     return condenser_from_config(condenser)

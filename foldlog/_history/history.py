@@ -426,7 +426,7 @@ class History:
         # A reply gets a response id of its own if its server repeats response ids: see
         # ``set_apart``.
         from foldlog._history.replies import (
-            answered,
+            add_missing_results,
             behind_compaction,
             compacts,
             result_of,
@@ -439,7 +439,7 @@ class History:
         view = self._view_before(key)
         if is_compacted:
             reply = behind_compaction(view, before, reply)
-        reply = answered(view, before, reply)
+        reply = add_missing_results(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
         calls: dict[str | None, Action] = {}
 
@@ -1048,7 +1048,7 @@ class History:
         keys and the companions of the history. For an imported event, the method reads all events
         of the history and its forks.
         """
-        from foldlog._maintenance import cleared
+        from foldlog._maintenance import clear
         from foldlog._redacting import redact_events
 
         items = [event] if isinstance(event, int | Event) else event
@@ -1060,7 +1060,7 @@ class History:
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         receipt = redact_events(self._store, self.id, event_ids, **options)
         if complete:
-            return receipt._replace(bytes_pending=cleared(self._store))
+            return receipt._replace(bytes_pending=clear(self._store))
         return receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:
@@ -1225,7 +1225,7 @@ def _not_appended(value: object) -> TypeError:
     if isinstance(value, Mapping):
         description = "a dict without a role"
     else:
-        description = described(value)
+        description = describe(value)
     return TypeError(
         f"append takes one event or chat message, or several, not {description}; write for example"
         " history.append(Message(source='user', content='hi')) or history.append({'role': 'user',"
@@ -1266,7 +1266,7 @@ def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | N
     return noted_events
 
 
-def described(value: object) -> str:
+def describe(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"of type {type(value).__name__}"

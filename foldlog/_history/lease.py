@@ -126,8 +126,8 @@ def record_name(conversation: str, generation: int) -> str:
 
 def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
     # The call raises an error if ``database`` is bound to an earlier conversation with this id.
-    found = database.find(reader, conversation)
-    generation = 0 if found is None else len(tombstones_before(reader, found))
+    conversation_row = database.find(reader, conversation)
+    generation = 0 if conversation_row is None else len(tombstones_before(reader, conversation_row))
     return record_name(conversation, generation)
 
 
@@ -396,8 +396,8 @@ class LeaseBlock:
         if living is None or living[0].token == self._token:
             return None
         row = living[0]
-        seen, seen_at = self._seen
-        if seen == row and time.monotonic() - seen_at > row.ttl / 1e6:
+        last_row, seen_at = self._seen
+        if last_row == row and time.monotonic() - seen_at > row.ttl / 1e6:
             return None
         return row
 

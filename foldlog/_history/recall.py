@@ -13,7 +13,7 @@ from textwrap import indent
 from typing import Any, NamedTuple
 
 from foldlog._search import SearchTerms, events_with
-from foldlog._values import parsed, texts_in
+from foldlog._values import parse, texts_in
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,
@@ -25,7 +25,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import check_whole, has_content, is_structural
 from foldlog.projections import Dialect, Views, contains, intervals_kept
-from foldlog.projections.messages.turns import checked
+from foldlog.projections.messages.turns import check_dialect
 
 TOKENS_LEAST = 300
 TOKENS = 2_000
@@ -102,7 +102,7 @@ class RecallTool:
         ``ValueError`` for an unknown dialect.
         """
         name_and_text = {"name": self.name, "description": _DESCRIPTION}
-        if checked(dialect).startswith("anthropic"):
+        if check_dialect(dialect).startswith("anthropic"):
             return {**name_and_text, "input_schema": deepcopy(_PARAMETERS)}
         function = {**name_and_text, "parameters": deepcopy(_PARAMETERS)}
         if dialect == "responses":
@@ -118,7 +118,7 @@ class RecallTool:
         """
         arguments: Any = call.arguments if isinstance(call, Action) else call
         if isinstance(arguments, str):
-            arguments = parsed(arguments or "{}")
+            arguments = parse(arguments or "{}")
         if (
             not isinstance(arguments, Mapping)
             or arguments.keys() - _PARAMETERS["properties"].keys()
@@ -215,7 +215,7 @@ class RecallTool:
         calls = [
             event
             for event in with_words
-            if isinstance(event, Action) and any(map(names_path, texts_in(parsed(event.arguments))))
+            if isinstance(event, Action) and any(map(names_path, texts_in(parse(event.arguments))))
         ]
         events = list[Event]()
         for call in reversed(calls):
@@ -270,7 +270,7 @@ class RecallTool:
         )
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:
-        from foldlog.condensers.models.estimate import estimated
+        from foldlog.condensers.models.estimate import estimate
 
         def text_with(count: int, length: int) -> str:
             other_ids = [str(hit.event.id) for hit in hits[count:]]
@@ -284,7 +284,7 @@ class RecallTool:
             return "\n\n".join(filter(None, (head, *blocks)))
 
         def count_tokens(count: int, length: int) -> int:
-            return estimated(text_with(count, length))
+            return estimate(text_with(count, length))
 
         # A few long texts are better than many short fragments. Stop at the first count at which
         # every event gets enough text, or all its text.
@@ -325,11 +325,11 @@ def _block(hit: _Hit, length: int) -> str:
 
 
 def _cut(hit: _Hit, length: int) -> str:
-    from foldlog.condensers.prompts.rendering import truncated
+    from foldlog.condensers.prompts.rendering import truncate
 
     text = hit.text
     position = hit.position
     if len(text) <= length or position < length // 2:
-        return truncated(text, length)
+        return truncate(text, length)
     start = min(position - length // 3, len(text) - length)
     return f"[… from character {start} of {len(text)}] {text[start : start + length]}"

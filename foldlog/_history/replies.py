@@ -26,13 +26,13 @@ from foldlog._formats.messages import (
     Part,
     compaction_in,
     compacts as compacts,
-    filled,
+    drop_empty,
     is_message_of_anthropic,
     is_odd,
 )
 from foldlog._formats.openai_chat import message_of, time_of_message
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
-from foldlog._formats.reply_encoders import joined
+from foldlog._formats.reply_encoders import join_contents
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import (
@@ -88,10 +88,12 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         # Litellm stores the cost beside the data. Without usage, as in some streams, this cost is
         # for an empty prompt and would be wrong.
         reply = {"cost": hidden.get("response_cost"), **reply}
-    return answered(View.from_events(()), (), tuple(_events(reply)))
+    return add_missing_results(View.from_events(()), (), tuple(_events(reply)))
 
 
-def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
+def add_missing_results(
+    view: View, before: Sequence[Event], events: tuple[Event, ...]
+) -> tuple[Event, ...]:
     # The ``cause`` of a result is the event of its call, if this event is recorded: see
     # ``OpenCalls.of_result``.
     # Among the events before, only the newest reply and later events may have the calls.
@@ -358,8 +360,8 @@ def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
             key: value for key, value in specific_fields.items() if message.get(key) != value
         }
         message = {**message, "provider_specific_fields": specific_fields}
-    fields = filled(message)
-    exported = filled((event and message_of([event])) or {"role": message["role"]})
+    fields = drop_empty(message)
+    exported = drop_empty((event and message_of([event])) or {"role": message["role"]})
     equal_keys = {"type", "tool_calls"}
     if isinstance(event, Observation):
         equal_keys |= {"role", "tool_call_id"}
@@ -420,7 +422,7 @@ def _response_events(
         reasoning = []
     if unread_fields:
         meta = meta | {"items": unread_fields}
-    yield from _reader.response_events(joined(texts), calls, reasoning, response_id, meta)
+    yield from _reader.response_events(join_contents(texts), calls, reasoning, response_id, meta)
     yield from results
 
 
@@ -433,9 +435,9 @@ class _Reader(MessageReader):
     def refuse(self, problem: str) -> NoReturn:
         raise InvalidArgument(problem)
 
-    def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
-        taken += tuple(key for key in ("content", "output") if not is_odd(fields.get(key)))
-        rest = filled({key: value for key, value in fields.items() if key not in taken})
+    def other_fields(self, name: str, fields: Part, *keys: str) -> Part:
+        keys += tuple(key for key in ("content", "output") if not is_odd(fields.get(key)))
+        rest = drop_empty({key: value for key, value in fields.items() if key not in keys})
         return {name: rest} if rest else {}
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:

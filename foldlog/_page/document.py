@@ -28,7 +28,7 @@ from foldlog._figures.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._figures.spending import total_of
 from foldlog._formats.replacing import is_replacing
 from foldlog._labels import KINDS, label
-from foldlog._unreadable import DAMAGED, logged, placeholder, problems_of
+from foldlog._unreadable import DAMAGED, iter_log, placeholder, problems_of
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at
 from foldlog.condensers import reports_of
@@ -94,14 +94,14 @@ class PageFold:
     def version(self) -> int:
         return self._fold.version
 
-    def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
+    def take(self, entries: Iterable[Logged | CorruptEvent]) -> None:
         """Add the next events. If an event cannot be read, pass its error instead. Raises the
         errors of ``LifetimesFold.take``.
         """
-        self._fold.take(self._noted(found))
+        self._fold.take(self._noted(entries))
 
-    def _noted(self, found: Iterable[Logged | CorruptEvent]) -> Iterator[Event]:
-        for entry in found:
+    def _noted(self, entries: Iterable[Logged | CorruptEvent]) -> Iterator[Event]:
+        for entry in entries:
             if isinstance(entry, CorruptEvent):
                 if entry.event_id != len(self._kinds):  # the conversation itself cannot be read
                     raise entry
@@ -176,11 +176,11 @@ class PageFold:
         have changed. Cost: the method reads the lifetimes of all events.
         """
         lives = self._fold.result()
-        left, by, sent, spans = _columns(lives.events, since)
+        left_at, by, sent, spans = _columns(lives.events, since)
         for event_id in self.problems:
             if event_id >= since:
                 # The event's row stays, because it is unknown whether a View showed the event.
-                left[event_id - since] = 0
+                left_at[event_id - since] = 0
         window = self._context.window()
         sizes = lives.sizes if self._condensations else ()
         counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
@@ -195,8 +195,8 @@ class PageFold:
             events_counted=overview.events,
             since=since,
             borders=tuple(
-                BorderDocument(parent=each.parent, parent_version=each.version)
-                for each in self.borders
+                BorderDocument(parent=border.parent, parent_version=border.version)
+                for border in self.borders
             ),
             redactions=self.redactions,
             tokens_are="estimated" if self._counted is None else "counted",
@@ -214,7 +214,7 @@ class PageFold:
                 kind=self._kinds[since:],
                 tokens=[one.tokens for one in lives.events[since:]],
                 time=_steps(self._times[since:]),
-                left=left,
+                left=left_at,
                 by=by,
                 sent=sent,
                 answers=self._answers[since:],
@@ -250,44 +250,47 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
     try:
         events = store.query(conversation, lambda read: list(read.structural_events()))
     except CorruptEvent:
-        events = list(problems_of(logged(store, conversation), {}))
+        events = list(problems_of(iter_log(store, conversation), {}))
     return [target(event) for event in events if isinstance(event, Retraction)]
 
 
 def _columns(
     events: Iterable[Lifetime], since: int
 ) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent`` from the event ``since`` on, and the spans.
+    """Return the columns ``left_at``, ``by`` and ``sent`` from the event ``since`` on, and the
+    spans.
 
-    ``left`` is the version at which an event left the View. ``left`` is 0 for an event that is
-    still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
+    ``left_at`` is the version at which an event left the View. ``left_at`` is 0 for an event that
+    is still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
     the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
     events that the columns cannot describe: events that were shown twice, for example, and changed
     events before ``since``.
     """
-    left = []
+    left_at = []
     by = []
     sent = []
     others: list[Any] = []
-    for one in events:
-        span = one.spans[0] if one.spans else None
-        simple = len(one.spans) <= 1 and (
-            span is None or (span.start == one.id + 1 and len(span.sent) <= 1)
+    for lifetime in events:
+        span = lifetime.spans[0] if lifetime.spans else None
+        simple = len(lifetime.spans) <= 1 and (
+            span is None or (span.start == lifetime.id + 1 and len(span.sent) <= 1)
         )
-        if one.id >= since:
-            left.append(_NEVER if span is None else span.stop or 0)
+        if lifetime.id >= since:
+            left_at.append(_NEVER if span is None else span.stop or 0)
             by.append(_NEVER if span is None or span.by is None else span.by)
             sent.append(span.sent[0] if span is not None and span.sent else 0)
-        if not simple or (one.id < since and any(_last_change(span) > since for span in one.spans)):
-            others.append([one.id, _spans(one)])
-    return left, by, sent, others
+        if not simple or (
+            lifetime.id < since and any(_last_change(span) > since for span in lifetime.spans)
+        ):
+            others.append([lifetime.id, _spans(lifetime)])
+    return left_at, by, sent, others
 
 
 def _last_change(span: Span) -> int:
     return max(span.start, span.stop or 0, *span.sent[-1:])
 
 
-def _spans(one: Lifetime) -> list[Any]:
+def _spans(lifetime: Lifetime) -> list[Any]:
     return [
         [
             span.start,
@@ -297,7 +300,7 @@ def _spans(one: Lifetime) -> list[Any]:
             span.place,
             span.index,
         ]
-        for span in one.spans
+        for span in lifetime.spans
     ]
 
 

@@ -22,7 +22,7 @@ from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import shown_document
 from foldlog._reports.needed_again import needed_again
-from foldlog._unreadable import logged
+from foldlog._unreadable import iter_log
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
@@ -62,7 +62,7 @@ def write_report(
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
-        fold.take(_spooled(logged(store, conversation, 0, row.version), texts, progress))
+        fold.take(_spool(iter_log(store, conversation, 0, row.version), texts, progress))
         models = models_of(store, conversation, prices or Prices())
         document = replace(fold.document(around_damage(store, row)), models=models)
         texts.seek(0)
@@ -74,20 +74,20 @@ def write_report(
     return path.stat().st_size
 
 
-def _spooled(
-    found: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
+def _spool(
+    entries: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
 ) -> Iterator[Logged | CorruptEvent]:
     chunk: list[str] = []
     size = first = 0
-    for done, entry in enumerate(found, 1):
+    for number, entry in enumerate(entries, 1):
         chunk.append(json_text(shown_document(entry)))
         size += len(chunk[-1])
         if size >= _CHUNK_CHARACTERS:
             _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
-            progress(done)
+            progress(number)
             chunk = []
             size = 0
-            first = done
+            first = number
         yield entry
     if chunk:
         _write_data(texts, "texts", f"[{','.join(chunk)}]", first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._unreadable import DAMAGED
-from foldlog._values import replaced, values_in
+from foldlog._values import replace_texts, values_in
 from foldlog._words.event_json import event_document
 from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
@@ -27,7 +27,7 @@ def text_document(event: Event) -> dict[str, Any]:
         for name, text in values_in(document)
         if isinstance(text, str) and len(text) >= LONG and _is_data(name, text)
     }
-    document = dict(replaced(document, sizes)) if sizes else document
+    document = dict(replace_texts(document, sizes)) if sizes else document
     if event.origin is not None:
         document["source_id"], document["format"] = event.origin.id, event.origin.format
         if event.origin.time:
@@ -35,10 +35,10 @@ def text_document(event: Event) -> dict[str, Any]:
     return document
 
 
-def shown_document(found: Logged | CorruptEvent) -> dict[str, Any]:
-    if isinstance(found, CorruptEvent):
-        return {"id": found.event_id, "kind": DAMAGED, "problem": str(found)}
-    return text_document(found.event)
+def shown_document(entry: Logged | CorruptEvent) -> dict[str, Any]:
+    if isinstance(entry, CorruptEvent):
+        return {"id": entry.event_id, "kind": DAMAGED, "problem": str(entry)}
+    return text_document(entry.event)
 
 
 def _is_data(name: str, text: str) -> bool:

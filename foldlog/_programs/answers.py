@@ -28,8 +28,8 @@ from foldlog._words.gist import count, count_shown, gist
 from foldlog._words.safe_text import printable
 from foldlog._words.times import moment_of
 from foldlog.condensers import is_masked
-from foldlog.condensers.models.estimate import estimated
-from foldlog.condensers.prompts.rendering import clipped
+from foldlog.condensers.models.estimate import estimate
+from foldlog.condensers.prompts.rendering import clip_line
 from foldlog.eventstore import Event, EventStoreError, Store, summary_of
 from foldlog.projections import Views
 
@@ -62,7 +62,9 @@ class Answers:
         """Return what a compaction dropped. Without the id of a compaction, describe the newest
         compactions.
         """
-        return _answer(self._answer_about(conversation, partial(self._dropped, compaction)))
+        return _answer(
+            self._answer_about(conversation, partial(self._describe_dropped, compaction))
+        )
 
     def why(self, about: str, conversation: str = "", at: int | None = None) -> str:
         """Explain why the agent knows, or does not know, some words or an event."""
@@ -111,7 +113,7 @@ class Answers:
             yield from choices
             return
         if subject.problem:
-            yield f"NOTE: this is the state of the last import: {_quoted(subject.problem, _LONG)}"
+            yield f"NOTE: this is the state of the last import: {_quote(subject.problem, _LONG)}"
         if subject.agents:
             agents = ", ".join(map(_name, subject.agents[:_LISTED]))
             yield (
@@ -125,7 +127,7 @@ class Answers:
             )
         yield from answer(subject)
 
-    def _dropped(self, compaction: int | None, subject: Asked) -> Iterator[str]:
+    def _describe_dropped(self, compaction: int | None, subject: Asked) -> Iterator[str]:
         name = subject.conversation
         version = self._store.version(subject.conversation)
         compaction_ids = [action.id for action in condensations(self._store, name)]
@@ -158,7 +160,7 @@ class Answers:
         yield f"{_name(name)}, event {about}: {before}{prefix}{answer.fate}; {reason}"
         yield _line(answer.event)
         if answer.summary is not None:
-            yield f"a summary replaced it: {_quoted(answer.summary.content, 4 * _LONG)}"
+            yield f"a summary replaced it: {_quote(answer.summary.content, 4 * _LONG)}"
 
     def _recall(
         self, query: str, ids: list[int] | None, path: str, subject: Asked
@@ -229,14 +231,14 @@ class Answers:
             program = attributes.get("program") or overview.format
             parts = (overview.last_event_at, attributes.get("cwd"), overview.title)
             events = overview.events or row.version
-            quoted = _quoted(" ".join(filter(None, parts)), _LONG)
+            quoted = _quote(" ".join(filter(None, parts)), _LONG)
             yield f"{_name(row.id)}: {program}, {count(events, 'event')}, {quoted}"
 
 
 def _compaction_lines(dropped: Dropped) -> Iterator[str]:
     summary = "no summary"
     if dropped.summary is not None:
-        summary = f"a summary of ≈ {estimated(dropped.summary.content)} tokens"
+        summary = f"a summary of ≈ {estimate(dropped.summary.content)} tokens"
     at = dropped.condensation.timestamp
     when = "" if at is None else f" at {at.isoformat(timespec='seconds')}"
     counts = f"dropped {count_shown(dropped.ids)} (≈ {dropped.tokens} tokens)"
@@ -256,16 +258,16 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
 
 
 def _names(terms: Iterable[DroppedTerm]) -> str:
-    return ", ".join(f"{clipped(term.term, _SHORT)} [{term.event}]" for term in terms)
+    return ", ".join(f"{clip_line(term.term, _SHORT)} [{term.event}]" for term in terms)
 
 
 def _line(event: Event, length: int = _LONG) -> str:
     masked = " (masked)" if is_masked(event) else ""
-    return f"[{event.id}] {label(event)}{masked}: {_quoted(gist(event, length), length)}"
+    return f"[{event.id}] {label(event)}{masked}: {_quote(gist(event, length), length)}"
 
 
 def _hit_line(hit: Hit) -> str:
-    return f"{_name(hit.conversation)}, event {hit.id}, {hit.kind}: {_quoted(hit.snippet, _LONG)}"
+    return f"{_name(hit.conversation)}, event {hit.id}, {hit.kind}: {_quote(hit.snippet, _LONG)}"
 
 
 def _unsearched_lines(result: Searched) -> Iterator[str]:
@@ -279,12 +281,12 @@ def _name(conversation: str) -> str:
     return f"conversation {conversation if is_plain else json.dumps(conversation)}"
 
 
-def _quoted(text: str, length: int) -> str:
+def _quote(text: str, length: int) -> str:
     """Return a text of a conversation on one line in quotation marks. Quotation marks in the text
     are escaped.
     """
     text = printable(" ".join(text.split()), one_line=True)
-    return json.dumps(clipped(text, length), ensure_ascii=False)
+    return json.dumps(clip_line(text, length), ensure_ascii=False)
 
 
 def _answer(lines: Iterable[str]) -> str:
@@ -293,13 +295,13 @@ def _answer(lines: Iterable[str]) -> str:
     left_out = 0
     try:
         for line in lines:
-            room -= estimated(line) + 1
+            room -= estimate(line) + 1
             if room >= 0:
                 answer.append(line)
             else:
                 left_out += 1
     except (EventStoreError, ValueError) as error:
-        return f"cannot be answered: {_quoted(str(error), _ERROR_MAX)}"
+        return f"cannot be answered: {_quote(str(error), _ERROR_MAX)}"
     if left_out:
         answer.append(f"… {left_out} more; ask for a narrower part")
     return "\n".join(answer) or "nothing matches"

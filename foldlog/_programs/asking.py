@@ -13,7 +13,7 @@ from typing import NamedTuple
 from foldlog._archive.compacting import Compacting, compacting
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
-from foldlog._archive.refreshing import refreshed
+from foldlog._archive.refreshing import import_again
 from foldlog._companions import ids_meant
 from foldlog._figures.places import in_folder, places
 from foldlog.eventstore import EventStoreError, Store
@@ -76,7 +76,7 @@ class Asking:
         name = self._by_id(conversation) if conversation else self._of_session()
         problem = "the store is read-only"
         if self._may_import:
-            name, problem = refreshed(self._store, name, self._is_secret)
+            name, problem = import_again(self._store, name, self._is_secret)
         agents = () if conversation else self._agents_of(name)
         return Asked(name, problem, compacting(self._store, name), agents)
 

@@ -25,7 +25,7 @@ _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
 
 def answer_hook(
     store: Store,
-    given: Mapping[str, Any],
+    payload: Mapping[str, Any],
     fired: Path | None = None,
     is_secret: Callable[[bytes], bool] | None = None,
 ) -> dict[str, Any]:
@@ -36,12 +36,12 @@ def answer_hook(
     is true for a record, the record is imported without its content. OpenCode's plugin names no
     transcript, so OpenCode's database is imported. Raises the errors of the import.
     """
-    event = str(given.get("hook_event_name") or "")
-    session = str(given.get("session_id") or given.get("sessionId") or "")
-    where = {"cwd": str(given["cwd"])} if given.get("cwd") else {}
+    event = str(payload.get("hook_event_name") or "")
+    session = str(payload.get("session_id") or payload.get("sessionId") or "")
+    where = {"cwd": str(payload["cwd"])} if payload.get("cwd") else {}
     program = ""
     conversation = ""
-    paths = _transcripts(given)
+    paths = _transcripts(payload)
     for path in paths:
         if not path.exists():  # Copilot writes the transcript after its first turn
             continue
@@ -57,7 +57,7 @@ def answer_hook(
         return {}
     if fired is not None:
         _note_time(fired, program, event)
-    starts_after_compaction = event == "SessionStart" and given.get("source") == "compact"
+    starts_after_compaction = event == "SessionStart" and payload.get("source") == "compact"
     is_compacted = event == "PostCompact" or starts_after_compaction
     is_claude_code = program == PROGRAMS["claude-code"].format
     noted = None
@@ -80,10 +80,10 @@ def answer_hook(
     return {}
 
 
-def _transcripts(given: Mapping[str, Any]) -> list[Path]:
-    if given.get("program") == "opencode":
+def _transcripts(payload: Mapping[str, Any]) -> list[Path]:
+    if payload.get("program") == "opencode":
         return [*PROGRAMS["opencode"].transcripts()]
-    transcript = given.get("transcript_path") or given.get("transcriptPath")
+    transcript = payload.get("transcript_path") or payload.get("transcriptPath")
     return [Path(transcript)] if isinstance(transcript, str) else []
 
 

@@ -48,16 +48,16 @@ class MountedTools(NamedTuple):
     running: Callable[[], AbstractAsyncContextManager[None]]
 
 
-def mounted(answers: Answers) -> MountedTools:
+def mount(answers: Answers) -> MountedTools:
     """Return the MCP server for the path ``/mcp`` of another server. The mounting server checks
     tokens, hosts and origins.
     """
-    made = server(answers)
+    tool_server = server(answers)
     checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = made.streamable_http_app(
+    app = tool_server.streamable_http_app(
         stateless_http=True, json_response=True, transport_security=checked
     )
-    return MountedTools(app.routes, made.session_manager.run)
+    return MountedTools(app.routes, tool_server.session_manager.run)
 
 
 def server(answers: Answers) -> MCPServer:

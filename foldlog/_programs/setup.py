@@ -87,7 +87,7 @@ def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Wr
             yield Written(path, None if is_to_delete else _text_of(path, settings))
 
 
-def recorded(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> dict[str, Any]:
     return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))
 
 
@@ -95,7 +95,7 @@ def write(written: Written, folder: Path) -> None:
     """Write a settings file, and store foldlog's part in the record. The mode of the settings file
     does not change, and a link to the file stays a link. Raises ``OSError``.
     """
-    record = json.dumps({**recorded(folder), str(written.path): written.ours})
+    record = json.dumps({**read_record(folder), str(written.path): written.ours})
     path = written.path.resolve()
     if written.text is not None and written.ours is not None:
         # The record is written first, so that it is complete after a crash.

@@ -78,7 +78,7 @@ def sent(store: Store, conversation: str, view: View) -> Sent:
         f"{', '.join(str(report.get('condenser')) for report in rules)} (recorded in event {at})"
     )
     try:
-        return Sent(view, _applied(rules, view), words)
+        return Sent(view, _apply(rules, view), words)
     except (InvalidCondenser, msgspec.ValidationError) as error:
         return Sent(view, view, f"{words}, which cannot be applied: {error}", known=False)
 
@@ -88,7 +88,7 @@ class _Shortening(msgspec.Struct):
     characters: Annotated[int, msgspec.Meta(ge=0)]
 
 
-def _applied(rules: Iterable[Report], view: View) -> View:
+def _apply(rules: Iterable[Report], view: View) -> View:
     masks = list[Condenser]()
     shortening = _Shortening([], 0)
     for report in rules:
@@ -107,7 +107,7 @@ def _applied(rules: Iterable[Report], view: View) -> View:
             raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")
     result = unseen.step(PipelineCondenser(masks), view, None).result
     shown = result if isinstance(result, View) else view
-    return unseen.shortened(shown, shortening.characters, shortening.events)
+    return unseen.shorten_texts(shown, shortening.characters, shortening.events)
 
 
 def why_sent(
@@ -116,14 +116,16 @@ def why_sent(
     why = views.why(conversation, event_id, at)
     if not why.sent:
         return why
-    found = sent(store, conversation, views.at(conversation, why.version))
+    sent_view = sent(store, conversation, views.at(conversation, why.version))
     words = {
         "hidden": "but it is not sent to a model, because it is hidden by",
         "masked": "but a line replaces its content in the prompt, because it is masked by",
         "unknown": "but it is unknown how it was sent to a model, because this depends on",
         "shortened": "but the model is sent only its beginning and end, because it is shortened by",
     }
-    less = found.less(event_id)
+    less = sent_view.less(event_id)
     if not less:
         return why
-    return replace(why, sent=less != "hidden", reason=f"{why.reason}, {words[less]} {found.rules}")
+    return replace(
+        why, sent=less != "hidden", reason=f"{why.reason}, {words[less]} {sent_view.rules}"
+    )

@@ -31,7 +31,7 @@ from foldlog._reports.audit_file import (
     written,
 )
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._unreadable import logged
+from foldlog._unreadable import iter_log
 from foldlog._words.texts import storable, text_of
 from foldlog.eventstore import (
     Action,
@@ -174,8 +174,8 @@ class AuditTables(Derived[AuditRow]):
         self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None
     ) -> None:
         for name in dict.fromkeys(conversations):
-            known = "SELECT state FROM conversations WHERE id = ?"
-            row = self._database.execute(known, [storable(name)]).fetchone()
+            query = "SELECT state FROM conversations WHERE id = ?"
+            row = self._database.execute(query, [storable(name)]).fetchone()
             state = None if row is None else row[0]
             with suppress(CorruptEvent, StoreDamaged):  # ``_missing`` yields this error.
                 state = self._states[name] = self._state(name)
@@ -271,14 +271,14 @@ class AuditTables(Derived[AuditRow]):
             *changes.left_out,
             *add_each(changes.rows, self._insert, self._database.atomic, REFUSED_BY_SQLITE),
         ]
-        for one in left_out:
+        for problem in left_out:
             row = {
-                "conversation": storable(one.conversation),
-                "id": one.event,
-                "problem": one.problem,
+                "conversation": storable(problem.conversation),
+                "id": problem.event,
+                "problem": problem.problem,
             }
             table_of(self._database, "damaged").insert(row, replace=True)
-            self.damaged.append(DamagedDocument.of(one))
+            self.damaged.append(DamagedDocument.of(problem))
         self._own_ids.clear()
 
     def _insert(self, rows: Sequence[AuditRow]) -> None:
@@ -297,23 +297,23 @@ class AuditTables(Derived[AuditRow]):
 
     def _remove(self, conversation: str) -> None:
         for table in _OF_CONVERSATIONS:
-            done = self._database.execute(
+            deletion = self._database.execute(
                 f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)]
             )
-            if done.rowcount:
+            if deletion.rowcount:
                 self._mark_remains()
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
         self._to_confirm = True
-        known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
+        query = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
         # The entry of the erasure comes later.
         with suppress(ConversationErased, ConversationNotFound):
             forks = self.store.forks_sharing(conversation, min(event_ids, default=0))
         for name in (conversation, *forks):
             for event_id in event_ids:
-                if row := self._database.execute(known, [storable(name), event_id]).fetchone():
+                if row := self._database.execute(query, [storable(name), event_id]).fetchone():
                     self._mark_remains()
                     for table in ("events", "condensations"):
                         which = [storable(name), event_id]
@@ -322,7 +322,9 @@ class AuditTables(Derived[AuditRow]):
                         )
                     with suppress(ConversationErased):  # The entry of the erasure comes later.
                         self._add(
-                            self.changes_of(_recorded(self.store, name, event_id, event_id + 1))
+                            self.changes_of(
+                                _iter_recorded(self.store, name, event_id, event_id + 1)
+                            )
                         )
                     if row[0]:
                         _mark_taken_back(self._database, name, event_id, event_id)
@@ -359,16 +361,16 @@ class AuditTables(Derived[AuditRow]):
         if row.erased_at is not None:
             self._remove(conversation)
         else:
-            known = self._database.execute(
+            newest = self._database.execute(
                 "SELECT max(version) FROM revisions WHERE conversation = ?", [name]
             )
-            after = known.fetchone()[0] or 0
-            made = self.store.query(
+            after = newest.fetchone()[0] or 0
+            redactions = self.store.query(
                 conversation, lambda reading: list(reading.records(PROJECTION, after))
             )
             revisions = [
                 {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)}
-                for r in made
+                for r in redactions
             ]
             table_of(self._database, "revisions").insert_all(revisions, replace=True)
         described = {
@@ -390,11 +392,11 @@ def _missing(
     """For an event that cannot be read, yield an error instead. If the conversation is a detached
     fork, its first events may be missing in the database.
     """
-    known = (
+    query = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
         " conversation = ? ORDER BY 1"
     )
-    known_ids = [row[0] for row in database.execute(known, [storable(conversation)] * 2)]
+    known_ids = [row[0] for row in database.execute(query, [storable(conversation)] * 2)]
     try:
         row = store.conversation(conversation)
     except CorruptEvent as error:
@@ -411,17 +413,17 @@ def _missing(
             break
         gap += 1
     known_after_gap = set(known_ids[gap - first_id :])
-    for item in _recorded(store, conversation, gap):
+    for item in _iter_recorded(store, conversation, gap):
         event_id = item.event_id if isinstance(item, CorruptEvent) else item.event.id
         if event_id not in known_after_gap:
             yield item
 
 
-def _recorded(
+def _iter_recorded(
     store: Store, conversation: str, start: int, stop: int | None = None
 ) -> Iterator[Recorded | CorruptEvent]:
-    for one in logged(store, conversation, start, stop):
-        yield one if isinstance(one, CorruptEvent) else Recorded(0, conversation, *one)
+    for entry in iter_log(store, conversation, start, stop):
+        yield entry if isinstance(entry, CorruptEvent) else Recorded(0, conversation, *entry)
 
 
 def _mark_taken_back(database: Database, conversation: str, first: int, last: int) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
-from foldlog._derived import followed
-from foldlog._unreadable import logged
+from foldlog._derived import follow
+from foldlog._unreadable import iter_log
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
 
@@ -133,9 +133,9 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
             # This statement checks that the file can be written now.
             connection.execute("BEGIN IMMEDIATE")
     elif conversations is None:
-        next(followed(store, 0), None)
+        next(follow(store, 0), None)
     else:
-        next(chain.from_iterable(logged(store, name) for name in conversations), None)
+        next(chain.from_iterable(iter_log(store, name) for name in conversations), None)
 
 
 def open_database(store: Store, path: Path) -> Database:

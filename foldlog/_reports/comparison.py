@@ -96,8 +96,8 @@ class _Measure(NamedTuple):
     about: str = ""
 
     def of(self, row: StrategyFiguresDocument) -> float:
-        known = getattr(row, self.figure)
-        return inf if known is None else float(known)
+        figure = getattr(row, self.figure)
+        return inf if figure is None else float(figure)
 
     def text_for(self, row: StrategyFiguresDocument) -> str:
         if self.figure == "cost":

@@ -71,7 +71,11 @@ def common_past(store: Store, one: str, other: str) -> int | None:
 def _first_with_a_time(store: Store, name: str) -> Event | None:
     events = store.events(name, 0, _LOOKED_AT)
     return next(
-        (one for one in events if one.timestamp or (one.origin is not None and one.origin.time)),
+        (
+            event
+            for event in events
+            if event.timestamp or (event.origin is not None and event.origin.time)
+        ),
         None,
     )
 

@@ -93,10 +93,10 @@ def dropped_by(
         return None
     before, after = (views.at(conversation, at) for at in (action.id, action.id + 1))
     stop = min(version, action.id + 1 + EVENTS_AFTER)
-    return dropped(action, before, after, store.events(conversation, action.id + 1, stop))
+    return find_dropped(action, before, after, store.events(conversation, action.id + 1, stop))
 
 
-def dropped(
+def find_dropped(
     action: CondensationAction, before: View, after: View, later: Iterable[Event]
 ) -> Dropped:
     loss = _loss(action, before, after)
@@ -149,8 +149,8 @@ class _Loss:
 
 
 def _loss(action: CondensationAction, before: View, after: View) -> _Loss:
-    gone, terms = lost_terms(before, after)
-    return _Loss(action, gone, terms, {})
+    forgotten, terms = lost_terms(before, after)
+    return _Loss(action, forgotten, terms, {})
 
 
 def _losses_in(
@@ -177,14 +177,14 @@ def _losses_in(
 
 
 def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
-    known = set[str]()
+    terms = set[str]()
     for event in events:
         if isinstance(event, SystemMessage):
-            known |= event_terms(event)
-            known |= terms_in(word for _, text in named_in(event.tools) for word in text.split())
+            terms |= event_terms(event)
+            terms |= terms_in(word for _, text in named_in(event.tools) for word in text.split())
         elif isinstance(event, Action):
-            known.add(event.tool)
-    return known
+            terms.add(event.tool)
+    return terms
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
@@ -198,17 +198,17 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
 
 def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
     still_shown = {event.id for event in after}
-    gone = tuple(event for event in before if event.id not in still_shown)
+    forgotten = tuple(event for event in before if event.id not in still_shown)
     last: dict[str, int] = {}
     words = set[str]()
-    for event in sorted(gone, key=lambda event: event.id, reverse=True):
+    for event in sorted(forgotten, key=lambda event: event.id, reverse=True):
         new = event_words(event) - words
         words |= new
         for term in terms_in(new):
             last.setdefault(term, event.id)
     shown = set().union(*map(event_terms, after))
     in_longer = "\n".join(sorted(shown))
-    return gone, {
+    return forgotten, {
         term: event for term, event in last.items() if term not in shown and term not in in_longer
     }
 
@@ -218,25 +218,25 @@ def condensations(store: Store, conversation: str) -> list[CondensationAction]:
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, reading.version)]
     )
-    kept = intervals_kept(structural, store.version(conversation))
+    intervals = intervals_kept(structural, store.version(conversation))
     actions = (
         event
         for event in structural
-        if isinstance(event, CondensationAction) and contains(kept, event.id)
+        if isinstance(event, CondensationAction) and contains(intervals, event.id)
     )
     return [action for action in actions if is_made(action)]
 
 
 def _newest(store: Store, conversation: str, version: int) -> CondensationAction | None:
-    made = [action for action in condensations(store, conversation) if action.id < version]
-    return made[-1] if made else None
+    earlier = [action for action in condensations(store, conversation) if action.id < version]
+    return earlier[-1] if earlier else None
 
 
 def _condensation(
     store: Store, conversation: str, event_id: int, version: int
 ) -> CondensationAction:
-    found = store.events(conversation, event_id, event_id + 1) if 0 <= event_id < version else ()
-    for event in found:
+    events = store.events(conversation, event_id, event_id + 1) if 0 <= event_id < version else ()
+    for event in events:
         if isinstance(event, CondensationAction):
             return event
     raise InvalidArgument(
@@ -245,10 +245,10 @@ def _condensation(
     )
 
 
-def dropped_document(found: Dropped) -> DroppedDocument:
-    terms = tuple(map(term_document, found.terms))
+def dropped_document(drop: Dropped) -> DroppedDocument:
+    terms = tuple(map(term_document, drop.terms))
     return DroppedDocument(
-        condensation=found.condensation.id, events=found.ids, tokens=found.tokens, terms=terms
+        condensation=drop.condensation.id, events=drop.ids, tokens=drop.tokens, terms=terms
     )
 
 

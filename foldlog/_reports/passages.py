@@ -31,8 +31,8 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
     passages = [
         PassageDocument(
             before=_last_words(words[: start + begin]),
-            words=_joined(compared[begin:end]),
-            other_words=_joined(other_compared[other_begin:other_end]),
+            words=_join(compared[begin:end]),
+            other_words=_join(other_compared[other_begin:other_end]),
             after=_first_words(words[start + end :]),
         )
         for begin, end, other_begin, other_end in places[:SHOWN]
@@ -69,7 +69,7 @@ def _count_equal_beginning(words: Sequence[str], other_words: Sequence[str]) -> 
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _joined(words: Sequence[str]) -> str:
+def _join(words: Sequence[str]) -> str:
     text = " ".join(words[:_WORDS_MAX])
     is_cut = len(words) > _WORDS_MAX or len(text) > _CHARACTERS_MAX
     return f"{text[:_CHARACTERS_MAX]}…" if is_cut else text

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from foldlog._documents import CurvePointDocument
 from foldlog._reports.replays import Replay
-from foldlog._values import named_in, parsed
+from foldlog._values import named_in, parse
 from foldlog._whole_file import whole_file
 from foldlog.condensers import AgentModel, Condenser, Step, condenser_from_config
 from foldlog.condensers.selection import after_system_prompt
@@ -76,7 +76,7 @@ class RequestsAndFiles(Condenser):
 def _paths(event: Event) -> Iterable[str]:
     if isinstance(event, Action):
         yield from (
-            text for name, text in named_in(parsed(event.arguments)) if _PATH.fullmatch(name)
+            text for name, text in named_in(parse(event.arguments)) if _PATH.fullmatch(name)
         )
 
 

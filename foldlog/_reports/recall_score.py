@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from foldlog._documents import MissingDocument
-from foldlog._values import named_in, parsed
+from foldlog._values import named_in, parse
 from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Content, Event
 from foldlog.projections import View, begins_reply
@@ -39,8 +39,8 @@ def terms_of(text: str) -> set[str]:
 
 def terms_in(words: Iterable[str]) -> set[str]:
     text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
-    found = (term.strip(_EDGES) for term in _TERM.findall(text))
-    return {term for term in found if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
+    terms = (term.strip(_EDGES) for term in _TERM.findall(text))
+    return {term for term in terms if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
 
 
 def event_terms(event: Event) -> set[str]:
@@ -54,7 +54,7 @@ def event_words(event: Event) -> set[str]:
 def event_texts(event: Event) -> list[str]:
     match event:
         case Action():
-            value: Any = (_in_words(event.thought), parsed(event.arguments))
+            value: Any = (_in_words(event.thought), parse(event.arguments))
         case Annotation():
             value = event.data
         case _:

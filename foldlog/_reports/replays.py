@@ -191,10 +191,10 @@ def replay(
     ``AgentModel.token_sums`` before each call of the agent's model.
     """
     history = list(events)
-    kept = intervals_kept(history, history[-1].id + 1 if history else 0)
+    intervals = intervals_kept(history, history[-1].id + 1 if history else 0)
     replaying = Replaying(condenser, agent_llm)
     for event in history:
-        if contains(kept, event.id):
+        if contains(intervals, event.id):
             replaying.take(event)
     return replaying.result()
 

@@ -37,7 +37,7 @@ from foldlog._formats.record import dict_or_empty
 from foldlog._formats.usage import begins_call, is_call
 from foldlog._labels import label
 from foldlog._reports.passages import count_lines_apart, find_passages
-from foldlog._values import parsed
+from foldlog._values import parse
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage
@@ -163,9 +163,7 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
 
 def _answers(event: Event) -> bool:
     if isinstance(event, Action):
-        return event.tool == "finish" and bool(
-            dict_or_empty(parsed(event.arguments)).get("message")
-        )
+        return event.tool == "finish" and bool(dict_or_empty(parse(event.arguments)).get("message"))
     return isinstance(event, Message) and event.source == "agent" and bool(event.content)
 
 
@@ -201,11 +199,11 @@ def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
     other_line = None if other is None else _line(other)
     if event is None or other is None:
         return DifferingDocument(events=(line, other_line))
-    texts = [_shown_text(one) for one in (event, other)]
+    texts = [_shown_text(side) for side in (event, other)]
     if texts[0].split() == texts[1].split():
-        texts = [printable(_text(one), one_line=True) for one in (event, other)]
+        texts = [printable(_text(side), one_line=True) for side in (event, other)]
     passages, more = find_passages(*texts)
-    contents = [words_of(getattr(one, "content", "")) for one in (event, other)]
+    contents = [words_of(getattr(side, "content", "")) for side in (event, other)]
     line_count, other_line_count = (len(content.splitlines()) for content in contents)
     return DifferingDocument(
         events=(line, other_line),
@@ -234,7 +232,7 @@ def _key(event: Event) -> bytes:
 def _text(event: Event) -> str:
     match event:
         case Action(tool=tool, arguments=arguments):
-            content: Any = (tool, parsed(arguments), event.source)
+            content: Any = (tool, parse(arguments), event.source)
         case _:
             content = getattr(event, "content", None)
     return json.dumps(

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from foldlog._reports.as_sent import Sent
 
 
-def states_of(found: Sent) -> Sequence[str]:
+def states_of(sent_view: Sent) -> Sequence[str]:
     # An event is "unsent" if a condensation forgot another part of its call.
-    view = found.view
+    view = sent_view.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}
     states = []
     for position, event in enumerate(view):
         if position in fit:
-            states.append(found.less(event.id) or "sent")
+            states.append(sent_view.less(event.id) or "sent")
         elif event.id in view.left_behind:
             states.append("unsent")
         else:
@@ -29,8 +29,8 @@ def states_of(found: Sent) -> Sequence[str]:
     return states
 
 
-def sent_of(found: Sent) -> tuple[int, int]:
-    states = zip(found.view, states_of(found), strict=True)
+def sent_of(sent_view: Sent) -> tuple[int, int]:
+    states = zip(sent_view.view, states_of(sent_view), strict=True)
     sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)
     return len(sent) - summaries, summaries

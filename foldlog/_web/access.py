@@ -64,9 +64,9 @@ class Access:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
+                names = {name for name, _ in message["headers"]}
                 added = [
-                    (k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in given
+                    (k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in names
                 ]
                 message["headers"] = [*message["headers"], *added]
             await send(message)
@@ -82,16 +82,16 @@ class Access:
             return Response(
                 json_text(RefusedDocument(error=reason)), status, allowed, "application/json"
             )
-        asked = request.query_params
+        parameters = request.query_params
         path = request.scope["path"]
-        if self._token is None or "token" not in asked or path.startswith(_FOR_PROGRAMS):
+        if self._token is None or "token" not in parameters or path.startswith(_FOR_PROGRAMS):
             return None
         # The token is removed from the address: the browser's history and a copied link would
         # contain the token.
-        left = urlencode({name: value for name, value in asked.items() if name != "token"})
+        query = urlencode({name: value for name, value in parameters.items() if name != "token"})
         # A path that begins with two slashes would lead to another host.
         path = f"/{path.lstrip('/')}"
-        response = RedirectResponse(f"{path}{'?' if left else ''}{left}", 303)
+        response = RedirectResponse(f"{path}{'?' if query else ''}{query}", 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
 
@@ -141,8 +141,8 @@ class Access:
         tokens = [bearer if scheme.lower() == "bearer" else None]
         if request.scope["path"] != _MCP:  # the clients of this path are programs
             tokens += [request.query_params.get("token"), request.cookies.get(self._cookie)]
-        given = [token.encode() for token in tokens if token is not None]
-        return any(compare_digest(token, self._token.encode()) for token in given)
+        encoded = [token.encode() for token in tokens if token is not None]
+        return any(compare_digest(token, self._token.encode()) for token in encoded)
 
 
 def _is_of_another_page(headers: Headers) -> bool:

@@ -104,7 +104,7 @@ def application(
         line = request.query_params.get("q", "")
         where = conversations.where(line)
         kinds = request.query_params.getlist("kind") or (["error"] if where.has_error else [])
-        found = search(
+        results = search(
             store,
             words,
             among=conversations.ids(line),
@@ -113,7 +113,7 @@ def application(
             limit=limit + 1,
             seconds=_SEARCH_S,
         )
-        return hits_document(words, found, limit)
+        return hits_document(words, results, limit)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -137,8 +137,8 @@ def application(
 
     def measured(request: Request) -> Response:
         fleet = conversations.fleet("")
-        said = metrics(store, fleet, complete=conversations.complete)
-        return Response(said, media_type="text/plain; version=0.0.4; charset=utf-8")
+        text = metrics(store, fleet, complete=conversations.complete)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def compared(request: Request) -> documents.RunsDocument:
         other = _text(request, "other", "the id of the conversation to compare with")
@@ -180,23 +180,23 @@ def application(
         routes=routes,
         middleware=[guard],
         lifespan=lifespan,
-        exception_handlers={404: _no_such_path, 500: _failed},
+        exception_handlers={404: _no_such_path, 500: _answer_failure},
     )
     app.router.redirect_slashes = False
     return app
 
 
 def _no_such_path(request: Request, error: Exception) -> Response:
-    return _refused(
+    return _answer_refusal(
         f"there is no path {request.url.path!r}; docs/PAGE.md lists the paths below /api/", 404
     )
 
 
-def _failed(request: Request, error: Exception) -> Response:
+def _answer_failure(request: Request, error: Exception) -> Response:
     """Answer a request after an unexpected error. The server's log has the traceback of the
     error.
     """
-    return _refused(f"the server failed: {type(error).__name__}", 500)
+    return _answer_refusal(f"the server failed: {type(error).__name__}", 500)
 
 
 async def _healthz(check: Callable[[], object], request: Request) -> Response:
@@ -228,9 +228,9 @@ def _page(store: Store, request: Request) -> Response:
     """Return the page of a conversation. A request may give only the beginning of the id, if no
     other id begins with it.
     """
-    given = request.query_params.get("id", "")
-    meant = _whole_id(store, given)
-    if meant != given:
+    typed_id = request.query_params.get("id", "")
+    meant = _whole_id(store, typed_id)
+    if meant != typed_id:
         address = request.url.include_query_params(id=meant)
         return RedirectResponse(f"?{address.query}")
     head = '<link rel="stylesheet" href="page.css">'
@@ -261,12 +261,12 @@ def _json_route(
 
     async def answered(request: Request) -> Response:
         try:
-            found = await to_thread.run_sync(made, request)
+            answer = await to_thread.run_sync(made, request)
         except EventStoreError as error:
-            return _refused(_problem(error), _status(error))
+            return _answer_refusal(_problem(error), _status(error))
         except ValueError as error:
-            return _refused(str(error), 400)
-        return found if isinstance(found, Response) else _json(found)
+            return _answer_refusal(str(error), 400)
+        return answer if isinstance(answer, Response) else _json(answer)
 
     return Route(path or f"/api/{name}", answered)
 
@@ -286,28 +286,28 @@ def _json(document: documents.Document, status: int = 200) -> Response:
     return Response(json_text(document), status, media_type="application/json")
 
 
-def _refused(problem: str, status: int) -> Response:
+def _answer_refusal(problem: str, status: int) -> Response:
     return _json(documents.RefusedDocument(error=problem), status)
 
 
 def _text(request: Request, name: str, what: str) -> str:
-    given = request.query_params.get(name, "")
-    if not given.strip():
+    text = request.query_params.get(name, "")
+    if not text.strip():
         raise InvalidArgument(f"the parameter {name!r} is missing: {what}")
-    return given
+    return text
 
 
 def _id(request: Request) -> str:
     return _text(request, "id", "the id of a conversation")
 
 
-def _whole_id(store: Store, given: str) -> str:
+def _whole_id(store: Store, typed_id: str) -> str:
     """Return the only id that begins with the text, or else the text itself."""
     try:
-        found = list(islice(ids_meant(store, given), 2))
+        matching_ids = list(islice(ids_meant(store, typed_id), 2))
     except EventStoreError:  # the documents of the page report the error
-        return given
-    return found[0] if len(found) == 1 else given
+        return typed_id
+    return matching_ids[0] if len(matching_ids) == 1 else typed_id
 
 
 def _words(request: Request) -> str:
@@ -315,16 +315,16 @@ def _words(request: Request) -> str:
 
 
 def _number(request: Request, name: str, default: int | None = None) -> int:
-    given = request.query_params.get(name)
-    if given is None and default is not None:
+    text = request.query_params.get(name)
+    if text is None and default is not None:
         return default
-    if given is None:
+    if text is None:
         raise InvalidArgument(f"the parameter {name!r} is missing; send a whole number, at least 0")
-    if not (given.isascii() and given.isdigit() and len(given) <= 15):
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise InvalidArgument(
-            f"the parameter {name!r} must be a whole number, at least 0, not {given!r}"
+            f"the parameter {name!r} must be a whole number, at least 0, not {text!r}"
         )
-    return int(given)
+    return int(text)
 
 
 def _events(pages: Pages, request: Request) -> documents.EventsDocument:
@@ -332,39 +332,39 @@ def _events(pages: Pages, request: Request) -> documents.EventsDocument:
     return pages.events(_id(request), start, _number(request, "stop", start + 50))
 
 
-async def _answered(check: Callable[[], object], made: Callable[[], Response]) -> Response:
+async def _answer(check: Callable[[], object], make_response: Callable[[], Response]) -> Response:
     """Make a response in a thread. If an error is raised, the response describes the error."""
 
     def checked() -> Response:
         check()
-        return made()
+        return make_response()
 
     try:
         return await to_thread.run_sync(checked)
     except EventStoreError as error:
-        return _refused(_problem(error), _status(error))
+        return _answer_refusal(_problem(error), _status(error))
     except ValueError as error:
-        return _refused(str(error), 400)
+        return _answer_refusal(str(error), 400)
 
 
 async def _notes(check: Callable[[], object], notes: Notes, request: Request) -> Response:
     if request.method != "POST":
-        return await _answered(check, lambda: _json(notes.of(_id(request))))
+        return await _answer(check, lambda: _json(notes.of(_id(request))))
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > _NOTE_MAX:
-            return _refused(
+            return _answer_refusal(
                 f"the request with a note has more than {_NOTE_MAX:,} bytes; shorten the note", 413
             )
-    return await _answered(check, lambda: _json(notes.change(_id(request), body)))
+    return await _answer(check, lambda: _json(notes.change(_id(request), body)))
 
 
 async def _report(
     check: Callable[[], object], written: Callable[[str], bytes], request: Request
 ) -> Response:
     headers = {"content-disposition": 'attachment; filename="foldlog.html"'}
-    return await _answered(
+    return await _answer(
         check, lambda: Response(written(_id(request)), media_type="text/html", headers=headers)
     )
 
@@ -377,31 +377,31 @@ def _written(pages: Pages, notes: Notes, conversation: str) -> bytes:
 
 
 def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response:
-    found = pages.event(_id(request), _number(request, "event"))
-    if found is None:
-        return _refused(
+    document = pages.event(_id(request), _number(request, "event"))
+    if document is None:
+        return _answer_refusal(
             f"conversation {_id(request)!r} has no event {_number(request, 'event')};"
             " /api/history lists its events",
             404,
         )
-    return found
+    return document
 
 
 def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
     """Send server-sent events. With an id, send every new version of the conversation. Without an
     id, send every change of the store.
     """
-    given = request.query_params.get("id")
-    if given is not None:
+    conversation = request.query_params.get("id")
+    if conversation is not None:
         # If another conversation gets the id, the page must not mix the two conversations.
-        _, store = bound_store(store, given)
-        store.query(given, _present)  # an unknown id raises an error at once
+        _, store = bound_store(store, conversation)
+        store.query(conversation, _present)  # an unknown id raises an error at once
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
 
     def present() -> documents.FollowedDocument:
-        if given is not None:
-            return store.query(given, _present)
+        if conversation is not None:
+            return store.query(conversation, _present)
         return documents.FollowedDocument(version=store.database.data_version())
 
     async def stream() -> AsyncIterator[str]:

@@ -30,7 +30,7 @@ from foldlog._figures.stored import FACETS, FiguresOfStore
 from foldlog._figures.tables import Where
 from foldlog._search import search
 from foldlog._web.metrics import size_of
-from foldlog._web.notes import noted
+from foldlog._web.notes import conversations_with_notes
 from foldlog.eventstore import EventStoreError, Store
 
 LIMIT_MAX = 10_000
@@ -82,11 +82,11 @@ class ServedConversations:
         """Count some conversations that have changed. Return the number of conversations that the
         thread still has to count.
         """
-        left = self.figures.refresh(_AT_ONCE)
-        self.complete = self.complete or not left
-        if left:
+        rest_count = self.figures.refresh(_AT_ONCE)
+        self.complete = self.complete or not rest_count
+        if rest_count:
             self._wanted.set()
-        return left
+        return rest_count
 
     def _count(self) -> None:
         while not self._ended:
@@ -122,7 +122,7 @@ class ServedConversations:
     def _noted(self) -> Collection[str]:
         version = self._store.database.data_version()
         if self._with_notes[0] != version:
-            self._with_notes = version, frozenset(noted(self._store))
+            self._with_notes = version, frozenset(conversations_with_notes(self._store))
         return self._with_notes[1]
 
     def _count_noted(self, where: Where) -> int:
@@ -132,10 +132,10 @@ class ServedConversations:
         return self.figures.count(where._replace(only=ids)) if ids else 0
 
     def _ids_with(self, words: str) -> Iterator[str]:
-        wanted = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
+        parts = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
         for row in self._store.iter_conversations():
             name = row.id.lower()
-            if row.erased_at is None and all(part in name for part in wanted):
+            if row.erased_at is None and all(part in name for part in parts):
                 yield row.id
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
@@ -143,16 +143,16 @@ class ServedConversations:
         days also cover the time outside the period in the search line, so that the reader can
         choose another period.
         """
-        left = self.refresh()
+        rest_count = self.refresh()
         where = self.where(line)
         chosen = self.figures.totals(where)
-        everything = chosen if where == LISTED else self._everything(left)
+        everything = chosen if where == LISTED else self._everything(rest_count)
         facets = self.figures.facets(where, (*FACETS, "errors"))
         states = {facet.name: facet.conversations for facet in facets if facet.what == "state"}
         total = everything.conversations + self.figures.missing
         return OverviewDocument(
             conversations=total,
-            counted=total - left,
+            counted=total - rest_count,
             spent=everything.spent,
             chosen=ChosenDocument(
                 conversations=chosen.conversations,
@@ -174,21 +174,21 @@ class ServedConversations:
             import_command=import_command,
         )
 
-    def _everything(self, left: int) -> Stats:
+    def _everything(self, rest_count: int) -> Stats:
         """Return the totals of all conversations. If the store has not changed, return the last
         totals.
         """
         version = self._store.database.data_version()
-        if left or self._totals[0] != version:
+        if rest_count or self._totals[0] != version:
             self._totals = version, self.figures.totals(LISTED)
         return self._totals[1]
 
     def fleet(self, import_command: str) -> FleetDocument:
-        left = self.refresh()
+        rest_count = self.refresh()
         stats = self.figures.totals(LISTED)
         reasons = self.figures.reasons(LISTED)
         by_saving = sorted(reasons.items(), key=lambda each: -(each[1].tokens_saved or 0))
-        made = [
+        reason_documents = [
             ReasonDocument.of(saved, reason=reason)
             for reason, saved in by_saving
             if saved.condensations
@@ -196,14 +196,14 @@ class ServedConversations:
         return FleetDocument.of(
             total_of(SavingsDocument(), reasons.values()),
             conversations=stats.conversations + self.figures.missing,
-            counted=stats.conversations + self.figures.missing - left,
+            counted=stats.conversations + self.figures.missing - rest_count,
             needs_key=self.figures.needs_key(LISTED),
             events=sum(stats.events.values()),
             bytes=None
             if (path := self._store.path) is None
             else size_of(path) + size_of(f"{path}-wal"),
             view_tokens=stats.in_views,
-            reasons=tuple(made),
+            reasons=tuple(reason_documents),
             spent=stats.spent,
             without_usage=stats.without_usage,
             without_cost=stats.without_cost,
@@ -222,7 +222,7 @@ class ServedConversations:
         """Return at most ``limit`` selected conversations, from the index ``start`` on. Raises
         ``InvalidArgument`` for an unknown sort.
         """
-        left = self.refresh()
+        rest_count = self.refresh()
         page = self.figures.page(
             where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX)
         )
@@ -230,4 +230,6 @@ class ServedConversations:
             document_of(*row, self._prices) for row in page.rows
         )
         total = page.total + self.figures.missing
-        return ServedPageDocument(conversations=shown, total=total, counted=max(0, total - left))
+        return ServedPageDocument(
+            conversations=shown, total=total, counted=max(0, total - rest_count)
+        )

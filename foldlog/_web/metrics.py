@@ -63,15 +63,15 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "events", "Events of counted conversations.", [({}, fleet.events)]
     yield "view_tokens", "Tokens of their Views, estimated.", [({}, fleet.view_tokens)]
-    made = Counter[str]()
+    condensations = Counter[str]()
     saved = Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
         # A condenser of a user may write any reason.
         label = reason.reason if parts <= set(WORDS.values()) else "other"
-        made[label] += reason.condensations
+        condensations[label] += reason.condensations
         saved[label] += reason.tokens_saved or 0
-    yield "condensations", "Condensations in the log, by reason.", _by_reason(made)
+    yield "condensations", "Condensations in the log, by reason.", _by_reason(condensations)
     yield "tokens_saved", "Tokens that condensations took from Views.", _by_reason(saved)
     yield "condensation_cost_usd", "Recorded cost of condensations.", _sample_of(fleet.cost)
     yield (
@@ -104,12 +104,12 @@ def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
             [({}, status.held_back)],
         )
         return
-    last, known = recorder.query(
+    last, positions = recorder.query(
         lambda reader: (int(reader.value("last_position")), reader.value("trackings"))
     )
     behind = {
         name: max(0, last - int(reached))
-        for name, reached in json.loads(known)
+        for name, reached in json.loads(positions)
         if not is_a_copy(name)
     }
     yield (

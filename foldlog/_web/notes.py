@@ -25,7 +25,7 @@ _KEPT = "notes", 1
 _TRIES = 20
 
 
-def noted(store: Store) -> set[str]:
+def conversations_with_notes(store: Store) -> set[str]:
     """Return the ids of the conversations with a note. Cost: one statement reads all
     conversations.
     """
@@ -64,22 +64,22 @@ class Notes:
         event, text = _change_in(body)
         with self._lock:
             for _ in range(_TRIES):
-                kept = KeptBeside(self._store, *_KEPT, at_once=False)
+                cache = KeptBeside(self._store, *_KEPT, at_once=False)
                 row = self._store.conversation(conversation)
                 if event is not None and event >= row.version:
                     raise InvalidArgument(
                         f"conversation {conversation!r} has no event {event}; use 0 to"
                         f" {row.version - 1}"
                     )
-                others = [note for note in self._load(kept, conversation) if note.event != event]
+                others = [note for note in self._load(cache, conversation) if note.event != event]
                 if text is not None:
                     now = datetime.now(UTC).isoformat(timespec="seconds")
                     others.append(NoteDocument(event=event, text=text, at=now))
                 notes = tuple(
                     sorted(others, key=lambda note: -1 if note.event is None else note.event)
                 )
-                kept.keep(row, notes)
-                kept.flush()
+                cache.keep(row, notes)
+                cache.flush()
                 if self._load(KeptBeside(self._store, *_KEPT), conversation) == notes:
                     return NotesDocument(conversation=conversation, notes=notes)
         raise StoreUnavailable(
@@ -87,12 +87,12 @@ class Notes:
             kind="busy",
         )
 
-    def _load(self, kept: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:
+    def _load(self, cache: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:
         row = self._store.conversation(conversation)
         self._store.query(
             conversation, lambda reading: reading.version
         )  # raises ConversationErased
-        notes: tuple[NoteDocument, ...] = kept.load(
+        notes: tuple[NoteDocument, ...] = cache.load(
             [row], tuple[NoteDocument, ...], of_any_version=True
         ).get(row.id, ())
         return notes

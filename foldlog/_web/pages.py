@@ -30,11 +30,11 @@ from foldlog._page.document import PageFold
 from foldlog._page.report import write_report
 from foldlog._page.texts import shown_document
 from foldlog._reports.needed_again import needed_again
-from foldlog._unreadable import logged
+from foldlog._unreadable import iter_log
 from foldlog._values import texts_in
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 
-_WANTED = re.compile(r'"([^"]*)"|(\S+)')
+_WORDS = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
 _AFTER = 12
 _AFTER_LAST = 160
@@ -107,11 +107,11 @@ class Pages:
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
         if event_id >= 0:
-            found = list(logged(self._store, conversation, event_id, event_id + 1))
+            entries = list(iter_log(self._store, conversation, event_id, event_id + 1))
         else:
-            found = []
-        if found:
-            return ShownDocument(conversation=conversation, event=shown_document(found[0]))
+            entries = []
+        if entries:
+            return ShownDocument(conversation=conversation, event=shown_document(entries[0]))
         return None
 
     def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
@@ -120,8 +120,8 @@ class Pages:
         """
         documents: list[dict[str, Any]] = []
         size = 0
-        for found in logged(self._store, conversation, start, min(stop, start + _EVENTS_MAX)):
-            document = shown_document(found)
+        for entry in iter_log(self._store, conversation, start, min(stop, start + _EVENTS_MAX)):
+            document = shown_document(entry)
             documents.append(document)
             size += sum(map(len, texts_in(document)))
             if size > _TEXT_MAX:
@@ -137,8 +137,10 @@ class Pages:
         row = self._store.conversation(conversation)
         document = self._kept(row, "needed again", NeededListDocument)
         if document is None:
-            found = needed_again(self._store, conversation)
-            document = NeededListDocument(conversation=conversation, condensations=tuple(found))
+            condensations = needed_again(self._store, conversation)
+            document = NeededListDocument(
+                conversation=conversation, condensations=tuple(condensations)
+            )
             self._keep(row, "needed again", document)
         return document
 
@@ -150,9 +152,9 @@ class Pages:
 
     def _keep(self, row: ConversationRow, name: str, document: Document) -> None:
         if row.version >= _LONG:
-            kept = self._beside(name)
-            kept.keep(row, document)
-            kept.flush()
+            cache = self._beside(name)
+            cache.keep(row, document)
+            cache.flush()
 
     def _beside(self, name: str) -> KeptBeside:
         if self._model is None:
@@ -176,26 +178,26 @@ class Pages:
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
         if row.pending:
-            done = row.version
+            position = row.version
         else:
-            done = self._reached.get(conversation, 0)
+            position = self._reached.get(conversation, 0)
         return ProgressDocument(
-            conversation=conversation, step=step, done=done, total=row.version + row.pending
+            conversation=conversation, step=step, done=position, total=row.version + row.pending
         )
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
         """Yield the events that contain all words, at most 1,000 events, with the text around the
         words. Words in double quotes are searched as one text.
         """
-        wanted = [
+        phrases = [
             word
-            for found in _WANTED.findall(words.lower())
-            if (word := found[0] or found[1]).strip()
+            for quoted, plain in _WORDS.findall(words.lower())
+            if (word := quoted or plain).strip()
         ]
         hits = 0
-        for found in logged(self._store, conversation) if wanted else ():
-            document = shown_document(found)
-            snippet = matches(document, wanted)
+        for entry in iter_log(self._store, conversation) if phrases else ():
+            document = shown_document(entry)
+            snippet = matches(document, phrases)
             if snippet is not None:
                 yield FoundDocument(event=document["id"], snippet=snippet)
                 hits += 1
@@ -222,19 +224,19 @@ class Pages:
                 # The old fold may contain erased content, or the name of an erased parent.
                 fold = self._begun(conversation)
             try:
-                fold.take(self._followed(conversation, fold.version))
+                fold.take(self._follow(conversation, fold.version))
             except LookupError:
                 # A retraction leads to a version that the fold did not store: begin again with it.
                 fold = self._begun(conversation)
-                fold.take(self._followed(conversation, 0))
+                fold.take(self._follow(conversation, 0))
             folds.append(fold)
             yield fold
 
-    def _followed(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
-        for number, found in enumerate(logged(self._store, conversation, start), start):
+    def _follow(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
+        for number, entry in enumerate(iter_log(self._store, conversation, start), start):
             if number % _TELL_EVERY == 0:
                 self._reached[conversation] = number
-            yield found
+            yield entry
 
     def _begun(self, conversation: str) -> PageFold:
         return PageFold(self._store, conversation, self._limit, self._model)

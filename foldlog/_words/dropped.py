@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
-def dropped_words(found: DroppedDocument) -> str:
+def dropped_words(drop: DroppedDocument) -> str:
     """Return a sentence about the dropped events, and the dropped terms that the agent needed
     again.
     """
-    said = (
-        f"condensation {found.condensation} dropped {count_shown(found.events)} of ≈"
-        f" {found.tokens:,} tokens, with {count(len(found.terms), 'term')} that the new View"
+    sentence = (
+        f"condensation {drop.condensation} dropped {count_shown(drop.events)} of ≈"
+        f" {drop.tokens:,} tokens, with {count(len(drop.terms), 'term')} that the new View"
         " does not have"
     )
-    needed = needed_words(found.terms)
-    return f"{said}, and the agent needed {needed}" if needed else said
+    needed = needed_words(drop.terms)
+    return f"{sentence}, and the agent needed {needed}" if needed else sentence
 
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from foldlog._values import parsed
+from foldlog._values import parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
@@ -34,15 +34,15 @@ def gist(event: Event, length_max: int) -> str:
 def _words(event: Event, length_max: int) -> str:
     match event:
         case events.SystemMessage(content=content, tools=tools):
-            said = words_of(content)
+            text = words_of(content)
             return (
-                f"{said if length_max == UNLIMITED else said[:200]} ({count(len(tools), 'tool')})"
+                f"{text if length_max == UNLIMITED else text[:200]} ({count(len(tools), 'tool')})"
             )
         case events.Message(content=content) | events.CondensationSummary(content=content):
             return words_of(content)
         case events.Action(tool=tool, arguments=arguments, thought=thought):
-            said = words_of(thought)
-            return f"{tool}: {_arguments(arguments)}{' - ' if said else ''}{said}"
+            text = words_of(thought)
+            return f"{tool}: {_arguments(arguments)}{' - ' if text else ''}{text}"
         case events.Observation(tool=tool, content=content):
             return f"{tool}: {words_of(content)}" if tool else words_of(content)
         case events.Annotation(name=name, data=data):
@@ -137,9 +137,9 @@ def id_words(event_id: int) -> str:
     return str(event_id)
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
+def count(number: int, singular: str, many: str | None = None) -> str:
     """Return a number with its noun, such as ``1 event`` or ``1,204 events``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {singular if number == 1 else many or singular + 's'}"
 
 
 def content(events: int, records: int) -> str:
@@ -155,7 +155,7 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
     """Return the arguments of a call as one text. If the call has the argument ``command`` or
     ``cmd``, return only the command and the argument ``path``.
     """
-    arguments = parsed(arguments)
+    arguments = parse(arguments)
     if not isinstance(arguments, dict):
         return compact(arguments)
     command = arguments.get("command", arguments.get("cmd"))

@@ -38,23 +38,28 @@ def because(
     # imported here, because the help of a command needs no condenser
     from foldlog.condensers import reports_of
 
-    said = condensation.metadata.get("reason")
+    reason = condensation.metadata.get("reason")
     outcome = condensation.metadata.get("outcome")
     if outcome == "declined":
-        return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
-    codes = [] if said is None else str(said).split(", ")
+        return f"declined: {printable(str(reason or 'no reason given'), one_line=True)}"
+    codes = [] if reason is None else str(reason).split(", ")
     figures = {} if brief else condensation.metadata
     if set(codes) <= WORDS.keys():
         words = [_in_words(code, figures) for code in codes]
     else:
-        words = [str(said)]
+        words = [str(reason)]
     if requests and _ASKED not in words:
         words.append(_ASKED)
     if brief:
-        given = ""
+        request_reasons = ""
     else:
-        given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
-    text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
+        request_reasons = "; ".join(
+            dict.fromkeys(request.reason for request in requests if request.reason)
+        )
+    text = ", ".join(
+        f"{word} ({request_reasons})" if word == _ASKED and request_reasons else word
+        for word in words
+    )
     if outcome == "reset":
         text += "; forgetting less was not enough, so the context was reset"
     failures = [
@@ -79,12 +84,12 @@ def requests_before(
     """Return the requests that a condensation answers: the requests since the previous
     condensation. The cost is one pass over the structural events before the condensation.
     """
-    found: list[CondensationRequest] = []
+    requests: list[CondensationRequest] = []
     for event in store.query(
         conversation, lambda reading: [*reading.structural_events(0, condensation_id)]
     ):
         if isinstance(event, CondensationAction):
-            found.clear()
+            requests.clear()
         elif isinstance(event, CondensationRequest):
-            found.append(event)
-    return tuple(found)
+            requests.append(event)
+    return tuple(requests)

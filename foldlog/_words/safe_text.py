@@ -53,7 +53,7 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
     in base64. Unset fields of documents are left out.
     """
     if indent is None:
-        encoded = _encoded(value)
+        encoded = _encode(value)
         if encoded is not None:
             if encoded.isascii() and b"\x7f" not in encoded:
                 return encoded.decode("ascii")
@@ -77,7 +77,7 @@ def well_formed(text: str) -> str:
     return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
 
 
-def _encoded(value: Any) -> bytes | None:
+def _encode(value: Any) -> bytes | None:
     """Write ``value`` as JSON with msgspec, which takes a third of the time of ``json``. Return
     None if msgspec and ``json`` may write different texts, for example for an infinite number.
     """
@@ -100,5 +100,5 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value, builtin_types=(bytes,))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

@@ -29,16 +29,16 @@ class Table(NamedTuple):
 
     def html(self) -> str:
         """Return the table as HTML, with all markup in its texts escaped."""
-        parts = [f"<div><strong>{_escaped(self.heading)}</strong>"]
+        parts = [f"<div><strong>{_escape(self.heading)}</strong>"]
         if self.rows:
             parts.append('<table style="text-align: left">')
             if self.columns:
                 parts.append(
-                    f"<tr>{''.join(f'<th>{_escaped(name)}</th>' for name in self.columns)}</tr>"
+                    f"<tr>{''.join(f'<th>{_escape(name)}</th>' for name in self.columns)}</tr>"
                 )
             cells = '<td style="text-align: left">'
             parts += [
-                f"<tr>{''.join(f'{cells}<bdi>{_escaped(cell)}</bdi></td>' for cell in row)}</tr>"
+                f"<tr>{''.join(f'{cells}<bdi>{_escape(cell)}</bdi></td>' for cell in row)}</tr>"
                 for row in self.rows
             ]
             parts.append("</table>")
@@ -55,12 +55,12 @@ def view_table(view: View) -> Table:
 
 def _why_table(why: Why) -> Table:
     rows = [["event", *event_row(why.event)]]
-    for name, found in (
+    for name, event in (
         ("by", why.by),
         ("its summary", why.summary),
         ("replaced now by", why.stands_in),
     ):
-        rows += [[name, *event_row(found)]] if found is not None else []
+        rows += [[name, *event_row(event)]] if event is not None else []
     return Table(
         f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows
     )
@@ -79,13 +79,13 @@ def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
     """Return a row for each event. If there are more than 31 events, return rows for the first 10
     and the last 20 events.
     """
-    given = [mark] if mark else []
+    mark_cells = [mark] if mark else []
     if len(events) <= _HEAD + _TAIL + 1:
-        return [[*given, *event_row(event)] for event in events]
+        return [[*mark_cells, *event_row(event)] for event in events]
     left_out = len(events) - _HEAD - _TAIL
-    between = [*given, "…", "", f"{left_out:,} more events"]
+    between = [*mark_cells, "…", "", f"{left_out:,} more events"]
     shown: Iterable[Event] = (*events[:_HEAD], *events[-_TAIL:])
-    rows = [[*given, *event_row(event)] for event in shown]
+    rows = [[*mark_cells, *event_row(event)] for event in shown]
     return [*rows[:_HEAD], between, *rows[_HEAD:]]
 
 
@@ -93,7 +93,7 @@ def event_row(event: Event) -> list[str]:
     return [str(event.id), label(event), gist(event, _LENGTH)]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     # imported here, because the table of entities takes time and few processes make HTML
     from html import escape
 

@@ -32,7 +32,11 @@ def text_of(event: Event) -> str:
                 (*thinking_texts(event), *content_texts(thought), f"{tool} {called}")
             ).strip()
         case events.Annotation(name=name, data=data):
-            shown = [*map(_unsigned, data)] if isinstance(data, list) else _unsigned(data)
+            shown = (
+                [*map(_without_signature, data)]
+                if isinstance(data, list)
+                else _without_signature(data)
+            )
             return f"{name} {readable(shown)}"
         case events.DocumentChanges(changed=changed):
             return readable(changed)
@@ -56,11 +60,13 @@ def thinking_texts(event: Event) -> list[str]:
         blocks = event.thinking
     else:
         blocks = ()
-    found = values_in([*map(_unsigned, blocks)])
-    return [text for name, text in found if isinstance(text, str) and name not in ("type", "id")]
+    named_texts = values_in([*map(_without_signature, blocks)])
+    return [
+        text for name, text in named_texts if isinstance(text, str) and name not in ("type", "id")
+    ]
 
 
-def _unsigned(block: Any) -> Any:
+def _without_signature(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
     if block.get("type") == "redacted_thinking":

@@ -92,23 +92,23 @@ class LinkedEntries:
         sources: dict[str, NothingRedacted] | None = None,
     ) -> Iterator[StoredEntry]:
         """Yield the entries of ``chain`` in reverse order: the entry ``entry_id`` comes first."""
-        wanted = entry_id
+        next_id = entry_id
         count = 0
-        while wanted is not None and count != limit:
-            found = self.found(wanted)
-            if found is None:
-                raise KeyError(wanted)
-            if sources is not None and found.conversation not in sources:
-                _, unredacted = self._histories[found.conversation]._version_and_guard()
+        while next_id is not None and count != limit:
+            stored_event = self.found(next_id)
+            if stored_event is None:
+                raise KeyError(next_id)
+            if sources is not None and stored_event.conversation not in sources:
+                _, unredacted = self._histories[stored_event.conversation]._version_and_guard()
                 if unredacted is not None:
-                    sources[found.conversation] = unredacted
-            for entry in self._back_from(found):
-                if entry.entry_id != wanted:
+                    sources[stored_event.conversation] = unredacted
+            for entry in self._back_from(stored_event):
+                if entry.entry_id != next_id:
                     break  # an entry was retracted, so the wanted entry is elsewhere
                 yield entry
-                wanted = entry.parent_id
+                next_id = entry.parent_id
                 count = count + 1
-                if wanted is None or count == limit:
+                if next_id is None or count == limit:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
@@ -148,11 +148,11 @@ class LinkedEntries:
         """Begin a conversation as a fork after an entry. Return the version of the fork. Raises the
         errors of ``History.fork``.
         """
-        found = self.found(entry_id)
-        if found is None:
+        stored_event = self.found(entry_id)
+        if stored_event is None:
             raise ConversationNotFound(conversation)
-        parent = self._histories[found.conversation]
-        _, version = self.read(parent, found.event_id)
+        parent = self._histories[stored_event.conversation]
+        _, version = self.read(parent, stored_event.event_id)
         parent.fork(version, conversation)
         return version
 
@@ -160,34 +160,34 @@ class LinkedEntries:
         encoder = Encoder(self.format, stored=history._stored_records())
         for event in _from(history, event_id):
             for entry in encoder.records(event):
-                return parse(self._linked(json_of(entry)).text), event.id + 1
+                return parse(self._link(json_of(entry)).text), event.id + 1
         raise LookupError(
             f"conversation {history.id!r}: the entry that begins with event {event_id} is"
             " incomplete"
         )
 
-    def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:
+    def _back_from(self, stored_event: FoundEvent) -> Iterator[StoredEntry]:
         """Yield an entry and its predecessors in the log, the newest entry first."""
-        history = self._histories[found.conversation]
+        history = self._histories[stored_event.conversation]
         stored = history._stored_records()
-        text = stored.text_of(found.event_id)
+        text = stored.text_of(stored_event.event_id)
         if text is None:
-            text = json_of(self.read(history, found.event_id)[0])
-        yield self._linked(text)
-        yield from map(self._linked, stored.before(found.event_id))
+            text = json_of(self.read(history, stored_event.event_id)[0])
+        yield self._link(text)
+        yield from map(self._link, stored.before(stored_event.event_id))
 
-    def _linked(self, text: bytes) -> StoredEntry:
+    def _link(self, text: bytes) -> StoredEntry:
         """Return an entry with the id of its parent. A redacted entry no longer has the id of its
         parent, so the parent is searched in the log.
         """
         link = _link_in(text)
         if link.parent_id is not UNSET:
             return StoredEntry(link.entry_id, link.parent_id, text)
-        found = self.found(link.entry_id)
-        if found is None:
+        stored_event = self.found(link.entry_id)
+        if stored_event is None:
             parent = None
         else:
-            parent = self.tip(self._histories[found.conversation], found.event_id)
+            parent = self.tip(self._histories[stored_event.conversation], stored_event.event_id)
         return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
     def tip(self, history: History, version: int) -> str | None:

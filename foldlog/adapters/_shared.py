@@ -72,7 +72,7 @@ _KEPT_CODE = 1
 all cached values.
 """
 
-HistoriesGiven = aio.AsyncHistories | Histories | str
+StoreOrUrl = aio.AsyncHistories | Histories | str
 """Open histories, sync or async, or a URL such as ``sqlite:///history.db``."""
 Attributes = Mapping[str, Any] | None
 """The attributes of new conversations: see ``Histories.create``."""
@@ -86,7 +86,7 @@ def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]
         histories.create(conversation, attributes, replace_erased=True)
 
 
-class _Given:
+class _Adapter:
     """The base class of adapters. An adapter has the sync and the async interface of the open
     histories.
 
@@ -94,20 +94,20 @@ class _Given:
     ``attributes`` before its first event. Raises the errors of ``foldlog.open``.
     """
 
-    def __init__(self, given: HistoriesGiven, attributes: Attributes = None) -> None:
+    def __init__(self, store: StoreOrUrl, attributes: Attributes = None) -> None:
         self._attributes = dict(check_map("attributes", attributes or {}))
         # Maps a conversation to the version of the View that was last sent to a model. The answer
         # may be appended through another ``History``.
         self._asked = dict[str, int]()
-        self._owned = not isinstance(given, aio.AsyncHistories | Histories)
-        if isinstance(given, aio.AsyncHistories):
-            self.histories = given
-            self._sync = given.sync
+        self._owned = not isinstance(store, aio.AsyncHistories | Histories)
+        if isinstance(store, aio.AsyncHistories):
+            self.histories = store
+            self._sync = store.sync
         else:
-            if isinstance(given, Histories):
-                self._sync = given
+            if isinstance(store, Histories):
+                self._sync = store
             else:
-                self._sync = open_histories(given)
+                self._sync = open_histories(store)
 
     @cached_property
     def histories(self) -> aio.AsyncHistories:
@@ -147,13 +147,13 @@ class _Given:
         return history, append(history)
 
 
-class OpenHistories(_Given):
+class OpenHistories(_Adapter):
     async def close(self) -> None:
         """Close the store if the adapter opened the store by its URL."""
         await self.__aexit__()
 
 
-class WithHistories(_Given):
+class WithHistories(_Adapter):
     def close(self) -> None:
         """Close the store if the adapter opened the store by its URL."""
         if self._owned:
@@ -193,10 +193,14 @@ def to_its_end(
 
 @contextmanager
 def effect_of(
-    given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
+    adapter: _Adapter,
+    conversation: str,
+    call_id: str,
+    tool: str,
+    arguments: Mapping[str, Any] | str,
 ) -> Iterator[None]:
     """Set the current tool call for the time of a ``with`` block. ``foldlog.effect`` reads it."""
-    before = begin_effect(given, conversation, call_id, tool, arguments)
+    before = begin_effect(adapter, conversation, call_id, tool, arguments)
     try:
         yield
     finally:
@@ -204,13 +208,19 @@ def effect_of(
 
 
 def begin_effect(
-    given: _Given, conversation: str, call_id: str, tool: str, arguments: Mapping[str, Any] | str
+    adapter: _Adapter,
+    conversation: str,
+    call_id: str,
+    tool: str,
+    arguments: Mapping[str, Any] | str,
 ) -> Token[RuntimeCall | None]:
     """Set the current tool call. When the tool has ended, pass the returned token to
     ``CURRENT.reset``.
     """
-    pool = given.histories.pool
-    call = RuntimeCall(given._sync, conversation, call_id, tool, arguments, pool, given._attributes)
+    pool = adapter.histories.pool
+    call = RuntimeCall(
+        adapter._sync, conversation, call_id, tool, arguments, pool, adapter._attributes
+    )
     return CURRENT.set(call)
 
 

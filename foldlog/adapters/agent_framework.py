@@ -34,9 +34,9 @@ from msgspec.structs import replace
 from foldlog import History
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
     OpenHistories,
     SentRecords,
+    StoreOrUrl,
     effect_of,
     from_plain,
     in_thread,
@@ -102,7 +102,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     def __init__(
         self,
-        histories: HistoriesGiven,
+        histories: StoreOrUrl,
         *,
         condense: bool = False,
         prefix: str = _FORMAT,
@@ -345,15 +345,15 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
             summaries += [message] if SUMMARY_OF_GROUP_IDS_KEY in annotation else []
             continue
         there = set(shown)
-        gone = list[int]()
+        removed_ids = list[int]()
         for each in loaded:
             if each == ids:
                 break
-            gone += () if each in run.kept else (id for id in each if id in there)
-        places = [shown.index(id) for id in gone or ids or () if id in there]
+            removed_ids += () if each in run.kept else (id for id in each if id in there)
+        places = [shown.index(id) for id in removed_ids or ids or () if id in there]
         offset = min(places, default=len(shown))
-        for summary in summaries or ([None] if gone else []):
-            after: list[int | str] = [id for id in shown if id not in gone]
+        for summary in summaries or ([None] if removed_ids else []):
+            after: list[int | str] = [id for id in shown if id not in removed_ids]
             if summary is None:
                 record = {}
             else:
@@ -366,7 +366,7 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
             shown = [summary_id(number) if isinstance(each, str) else each for each in after]
             offset += summary is not None
             number = number + 1
-            gone = []
+            removed_ids = []
         summaries = []
 
 
@@ -406,11 +406,15 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     A call comes directly before its result. Calls that the input answers come last. Other open
     calls are left out, and so are the requests to approve them.
     """
-    given = [content for message in context.input_messages for content in message.contents]
+    contents = [content for message in context.input_messages for content in message.contents]
     answered = {
-        (content.function_call or content).call_id for content in given if content.type in _ANSWERS
+        (content.function_call or content).call_id
+        for content in contents
+        if content.type in _ANSWERS
     }
-    waiting = answered - {content.call_id for content in given if content.type == "function_call"}
+    waiting = answered - {
+        content.call_id for content in contents if content.type == "function_call"
+    }
     shown = {event.id: event for event in prompt.view}
     called = [shown.pop(event.id, event) for event in _messages_with_calls(history, waiting)]
     whole = well_formed(prompt.view.with_events(shown.values()) if called else prompt.view)
@@ -458,10 +462,10 @@ def _call_to_approve(event: Event) -> str | None:
     None.
     """
     if isinstance(event, Annotation) and event.name == _APPROVAL:
-        asked = event.data or {}
+        request = event.data or {}
     else:
-        asked = {}
-    call_id: str | None = asked.get("function_call", {}).get("call_id")
+        request = {}
+    call_id: str | None = request.get("function_call", {}).get("call_id")
     return call_id
 
 

@@ -33,8 +33,8 @@ from claude_agent_sdk import (
 from foldlog import History
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
     OpenHistories,
+    StoreOrUrl,
     below,
     effect_of,
     erase_all,
@@ -79,7 +79,7 @@ class FoldlogSessionStore(OpenHistories):
     """
 
     def __init__(
-        self, histories: HistoriesGiven, *, prefix: str = "claude", attributes: Attributes = None
+        self, histories: StoreOrUrl, *, prefix: str = "claude", attributes: Attributes = None
     ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
@@ -120,8 +120,8 @@ class FoldlogSessionStore(OpenHistories):
             new = entries[len(stored) :]
             # The SDK mirrored this session, and a mirror leaves out lines without a uuid.
             if entries[: len(stored)] != stored:
-                known = {_uuid(entry) for entry in stored} | {None}
-                new = [entry for entry in entries if _uuid(entry) not in known]
+                uuids = {_uuid(entry) for entry in stored} | {None}
+                new = [entry for entry in entries if _uuid(entry) not in uuids]
             for start in range(0, len(new), _LINES_OF_A_TRANSACTION):
                 self._append(key, new[start : start + _LINES_OF_A_TRANSACTION], history)
             sessions += "subpath" not in key

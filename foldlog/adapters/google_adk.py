@@ -36,8 +36,8 @@ from pydantic import PrivateAttr
 from foldlog import History
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
     OpenHistories,
+    StoreOrUrl,
     as_in_sdk,
     begin_effect,
     document,
@@ -108,7 +108,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def __init__(
         self,
-        uri: HistoriesGiven,
+        uri: StoreOrUrl,
         *,
         condense: bool = False,
         prefix: str = "adk",
@@ -174,7 +174,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Return the sessions of an app or a user, the most recently updated last."""
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
-        app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
+        app = _with_prefix(State.APP_PREFIX, self._shared_state(app_name))
         users: dict[str, _Values] = {}
         sessions: list[tuple[_Names, _Values]] = []
         listing = partial(self._list_entry, app_name, len(start))
@@ -185,9 +185,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             if session:
                 sessions.append(((app_name, user, session[0]), values))
             else:
-                users[user] = _prefixed(State.USER_PREFIX, _values(values["state"]))
+                users[user] = _with_prefix(State.USER_PREFIX, _values(values["state"]))
         for user in {names[1] for names, _ in sessions} - users.keys():
-            users[user] = _prefixed(State.USER_PREFIX, self._shared_state(app_name, user))
+            users[user] = _with_prefix(State.USER_PREFIX, self._shared_state(app_name, user))
         ordered = [
             _session(names, values["state"], values["updated"], {**app, **users[names[1]]}, [])
             for names, values in sessions
@@ -320,7 +320,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             return names
         return stripped
 
-    def _updated(self, stored: _Stored) -> float:
+    def _updated_at(self, stored: _Stored) -> float:
         newest = next(newest_records(stored.history, stored.version, _FORMAT), None)
         return float(stored.about["created"] if newest is None else newest["timestamp"])
 
@@ -332,23 +332,25 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
         else:
             newest = newest_records(stored.history, stored.version, _FORMAT)
-        taken: list[_Values] = []
+        newest_first: list[_Values] = []
         for record in islice(newest, count):
             if after and record["timestamp"] < after:
                 break
-            taken.append(record)
-        return taken[::-1]
+            newest_first.append(record)
+        return newest_first[::-1]
 
     def _session(self, names: _Names, stored: _Stored, events: list[Any]) -> Session:
         app = self._shared_state(names[0])
         user = self._shared_state(*names[:2])
-        shared = {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
-        return _session(names, stored.state, self._updated(stored), shared, events)
+        shared = {**_with_prefix(State.APP_PREFIX, app), **_with_prefix(State.USER_PREFIX, user)}
+        return _session(names, stored.state, self._updated_at(stored), shared, events)
 
     def _shared_state(self, app_name: str, *user: str) -> _Values:
-        return _values(self._shared(self.conversation(app_name, *user))[2])
+        return _values(self._load_shared(self.conversation(app_name, *user))[2])
 
-    def _shared(self, conversation: str) -> tuple[History, int, _Values, NothingRedacted | None]:
+    def _load_shared(
+        self, conversation: str
+    ) -> tuple[History, int, _Values, NothingRedacted | None]:
         """Return the state of a user or an app as JSON, with its history, its version, and the
         guard for an append that stores the state again.
 
@@ -370,14 +372,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Return the state of a session and the time of its last update, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
-            return {"state": self._shared(row.id)[2]}
+            return {"state": self._load_shared(row.id)[2]}
         if len(session) == 1:
             stored = self._stored((app_name, user, session[0]))
         else:
             stored = None
         if stored is not None:
             with suppress(ConversationErased):  # The session was deleted after it was found.
-                return {"state": stored.state, "updated": self._updated(stored)}
+                return {"state": stored.state, "updated": self._updated_at(stored)}
         return None
 
     @in_thread
@@ -400,7 +402,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 break
             remembered = handler._remembered(history.id, history._generation.key)
             if (
-                handler._reported(history.id, history.append, result, reports, remembered)
+                handler._append_reports(history.id, history.append, result, reports, remembered)
                 is not None
             ):
                 break
@@ -450,7 +452,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _append(
         self,
         names: _Names,
-        known: float,
+        last_updated: float,
         event: AdkEvent,
         unredacted: NothingRedacted | None = None,
     ) -> bool:
@@ -465,16 +467,16 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             if unredacted not in (None, stored.unredacted):
                 raise VersionConflict(stored.history.id, stored.version, stored.version)
             with suppress(VersionConflict, ConversationErased):
-                updated = self._updated(stored)
+                updated = self._updated_at(stored)
                 since = GetSessionConfig(after_timestamp=event.timestamp)
                 if event.timestamp <= updated and _event_of(record) in map(
                     _event_of, self._records(stored, since)
                 ):
                     return False
-                if updated > known:
+                if updated > last_updated:
                     raise StaleSessionError(
                         f"session {names[2]!r} was updated at {updated}, but this object was read"
-                        f" at {known}; get the session again"
+                        f" at {last_updated}; get the session again"
                     )
                 is_late = event.timestamp < updated
                 about = {**stored.about, **({"unordered": True} if is_late else {})}
@@ -502,7 +504,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         store = history._store
         together = list[Appending]()
         for conversation, change in shared.items():
-            other, other_version, state, other_unredacted = self._shared(conversation)
+            other, other_version, state, other_unredacted = self._load_shared(conversation)
             values: _Values = {"state": {**state, **change}}
             if self._attributes and not other_version:
                 values[ATTRIBUTES] = self._attributes
@@ -562,25 +564,29 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
     }
     # A summary has two times, the first and the last of its messages; an event has one.
     times: list[tuple[float, float]] = []
-    gone: list[bool] = []
+    are_forgotten: list[bool] = []
     for events, records in shown_records(view, _FORMAT, history):
         span = earlier.get(events[0].id) or dict.fromkeys(
             _TIMES, (*records, {})[0].get("timestamp", 0)
         )
         first, last = (float(span.get(name, 0)) for name in _TIMES)
         times.append((first, last))
-        gone.append(all(event.id in summaries or contains(intervals, event.id) for event in events))
-    start = gone.index(True) if any(gone) else 0
-    stop = gone.index(False, start) if False in gone[start:] else len(gone)
+        are_forgotten.append(
+            all(event.id in summaries or contains(intervals, event.id) for event in events)
+        )
+    start = are_forgotten.index(True) if any(are_forgotten) else 0
+    stop = (
+        are_forgotten.index(False, start) if False in are_forgotten[start:] else len(are_forgotten)
+    )
     while start < stop < len(times) and times[stop - 1][1] >= times[stop][0]:
         stop -= 1
     while 0 < start < stop and times[start][0] <= times[start - 1][1]:
         start += 1
     if start == stop or times != sorted(times):
         raise NoCondensationAvailable(
-            f"the condenser would forget {sum(gone)} of {len(gone)} messages, which are not"
-            " consecutive, but a compaction of the SDK covers all messages of a time span; choose"
-            " a condenser that forgets consecutive messages, such as 'digest'"
+            f"the condenser would forget {sum(are_forgotten)} of {len(are_forgotten)} messages,"
+            " which are not consecutive, but a compaction of the SDK covers all messages of a time"
+            " span; choose a condenser that forgets consecutive messages, such as 'digest'"
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
     return EventCompaction(
@@ -625,7 +631,7 @@ def _session(
     return Session(state={**_values(state), **shared}, events=events, **about)
 
 
-def _prefixed(prefix: str, state: _Values) -> _Values:
+def _with_prefix(prefix: str, state: _Values) -> _Values:
     return {prefix + key: value for key, value in state.items()}
 
 

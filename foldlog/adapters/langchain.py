@@ -22,7 +22,7 @@ from langchain_core.messages import BaseMessage, message_to_dict, messages_from_
 from foldlog import History
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
+    StoreOrUrl,
     WithHistories,
     empty_session,
     from_plain,
@@ -58,7 +58,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
     def __init__(
         self,
         session_id: str,
-        histories: HistoriesGiven,
+        histories: StoreOrUrl,
         *,
         condense: bool = False,
         clear: Literal["retract", "erase"] = "retract",

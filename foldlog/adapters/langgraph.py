@@ -55,8 +55,8 @@ from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import SNAPSHOT, WRITES, Listed, RecordList, Span
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
     SentRecords,
+    StoreOrUrl,
     WithHistories,
     effect_of,
     erase_all,
@@ -125,7 +125,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def __init__(
         self,
-        histories: HistoriesGiven,
+        histories: StoreOrUrl,
         *,
         serde: SerializerProtocol | None = None,
         prefix: str = "langgraph",
@@ -153,20 +153,23 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         checkpoint.
         """
         conf = config["configurable"]
-        wanted = conf.get("checkpoint_id")
+        checkpoint_id = conf.get("checkpoint_id")
         thread = self._thread(conf)
-        if wanted:
-            found = self._checkpoints.find(thread, wanted, hidden=self._hidden_too)
+        if checkpoint_id:
+            checkpoint = self._checkpoints.find(thread, checkpoint_id, hidden=self._hidden_too)
             whole = None
-            if found is not None:
+            if checkpoint is not None:
                 with suppress(ConversationErased):  # The thread was deleted after it was read.
-                    whole = self._checkpoints.whole(thread, found)
+                    whole = self._checkpoints.whole(thread, checkpoint)
         else:
             whole, _ = self._checkpoints.newest(thread, hidden=self._hidden_too)
         if whole is None:
             return None
         return self._tuple(
-            conf["thread_id"], conf.get("checkpoint_ns", ""), whole, None if wanted else thread
+            conf["thread_id"],
+            conf.get("checkpoint_ns", ""),
+            whole,
+            None if checkpoint_id else thread,
         )
 
     def list(
@@ -190,9 +193,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return islice(self._tuples(listed), limit)
 
     def _tuples(self, listed: Iterable[_Listed]) -> Iterator[base.CheckpointTuple]:
-        for (thread_id, namespace, thread), found, whole in listed:
+        for (thread_id, namespace, thread), checkpoint, whole in listed:
             try:
-                whole = whole or self._checkpoints.whole(thread, found)
+                whole = whole or self._checkpoints.whole(thread, checkpoint)
             except ConversationErased:  # The thread was deleted after it was listed.
                 continue
             yield self._tuple(thread_id, namespace, whole)
@@ -210,31 +213,31 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         A channel that is not in ``new_versions`` has the parent's value.
         """
         conf = config["configurable"]
-        kept = self._values
+        codec = self._values
         values = dict(checkpoint["channel_values"])
         rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         body: dict[str, Any] = {
-            "rest": kept.packed(rest),
-            "metadata": kept.packed(base.get_checkpoint_metadata(config, metadata)),
+            "rest": codec.packed(rest),
+            "metadata": codec.packed(base.get_checkpoint_metadata(config, metadata)),
         }
         thread = self._thread(conf)
         parent = conf.get("checkpoint_id")
         value = values.get(self._messages)
         listed: Callable[[Checkpoint, RecordList], Listed | None] = _none
         messages = value.value if isinstance(value, DeltaSnapshot) else value
-        if kept.are_messages(messages):
-            of_all = kept.listed(messages)
+        if codec.are_messages(messages):
+            of_all = codec.listed(messages)
             listed = lambda before, records: of_all  # noqa: E731
             del values[self._messages]
             body |= {} if messages is value else {"delta": SNAPSHOT}
         elif (
-            kept.readable
+            codec.readable
             and self._messages in checkpoint["channel_versions"]
             and self._messages not in values
         ):
             listed = partial(self._after_writes, thread, parent)
             body["delta"] = WRITES
-        channels = partial(kept.changed, values, checkpoint["channel_versions"], new_versions)
+        channels = partial(codec.changed, values, checkpoint["channel_versions"], new_versions)
         self._checkpoints.put(thread, checkpoint["id"], parent, body, channels, listed)
         return _config_of(conf["thread_id"], conf.get("checkpoint_ns", ""), checkpoint["id"])
 
@@ -244,12 +247,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Apply the writes that are stored with the parent, and return the resulting messages, or
         None if the writes cannot be applied.
         """
-        kept = self._values
+        codec = self._values
         notes = (
             self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
         )
         written = [
-            kept.unpacked(packed)
+            codec.unpacked(packed)
             for _, name, packed in pending_writes(notes)
             if name == self._messages
         ]
@@ -257,7 +260,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         if len(writes) < len(written) or (before.ranges is None and not writes):
             return None
         return after_writes(
-            records, writes, kept.key, kept.record, partial(self._checkpoints.record, before)
+            records, writes, codec.key, codec.record, partial(self._checkpoints.record, before)
         )
 
     def put_writes(
@@ -335,27 +338,32 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         ``target`` is None, each checkpoint is copied to the thread that its config names.
         """
         added = 0
-        for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
-            conf = found.config["configurable"]
-            checkpoint_id = found.checkpoint["id"]
+        for original in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
+            conf = original.config["configurable"]
+            checkpoint_id = original.checkpoint["id"]
             thread_id = conf["thread_id"] if target is None else target
             namespace = conf.get("checkpoint_ns", "")
             thread = self._first_conversation(thread_id, namespace)
             if self._checkpoints.find(thread, checkpoint_id, hidden=True) is None:
-                parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+                parent = (original.parent_config or {}).get("configurable", {}).get("checkpoint_id")
                 config = _config_of(thread_id, namespace, parent)
                 self.put(
-                    config, found.checkpoint, found.metadata, found.checkpoint["channel_versions"]
+                    config,
+                    original.checkpoint,
+                    original.metadata,
+                    original.checkpoint["channel_versions"],
                 )
                 added += 1
-            notes = self._checkpoints.notes(thread, checkpoint_id) if found.pending_writes else ()
-            known = {(note["task"], place) for note in notes for place, _, _ in note["writes"]}
+            notes = (
+                self._checkpoints.notes(thread, checkpoint_id) if original.pending_writes else ()
+            )
+            places = {(note["task"], place) for note in notes for place, _, _ in note["writes"]}
             tasks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
-            for task, name, value in found.pending_writes or ():
+            for task, name, value in original.pending_writes or ():
                 tasks[task].append((base.WRITES_IDX_MAP.get(name, len(tasks[task])), name, value))
             # A saver does not return the paths of tasks.
             for number, (task, rows) in enumerate(tasks.items()):
-                if new := [row for row in rows if (task, row[0]) not in known]:
+                if new := [row for row in rows if (task, row[0]) not in places]:
                     self._put_rows(
                         _config_of(thread_id, namespace, checkpoint_id), task, f"{number:08}", new
                     )
@@ -395,10 +403,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         if target is None:
             return {name: {"writes": []} for name in channels}
         mark = self._checkpoints.mark(thread, target.branch)
-        known = self._deltas.get(thread)
-        if known is None or known.mark != mark or known.written.keys() != names:
-            known = _Walked("", mark, {}, {name: [] for name in names})
-        walked = self._walk_on(thread, target, known)
+        cached = self._deltas.get(thread)
+        if cached is None or cached.mark != mark or cached.written.keys() != names:
+            cached = _Walked("", mark, {}, {name: [] for name in names})
+        walked = self._walk_on(thread, target, cached)
         self._deltas[thread] = walked
         seeds = {of.checkpoint.id: self._value(of) for of in walked.seeds.values()}
         history = dict[str, Any]()
@@ -411,32 +419,32 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 history[name]["seed"] = seeds[walked.seeds[name].checkpoint.id][name]
         return history
 
-    def _walk_on(self, thread: str, target: Checkpoint, known: _Walked) -> _Walked:
-        """Return the writes before the checkpoint ``target``. ``known`` has the writes before an
-        earlier checkpoint, so that only later writes are read.
+    def _walk_on(self, thread: str, target: Checkpoint, cached: _Walked) -> _Walked:
+        """Return the writes before the checkpoint ``target``. ``cached`` has the writes
+        before an earlier checkpoint, so that only later writes are read.
         """
-        if target.id == known.id:
-            return known
+        if target.id == cached.id:
+            return cached
         line = list[Checkpoint]()
         seeds = dict[str, WholeCheckpoint]()
         since = dict[str, int]()
         is_known = False
         for each in self._checkpoints.line(thread, target):
             line.append(each)
-            found = [
-                name for name in known.written if name not in seeds and self._has_value(each, name)
+            channels = [
+                name for name in cached.written if name not in seeds and self._has_value(each, name)
             ]
-            if found:
+            if channels:
                 whole = self._checkpoints.whole(thread, each)
-                there = self._value(whole).keys() & {*found}  # without a redacted value
+                there = self._value(whole).keys() & {*channels}  # without a redacted value
                 seeds |= dict.fromkeys(there, whole)
                 since |= dict.fromkeys(there, len(line))
-            is_known = each.id == known.id
-            if is_known or len(seeds) == len(known.written):
+            is_known = each.id == cached.id
+            if is_known or len(seeds) == len(cached.written):
                 break
         before = {
-            name: known.written[name] if is_known and name not in seeds else []
-            for name in known.written
+            name: cached.written[name] if is_known and name not in seeds else []
+            for name in cached.written
         }
         notes = self._checkpoints.all_notes(thread, [each.id for each in line])
         written = {name: list(before[name]) for name in before}
@@ -444,16 +452,21 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             for task, name, packed in pending_writes(notes[each.id]):
                 if name in written and steps < since.get(name, len(line)):
                     written[name].append((task, packed))
-        return _Walked(target.id, known.mark, (known.seeds if is_known else {}) | seeds, written)
+        return _Walked(
+            target.id,
+            cached.mark,
+            (cached.seeds if is_known else {}) | seeds,
+            written,
+        )
 
     def _value(self, whole: WholeCheckpoint) -> dict[str, Any]:
         values: dict[str, Any] = self._tuple(None, "", whole).checkpoint["channel_values"]
         return values
 
-    def _has_value(self, found: Checkpoint, channel: str) -> bool:
-        if channel == self._messages and found.ranges is not None:
-            return found.delta != WRITES
-        return found.value is not None and channel in found.value["channels"]
+    def _has_value(self, checkpoint: Checkpoint, channel: str) -> bool:
+        if channel == self._messages and checkpoint.ranges is not None:
+            return checkpoint.delta != WRITES
+        return checkpoint.value is not None and channel in checkpoint.value["channels"]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the channel version that follows ``current``. A version is a whole number, or a
@@ -490,8 +503,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         thread.
         """
         conf = config["configurable"]
-        found = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
-        return self._sync[thread if found is None else found.branch]
+        checkpoint = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
+        return self._sync[thread if checkpoint is None else checkpoint.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         """Return the messages of ``history.sent`` as ``{"llm_input_messages": […]}``. The graph's
@@ -502,7 +515,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         messages are in a checkpoint. A call without its result is not sent.
         """
         conf = config["configurable"]
-        kept = self._values
+        codec = self._values
         messages = convert_to_messages(state[self._messages])
         graph = {
             "thread_id": conf["thread_id"],
@@ -519,7 +532,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         except ConversationErased:  # the thread was deleted during the run
             pass
         count = len(recorded)
-        if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
+        if not 0 < count <= len(messages) or recorded[-1][1] != codec.key(messages[count - 1]):
             # The stored messages belong to another branch.
             prompt = None
             recorded = []
@@ -536,7 +549,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         ids = {event.id for event in whole}
         shown = [event for event in whole if event.id < view.version]
         records = () if prompt is None else prompt.records(shown, "langchain")
-        sent = [kept.message(record) for _, made in records for record in made]
+        sent = [codec.message(record) for _, record_list in records for record in record_list]
         sent += (
             message
             for message, events in zip(messages[count:], later, strict=True)
@@ -609,11 +622,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         Each namespace is yielded with an id that is greater than all checkpoint ids in the
         namespace. Conversations are read while the caller iterates.
         """
-        seen = set[_Names]()
+        visited = set[_Names]()
         for row in recent(self._sync, {}):
             names = self._namespace_of(row.id)
-            if row.id.startswith(f"{self._prefix}/") and names not in seen:
-                seen.add(names)
+            if row.id.startswith(f"{self._prefix}/") and names not in visited:
+                visited.add(names)
                 yield _id_after(row.updated_at), names
 
     def _listed(
@@ -628,7 +641,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         Only checkpoints with this ``metadata`` and with ids below ``before`` are yielded.
         Checkpoints are read while the caller iterates.
         """
-        wanted = conf.get("checkpoint_id")
+        checkpoint_id = conf.get("checkpoint_id")
         namespace = conf.get("checkpoint_ns")
         thread_id = conf.get("thread_id")
         if thread_id is None and limit is not None:
@@ -638,11 +651,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         for each in self._merge_by_age(
             (bound, names) for bound, names in there if namespace in (None, names[1])
         ):
-            one = each.found
+            checkpoint = each.found
             if (
-                (not wanted or one.id == wanted)
-                and (not before or one.id < before)
-                and self._has(metadata, one)
+                (not checkpoint_id or checkpoint.id == checkpoint_id)
+                and (not before or checkpoint.id < before)
+                and self._has(metadata, checkpoint)
             ):
                 yield each
 
@@ -656,8 +669,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
         def walk_on(names: _Names, walk: Iterator[Checkpoint]) -> None:
-            for found in islice(walk, 1):
-                insort(heads, (_Listed(names, found), walk), key=_id_of)
+            for checkpoint in islice(walk, 1):
+                insort(heads, (_Listed(names, checkpoint), walk), key=_id_of)
 
         for bound, names in chain(there, [("", None)]):
             while heads and heads[-1][0].found.id > bound:
@@ -679,9 +692,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _values(self) -> _Values:
         return _Values(self.serde)  # a copy by ``with_allowlist`` has another serializer
 
-    def _has(self, wanted: Mapping[str, Any], found: Checkpoint) -> bool:
-        metadata = self._values.metadata(found) if wanted else {}
-        return all(metadata.get(key) == value for key, value in wanted.items())
+    def _has(self, criteria: Mapping[str, Any], checkpoint: Checkpoint) -> bool:
+        metadata = self._values.metadata(checkpoint) if criteria else {}
+        return all(metadata.get(key) == value for key, value in criteria.items())
 
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
@@ -689,22 +702,24 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return a checkpoint in LangGraph's format. If it is the newest checkpoint of a thread,
         ``newest_of`` is the thread's id.
         """
-        found = whole.checkpoint
-        kept = self._values
+        checkpoint = whole.checkpoint
+        codec = self._values
         value = whole.documents["checkpoint"]
-        channels = kept.channels(whole.documents)
-        if found.ranges is not None and found.delta != WRITES:
+        channels = codec.channels(whole.documents)
+        if checkpoint.ranges is not None and checkpoint.delta != WRITES:
             messages = list(whole.values)
-            channels[self._messages] = DeltaSnapshot(messages) if found.delta else messages
+            channels[self._messages] = DeltaSnapshot(messages) if checkpoint.delta else messages
             if newest_of is not None:
                 self._checkpoints.remember(newest_of, whole)
         return base.CheckpointTuple(
-            _config_of(thread_id, namespace, found.id),
-            {**kept.unpacked(value["rest"]), "channel_values": channels},
-            kept.unpacked(value["metadata"]),
-            None if found.parent is None else _config_of(thread_id, namespace, found.parent),
+            _config_of(thread_id, namespace, checkpoint.id),
+            {**codec.unpacked(value["rest"]), "channel_values": channels},
+            codec.unpacked(value["metadata"]),
+            None
+            if checkpoint.parent is None
+            else _config_of(thread_id, namespace, checkpoint.parent),
             [
-                (task, name, kept.unpacked(packed))
+                (task, name, codec.unpacked(packed))
                 for task, name, packed in pending_writes(whole.notes)
             ],
         )
@@ -731,10 +746,10 @@ class _Values(ChannelValues):
             ValueError,
             OverflowError,
         ):  # half a surrogate pair, or a number of more than 64 bits
-            text = self._typed(message)
+            text = self._dump_typed(message)
         return blake2b(text, digest_size=16).digest()
 
-    def _typed(self, message: BaseMessage) -> bytes:
+    def _dump_typed(self, message: BaseMessage) -> bytes:
         kind, written = self.serde.dumps_typed(message)
         return bytes(kind.encode() + written)
 
@@ -749,7 +764,9 @@ class _Values(ChannelValues):
         record also has the serializer's bytes.
         """
         record = message_to_dict(message)
-        if is_json(record) and self._typed(messages_from_dict([record])[0]) == self._typed(message):
+        if is_json(record) and self._dump_typed(
+            messages_from_dict([record])[0]
+        ) == self._dump_typed(message):
             return dict(record)
         data = {key: value for key, value in record["data"].items() if is_json(value)}
         return {"type": record["type"], "data": data, "typed": self.packed(message)}

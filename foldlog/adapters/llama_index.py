@@ -25,8 +25,8 @@ from foldlog import History
 from foldlog.adapters._records.llama_index import NAME
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
     SentRecords,
+    StoreOrUrl,
     WithHistories,
     below,
     empty_session,
@@ -86,7 +86,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     _read: Recent[str, _Read] = PrivateAttr()
 
     def __init__(
-        self, histories: HistoriesGiven, *, attributes: Attributes = None, **settings: Any
+        self, histories: StoreOrUrl, *, attributes: Attributes = None, **settings: Any
     ) -> None:
         super().__init__(**settings)
         self._opened = WithHistories(histories, attributes)
@@ -132,11 +132,11 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         retracted or forgotten, and the new messages are appended. A message that was redacted after
         ``get_messages`` is stored in its redacted form.
         """
-        given = list(map(_record, messages))
+        new_records = list(map(_record, messages))
 
         def change(history: History) -> None:
             def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
-                records = self._as_redacted(key, history, given)
+                records = self._as_redacted(key, history, new_records)
                 stay = staying([each.record for each in shown], records)
                 return stay, records[len(stay) :]
 
@@ -159,7 +159,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
             if each.ids[0] in read.hashes:
                 forms[read.hashes[each.ids[0]]].append(each.record)
         present = [(record, forms[_hash(record)]) for record in records]
-        return [found.popleft() if found else record for record, found in present]
+        return [forms_left.popleft() if forms_left else record for record, forms_left in present]
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Forget the message at the index ``idx`` and return it, or return None if ``idx`` is out

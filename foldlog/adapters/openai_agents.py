@@ -33,9 +33,9 @@ from foldlog import History
 from foldlog.adapters._shared import (
     CLEARED,
     Attributes,
-    HistoriesGiven,
     OpenHistories,
     SentRecords,
+    StoreOrUrl,
     effect_of,
     empty_session,
     in_thread,
@@ -84,7 +84,7 @@ class FoldlogSession(OpenHistories):
     def __init__(
         self,
         session_id: str,
-        histories: HistoriesGiven,
+        histories: StoreOrUrl,
         *,
         condense: bool = False,
         clear: Literal["retract", "erase"] = "retract",
@@ -156,7 +156,7 @@ class FoldlogSession(OpenHistories):
         """
         if not items:
             return
-        self._appended(
+        self._append_in_order(
             partial(
                 _append_items,
                 items=items,
@@ -228,17 +228,19 @@ class FoldlogSession(OpenHistories):
         New items of the run stay at the end. If the input does not contain the session's newest
         item, it is returned unchanged.
         """
-        given = data.model_data
+        model_data = data.model_data
         shown = await self.histories.pool.run(
-            partial(self._condensed_input, given.input), finish=False
+            partial(self._condensed_input, model_data.input), finish=False
         )
         if shown is None:
-            return given
-        return ModelInputData(input=shown, instructions=given.instructions)
+            return model_data
+        return ModelInputData(input=shown, instructions=model_data.instructions)
 
-    def _condensed_input(self, given: Sequence[Any]) -> list[Any] | None:
-        """Return the items that are sent to a model, or None if ``given`` is sent unchanged."""
-        known = self.history.sync._asked_at
+    def _condensed_input(self, input_items: Sequence[Any]) -> list[Any] | None:
+        """Return the items that are sent to a model, or None if ``input_items`` is sent
+        unchanged.
+        """
+        asked_at = self.history.sync._asked_at
         prompt = SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:
             return None
@@ -248,11 +250,11 @@ class FoldlogSession(OpenHistories):
                     newest,
                     _items(prompt, [each for each in prompt.view if each.id == event.id]),
                 )
-                for rest in (_items_after(given, form[-1]) for form in forms if form):
+                for rest in (_items_after(input_items, form[-1]) for form in forms if form):
                     if rest is not None:
                         return [*_items(prompt, well_formed(prompt.view)), *rest]
                 break
-        self.history.sync._asked_at = known
+        self.history.sync._asked_at = asked_at
         return None
 
     def run_options(self, config: RunConfig | None = None) -> dict[str, Any]:
@@ -299,18 +301,18 @@ class FoldlogSession(OpenHistories):
         for name in ("input_tokens_details", "output_tokens_details"):
             reported[name] = getattr(getattr(used, name, None), "__dict__", {})
         event = Annotation(name="usage", meta=usage_meta(reported, model=model))
-        self._appended(lambda history: history.append(event))
+        self._append_in_order(lambda history: history.append(event))
 
-    def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
+    def _append_in_order(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
         def append_to_run(history: History) -> None:
-            known = history._asked_at
+            asked_at = history._asked_at
             recorded = append(history)
             # A model is shown only the events of its own run.
-            if known is not None and recorded:
-                if recorded[0].id == known:
+            if asked_at is not None and recorded:
+                if recorded[0].id == asked_at:
                     history._asked_at = recorded[-1].id + 1
                 else:
-                    history._asked_at = known
+                    history._asked_at = asked_at
 
         history, _ = self._append_or_begin(self.history.sync, append_to_run)
         if history is not self.history.sync:
@@ -325,13 +327,13 @@ def _append_items(
 ) -> tuple[Recorded, ...]:
     while True:
         with suppress(VersionConflict):  # another writer appended or redacted an event
-            recorded = _compacted(history, items, unredacted, was_cleared)
+            recorded = _compact(history, items, unredacted, was_cleared)
             if recorded is None:
                 return history.append_records(items, format=_FORMAT)
             return recorded
 
 
-def _compacted(
+def _compact(
     history: History,
     items: Sequence[Any],
     unredacted: NothingRedacted | None,
@@ -353,12 +355,16 @@ def _compacted(
     cleared = next((event for event in newest if not isinstance(event, Redaction)), None)
     if not _is_clearing(cleared):
         # Another writer appended after the session was cleared.
-        return _restored(history, version, now) if is_redacted and was_cleared else None
+        return _restore(history, version, now) if is_redacted and was_cleared else None
     restored = Retraction(version=cleared.id, reason="the session was compacted, not cleared")
     if is_redacted:
         return history.append(restored, expected_version=version)
     before = history.at(cleared.id)
-    shown = [(events, made[0]) for events, made in shown_records(before, _FORMAT, history) if made]
+    shown = [
+        (events, records[0])
+        for events, records in shown_records(before, _FORMAT, history)
+        if records
+    ]
     places = staying([item for _, item in shown], items)
     stay = {event.id for place in places for event in shown[place][0]}
     # The compaction after this change forgets all events except the user's messages. So this change
@@ -384,7 +390,7 @@ def _is_clearing(event: Event | None) -> TypeGuard[Retraction]:
     return isinstance(event, Retraction) and event.reason == CLEARED
 
 
-def _restored(
+def _restore(
     history: History, version: int, unredacted: NothingRedacted | None
 ) -> tuple[Recorded, ...] | None:
     """Append the items again that the session had before it was cleared, as they are now. Return
@@ -396,7 +402,7 @@ def _restored(
     if cleared is None:
         return None
     before = history.at(cleared.id)
-    items = [item for _, made in shown_records(before, _FORMAT, history) for item in made]
+    items = [item for _, records in shown_records(before, _FORMAT, history) for item in records]
     recorder = history._recorder(_FORMAT)
     if recorder.version != version:
         raise VersionConflict(history.id, version, recorder.version)
@@ -411,17 +417,17 @@ class _Usage(RunHooks[Any]):  # type: ignore[misc]
         await self._session.record_usage(agent, response)
 
 
-def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
-    if given is None or isinstance(given, Mapping):
-        known = {field.name for field in fields(SessionSettings)}
-        unknown = [name for name in given or {} if name not in known]
+def _settings(settings: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
+    if settings is None or isinstance(settings, Mapping):
+        names = {field.name for field in fields(SessionSettings)}
+        unknown = [name for name in settings or {} if name not in names]
         if unknown:
             raise TypeError(
                 f"Unknown session settings: {', '.join(unknown)}; the settings are"
-                f" {', '.join(sorted(known))}"
+                f" {', '.join(sorted(names))}"
             )
-        return SessionSettings(**(given or {}))
-    return given
+        return SessionSettings(**(settings or {}))
+    return settings
 
 
 def _model_name(model: Any) -> str | None:
@@ -444,13 +450,13 @@ def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
     return items
 
 
-def _items_after(given: Sequence[Any], newest: Any) -> list[Any] | None:
-    """Return the items in ``given`` after the session's newest item, or None if ``given`` does not
-    contain this item.
+def _items_after(input_items: Sequence[Any], newest: Any) -> list[Any] | None:
+    """Return the items in ``input_items`` after the session's newest item, or None if
+    ``input_items`` does not contain this item.
     """
-    for place in range(len(given) - 1, -1, -1):
-        if _are_equal_items(given[place], newest):
-            return list(given[place + 1 :])
+    for place in range(len(input_items) - 1, -1, -1):
+        if _are_equal_items(input_items[place], newest):
+            return list(input_items[place + 1 :])
     return None
 
 

@@ -40,7 +40,7 @@ from foldlog.adapters._records.openhands_files import (
 )
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
+    StoreOrUrl,
     WithHistories,
     document,
     effect_of,
@@ -91,7 +91,7 @@ class FoldlogFileStore(WithHistories, FileStore):
 
     def __init__(
         self,
-        histories: HistoriesGiven,
+        histories: StoreOrUrl,
         conversation_id: str | UUID,
         *,
         prefix: str = "openhands",
@@ -153,19 +153,18 @@ class FoldlogFileStore(WithHistories, FileStore):
         paths = [f"{_EVENTS}/event-{number:05d}-{source_id}.json" for number, source_id in to_copy]
         with self._lock:
             self._files.catch_up()
-            known = len(self._files.names)
-            if [number for number, _ in to_copy] != [*range(len(to_copy))] or paths[
-                :known
-            ] != self._files.names:
+            event_count = len(self._files.names)
+            is_complete = [number for number, _ in to_copy] == [*range(len(to_copy))]
+            if not is_complete or paths[:event_count] != self._files.names:
                 problem = f"one of the {len(to_copy)} events to copy is missing or differs"
                 raise InvalidEvent(
-                    f"conversation {self.history.id!r} has {known} events; {problem}; nothing was"
-                    " copied"
+                    f"conversation {self.history.id!r} has {event_count} events; {problem};"
+                    " nothing was copied"
                 )
-            self._files.append_all(parsed(files.read(path)) for path in paths[known:])
+            self._files.append_all(parsed(files.read(path)) for path in paths[event_count:])
             if files.exists(_STATE):
                 self.write(_STATE, files.read(_STATE))
-        return len(paths) - known
+        return len(paths) - event_count
 
     def read(self, path: str) -> str:
         """Return a file's text. Raises ``FileNotFoundError`` if the file does not exist."""
@@ -389,23 +388,23 @@ def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> Sd
     """
     action = result.action
     intervals, summaries = action.forgotten
-    kept = [
+    remaining = [
         event
         for event in shown.events
         if event.id not in summaries
         and not any(first <= event.id <= last for first, last in intervals)
     ]
-    gone = {event.id for event in view.events}.difference(map(source_id_of, kept))
+    forgotten_ids = {event.id for event in view.events}.difference(map(source_id_of, remaining))
     offset = action.summary_offset
     if offset is not None:
-        places = [event.id for event in view.events if event.id not in gone]
-        if offset >= len(kept):
+        places = [event.id for event in view.events if event.id not in forgotten_ids]
+        if offset >= len(remaining):
             offset = len(places)
         else:
-            offset = places.index(source_id_of(kept[offset]))
+            offset = places.index(source_id_of(remaining[offset]))
     reply = action.metadata.get("response_id") or f"foldlog-{uuid4()}"
     about = {"summary": action.summary, "summary_offset": offset, "llm_response_id": reply}
-    return SdkCondensation(forgotten_event_ids=gone, **about)
+    return SdkCondensation(forgotten_event_ids=forgotten_ids, **about)
 
 
 def _as_sdk_view(result: View, shown: View, view: SdkView) -> SdkView:

@@ -45,10 +45,10 @@ from foldlog import History
 from foldlog.adapters._linked import UNKNOWN, Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
     NothingRedactedElsewhere,
     OpenHistories,
     SentRecords,
+    StoreOrUrl,
     as_in_sdk,
     document,
     effect_of,
@@ -103,7 +103,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def __init__(
         self,
-        histories: HistoriesGiven,
+        histories: StoreOrUrl,
         *,
         prefix: str = "pydantic-ai",
         attributes: Attributes = None,
@@ -137,15 +137,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         if limit is None:
             return self._all(scope)
         attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
-        found: list[ConversationRecord] = []
+        records: list[ConversationRecord] = []
         for row in recent(self.histories.sync, attributes) if limit else ():
-            if len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
+            if len(records) >= limit and row.updated_at < records[limit - 1].updated_at:
                 break  # a conversation is never saved after its last activity
             record = self._record_in(self._stored_value_of(row.id))
             if record is not None and (scope is None or record.scope == scope):
-                found.append(record)
-                found.sort(key=lambda each: each.updated_at, reverse=True)
-        return found[:limit]
+                records.append(record)
+                records.sort(key=lambda each: each.updated_at, reverse=True)
+        return records[:limit]
 
     @to_its_end
     def write_record(
@@ -333,7 +333,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         )
         moves = Moves(self._entries, history.id, recorder, tip, compacts=compacts)
         if start not in (None, tip):
-            copied, unredacted = self._copied(record, version, start, unredacted)
+            copied, unredacted = self._entries_to_copy(record, version, start, unredacted)
             moves.add(copied)
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
@@ -366,7 +366,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             raise ConversationConflict(record.conversation_id)
         return unredacted
 
-    def _copied(
+    def _entries_to_copy(
         self,
         record: ConversationRecord,
         version: int,
@@ -504,7 +504,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     def __init__(
         self,
-        store: FoldlogConversationStore | HistoriesGiven,
+        store: FoldlogConversationStore | StoreOrUrl,
         *,
         scope: str | None = None,
         condense: bool = False,
@@ -538,14 +538,14 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         await self._save(ctx, ctx.messages)
         self._results.clear()
         run = ctx.messages
-        given = request_context.messages
-        if len(given) < len(run) or not all(map(operator.is_, run, given)):
+        messages = request_context.messages
+        if len(messages) < len(run) or not all(map(operator.is_, run, messages)):
             return request_context
         history = self.store.histories.sync[self.store.conversation(ctx.conversation_id)]
         shown = await self.store._run(partial(self._condensed_messages, history))
         if shown is None:
             return request_context
-        return replace(request_context, messages=[*shown, *given[len(run) :]])
+        return replace(request_context, messages=[*shown, *messages[len(run) :]])
 
     def _condensed_messages(self, history: History) -> list[ModelMessage] | None:
         """Return the messages that are sent to a model, or None if all are sent unchanged."""
@@ -554,7 +554,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if prompt.is_all:
             return None
         records = prompt.records(well_formed(prompt.view), _FORMAT)
-        return _messages(record for _, made in records for record in made)
+        return _messages(record for _, record_list in records for record in record_list)
 
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
         """Save a model's response before its tools are called."""
@@ -674,29 +674,29 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             )
         newest = (await self.store.read_entry(record.head_id)).message
         plain = _plain(newest)
-        given = next(
+        history_length = next(
             (n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None
         )
-        if given is None and (
+        if history_length is None and (
             isinstance(newest, ModelResponse) or not await self._retries_newest(conversation_id)
         ):
             raise ConversationConflict(conversation_id)
-        stored = await self._count_stored(record.head_id, given)
+        stored = await self._count_stored(record.head_id, history_length)
         return Conversation(
             conversation_id=conversation_id, revision=record.revision, new_message_index=stored
         )
 
-    async def _count_stored(self, head_id: str, given: int | None) -> int | None:
-        """``given`` counts the messages of the run up to the newest stored message. If these are
-        also the newest messages in the store, return ``given``. Otherwise return None, and the
-        caller must compare all messages.
+    async def _count_stored(self, head_id: str, history_length: int | None) -> int | None:
+        """``history_length`` counts the messages of the run up to the newest stored message. If
+        these are also the newest messages in the store, return ``history_length``. Otherwise return
+        None, and the caller must compare all messages.
         """
-        if given is None:
+        if history_length is None:
             return None
-        chain = await self.store._run(partial(self.store._entries.chain, head_id, given))
+        chain = await self.store._run(partial(self.store._entries.chain, head_id, history_length))
         (first,) = _messages(chain[:1])
-        if len(chain) == given and _plain(first) == _plain(self._given[0]):
-            return given
+        if len(chain) == history_length and _plain(first) == _plain(self._given[0]):
+            return history_length
         return None
 
     async def _retries_newest(self, conversation_id: str) -> bool:

@@ -28,7 +28,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 from foldlog import History
 from foldlog.adapters._shared import (
     Attributes,
-    HistoriesGiven,
+    StoreOrUrl,
     WithHistories,
     begin_effect,
     below,
@@ -97,7 +97,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     """
 
     def __init__(
-        self, histories: HistoriesGiven, *, prefix: str = _FORMAT, attributes: Attributes = None
+        self, histories: StoreOrUrl, *, prefix: str = _FORMAT, attributes: Attributes = None
     ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
@@ -187,20 +187,24 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                         f"Agent {agent_id} in session {session_id} does not exist"
                     )
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
-                kept = to_plain(session_agent.to_dict())
-                events = _condense_removed(held, kept[_MANAGER], before[_MANAGER], unredacted)
+                agent_state = to_plain(session_agent.to_dict())
+                events = _condense_removed(
+                    held, agent_state[_MANAGER], before[_MANAGER], unredacted
+                )
                 if events or _SUMMARY in before:
-                    kept[_MANAGER].pop("summary_message", None)
-                    kept[_SUMMARY] = version if events else before[_SUMMARY]
-                elif {**kept, **_TIME} == {
+                    agent_state[_MANAGER].pop("summary_message", None)
+                    agent_state[_SUMMARY] = version if events else before[_SUMMARY]
+                elif {**agent_state, **_TIME} == {
                     **before,
                     **_TIME,
                 }:  # the SDK writes the state after each message
                     held.state = before
                     held.state_at = version
                     return
-                recorded = held.history._append_guarded(events, version, unredacted, {_AGENT: kept})
-                held.state = None if _SUMMARY in kept else kept
+                recorded = held.history._append_guarded(
+                    events, version, unredacted, {_AGENT: agent_state}
+                )
+                held.state = None if _SUMMARY in agent_state else agent_state
                 if held.state and recorded:
                     held.state_at = recorded[-1].id + 1
                 else:
@@ -223,10 +227,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
         """Return a message, or None if it does not exist. All messages of the agent are read."""
-        found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
-        if found is None:
+        message = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
+        if message is None:
             return None
-        return SessionMessage.from_dict(from_plain(found[1]))
+        return SessionMessage.from_dict(from_plain(message[1]))
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
@@ -235,10 +239,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         ``History.redact``. Raises ``SessionException`` if the message does not exist.
         """
         history = self._holding(self.conversation(session_id, agent_id)).history
-        found = self._found(history, session_message.message_id)
-        if found is None:
+        message = self._found(history, session_message.message_id)
+        if message is None:
             raise SessionException(f"Message {session_message.message_id} does not exist")
-        events, before = found
+        events, before = message
         session_message.created_at = before["created_at"]
         record = to_plain(session_message.to_dict())
         if session_message.redact_message is not None:
@@ -325,9 +329,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def _keep(self, conversation: str, name: str, value: Any) -> None:
         held = self._holding(conversation)
-        kept = {name: to_plain(value)}
+        documents = {name: to_plain(value)}
         held.history, _ = self._append_or_begin(
-            held.history, lambda given: given.append((), documents=kept)
+            held.history, lambda given: given.append((), documents=documents)
         )
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
@@ -355,14 +359,14 @@ def _agent_state(history: History, agent_id: str) -> Any:
     and read from there.
     """
     manager = SlidingWindowConversationManager().get_state()
-    kept = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
-    if kept is not None and _SUMMARY in kept:
-        event: Any = next(history.events(kept[_SUMMARY], kept[_SUMMARY] + 1))
-        kept = {
-            **kept,
-            _MANAGER: {**kept[_MANAGER], "summary_message": event.metadata.get("message", _GONE)},
+    state = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
+    if state is not None and _SUMMARY in state:
+        event: Any = next(history.events(state[_SUMMARY], state[_SUMMARY] + 1))
+        state = {
+            **state,
+            _MANAGER: {**state[_MANAGER], "summary_message": event.metadata.get("message", _GONE)},
         }
-    return kept
+    return state
 
 
 def _records_by_events(history: History) -> Iterator[tuple[list[int], Any]]:
@@ -423,17 +427,17 @@ def _condense_removed(
     marked: Any = [
         each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages
     ]
-    left = [events for place, events in enumerate(messages) if not is_pinned(marked, place)][
+    removable = [events for place, events in enumerate(messages) if not is_pinned(marked, place)][
         : removed or 0
     ]
-    stop = left[-1][-1] + 1 if left else 0
-    stay = {event_id for events in messages for event_id in events}.difference(*left)
+    stop = removable[-1][-1] + 1 if removable else 0
+    stay = {event_id for events in messages for event_id in events}.difference(*removable)
     of = stood_for(view)
     ends = {each.id: max((end for _, end in of.get(each.id, ())), default=each.id) for each in view}
-    kept = [event_id for event_id, end in ends.items() if end >= stop or end in stay]
-    after: list[int | str] = [*kept]
+    shown_ids = [event_id for event_id, end in ends.items() if end >= stop or end in stay]
+    after: list[int | str] = [*shown_ids]
     if (text := _text_of(summary or {"content": []})).strip():
-        after.insert(sum(ends[event_id] < stop for event_id in kept), text)
+        after.insert(sum(ends[event_id] < stop for event_id in shown_ids), text)
     metadata = {"reason": "the conversation manager removed these messages", "message": summary}
     change = change_of_prompt([*ends], after, "compaction", metadata=metadata)
     return [] if change is None else [change]

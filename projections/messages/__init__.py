@@ -75,9 +75,9 @@ def rendered(
     If the assistant speaks first, the dialects of litellm and Anthropic therefore add a user
     message at the beginning. Cost: rendering the events at the positions.
     """
-    made = rendering(dialect, opening=opening)
-    made.follow(events, positions)
-    return with_positions(copy_messages(made.messages, events, dialect), made.messages)
+    builder = rendering(dialect, opening=opening)
+    builder.follow(events, positions)
+    return with_positions(copy_messages(builder.messages, events, dialect), builder.messages)
 
 
 def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:

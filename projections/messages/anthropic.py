@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from foldlog.eventstore import CondensationSummary, Event, SystemMessage
-from foldlog.projections.messages.chat import matching, signed, text_of_empty_result
+from foldlog.projections.messages.chat import matching, signed_blocks, text_of_empty_result
 from foldlog.projections.messages.content import (
     IMAGE_TYPES,
     PDF,
@@ -18,7 +18,7 @@ from foldlog.projections.messages.content import (
     data_of,
     image_url_of,
     is_blank,
-    named,
+    name_part,
     parts_of,
     sendable,
     text_part,
@@ -38,7 +38,9 @@ def system_prompt(events: Sequence[Event]) -> str:
         if isinstance(event, SystemMessage)
         for part in parts_of(event.content)
     ]
-    return "\n\n".join((part if part["type"] == "text" else named(part))["text"] for part in parts)
+    return "\n\n".join(
+        (part if part["type"] == "text" else name_part(part))["text"] for part in parts
+    )
 
 
 def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
@@ -54,7 +56,7 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
         blocks = [block for part in parts for block in _blocks(part)]
         blocks += map(_tool_use, turn.calls)
         messages.say(
-            "assistant", [*signed(turn.thinking), *blocks] if blocks else [], turn.positions
+            "assistant", [*signed_blocks(turn.thinking), *blocks] if blocks else [], turn.positions
         )
         for call in turn.calls:
             messages.say("user", [_tool_result(call, moved)], (call.answered,))
@@ -125,7 +127,7 @@ def _block(part: Part) -> Part:
         return {**part["block"]}  # unchanged
     url = image_url_of(part)
     if url is None:
-        return named(part)
+        return name_part(part)
     media_type, data = data_of(url)
     if not data:
         return {"type": "image", "source": {"type": "url", "url": url}, **mark}
@@ -194,7 +196,7 @@ def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
         parts = call.result
     # A result may not put a file into a container, so a text names the file.
     blocks = [
-        named(part) if (block := _block(part))["type"] == "container_upload" else block
+        name_part(part) if (block := _block(part))["type"] == "container_upload" else block
         for part in parts
     ]
     if len(blocks) == 1 and blocks[0].keys() == {"type", "text"}:

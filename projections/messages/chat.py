@@ -12,7 +12,7 @@ from foldlog.projections.messages.content import (
     File,
     Part,
     image_url_of,
-    named,
+    name_part,
     sendable,
     text_part,
     without_pictures,
@@ -77,7 +77,7 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
     # Models that think between calls must get their thinking back unchanged.
     if dialect == "litellm":
-        blocks = signed(turn.thinking)
+        blocks = signed_blocks(turn.thinking)
         return {"thinking_blocks": blocks} if blocks else {}
     if dialect != "openai-reasoning":
         return {}
@@ -116,7 +116,7 @@ def call_id_of(call: PairedCall, length_max: int | None) -> str:
     call_id = sendable(call.id)
     if length_max is None or len(call_id) <= length_max:
         return call_id
-    return _shortened(call_id, length_max)
+    return _shorten(call_id, length_max)
 
 
 def matching(name: str, length_max: int) -> str:
@@ -126,11 +126,11 @@ def matching(name: str, length_max: int) -> str:
     if _NAME.fullmatch(name) and len(name) <= length_max:
         return name
     if name:
-        return _shortened(_OTHERS.sub("_", name) or "unnamed", length_max, name)
+        return _shorten(_OTHERS.sub("_", name) or "unnamed", length_max, name)
     return "unnamed"
 
 
-def _shortened(text: str, length_max: int, hashed: str | None = None) -> str:
+def _shorten(text: str, length_max: int, hashed: str | None = None) -> str:
     digest = sha256((text if hashed is None else hashed).encode("utf-8", "replace")).hexdigest()[
         :12
     ]
@@ -141,7 +141,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
-def signed(thinking: Iterable[Part]) -> list[Part]:
+def signed_blocks(thinking: Iterable[Part]) -> list[Part]:
     return [
         {key: block[key] for key in keys}
         for block in thinking
@@ -181,7 +181,7 @@ def _plain_part(part: Part) -> Part:
             if "text" not in fields:
                 return {"type": "file", "file": fields}
             return text_part(fields["text"])
-    return named(part)
+    return name_part(part)
 
 
 def _part_of_litellm(part: Part) -> Part:
@@ -189,7 +189,7 @@ def _part_of_litellm(part: Part) -> Part:
     if part["type"] != "file":
         if part["type"] in ("text", "image_url", "input_audio", "video_url"):
             return part
-        return named(part)
+        return name_part(part)
     file: File = part["file"]
     if file.data:
         fields = {"file_data": file.data_url}

@@ -72,7 +72,7 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def named(part: Mapping[str, Any], why: str = "") -> Part:
+def name_part(part: Mapping[str, Any], why: str = "") -> Part:
     """Return a text part in place of a part that cannot be sent. The text part contains the texts
     of the replaced part, or a note that gives the reason ``why``.
     """
@@ -153,7 +153,7 @@ def parts_of(content: Content) -> list[Part]:
         )
         if kind in _TEXT_PARTS and (is_empty or isinstance(text, str)):
             if text and not is_blank(text):
-                parts.append({**copied(part), "type": "text", "text": sendable(text)})
+                parts.append({**copy_part(part), "type": "text", "text": sendable(text)})
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
         elif kind in _IMAGES:
@@ -162,7 +162,7 @@ def parts_of(content: Content) -> list[Part]:
             parts += _file(part)
         else:
             has_kind = isinstance(kind, str) and kind not in _TEXT_PARTS
-            parts.append(copied(part) if has_kind else named(copied(part)))
+            parts.append(copy_part(part) if has_kind else name_part(copy_part(part)))
     return parts
 
 
@@ -201,8 +201,8 @@ def _image(part: Mapping[str, Any]) -> Part:
         or not isinstance(image.get("url"), str)
         or is_blank(image["url"])
     ):
-        return named({"type": "image"}, "the history does not hold it")
-    return {"type": "image_url", "image_url": copied(image)}
+        return name_part({"type": "image"}, "the history does not hold it")
+    return {"type": "image_url", "image_url": copy_part(image)}
 
 
 class File(NamedTuple):
@@ -227,9 +227,9 @@ class File(NamedTuple):
     def data_url(self) -> str:
         return f"data:{self.media_type};base64,{self.data}"
 
-    def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
+    def of_openai(self, allowed: str, *, any_type: bool = False) -> Part:
         """Return the fields of the file for one of OpenAI's servers, or a ``text`` in place of the
-        file. ``taken`` describes the files that the server accepts, and becomes a part of this
+        file. ``allowed`` describes the files that the server accepts, and becomes a part of this
         text. If ``any_type`` is true, the server accepts files of any type, and web addresses.
         """
         if (text := self.text) is not None:
@@ -242,12 +242,12 @@ class File(NamedTuple):
             return {"file_url": self.url}
         if self.id and not self.id.startswith("file_"):  # Anthropic's ids begin with this text
             return {"file_id": self.id}
-        return {"text": self.named(taken)["text"]}
+        return {"text": self.named(allowed)["text"]}
 
-    def named(self, taken: str) -> Part:
+    def named(self, allowed: str) -> Part:
         label = " ".join(filter(None, ("file", self.name or self.url or self.id)))
         kind = self.media_type or "its address or id"
-        return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {taken}]")
+        return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {allowed}]")
 
 
 def _file(part: Mapping[str, Any]) -> list[Part]:
@@ -274,9 +274,9 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
     )
     file = File(name, *data_of(url), address, file_id)
     if (url and not file.data) or not any(file[2:]):
-        return [named(part, "the history does not hold it")]
+        return [name_part(part, "the history does not hold it")]
     others = {key: part[key] for key in ("context", "citations", "cache_control") if key in part}
-    return [{"type": "file", "file": file, **copied(others)}]
+    return [{"type": "file", "file": file, **copy_part(others)}]
 
 
 def _url_of(fields: Mapping[str, Any]) -> str:
@@ -301,7 +301,7 @@ def data_url(data: bytes, media_type: object = None) -> str:
     return f"data:{kind};base64,{_base64(data)}"
 
 
-def copied(part: Mapping[str, Any]) -> Part:
+def copy_part(part: Mapping[str, Any]) -> Part:
     """Return a copy that JSON can hold. Bytes in ``data`` become base64, as servers expect, and all
     other bytes become a note.
     """
@@ -315,7 +315,7 @@ def copied(part: Mapping[str, Any]) -> Part:
 
 def _copied_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return copied(value)
+        return copy_part(value)
     if isinstance(value, (list, tuple)):
         return list(map(_copied_value, value))
     if isinstance(value, str):
@@ -372,7 +372,7 @@ def without_pictures(
                 text_part(f"[{label.split()[-1]}: it is in the user's message after this one]")
             )
         else:
-            remaining.append(named(part))
+            remaining.append(name_part(part))
     return remaining
 
 

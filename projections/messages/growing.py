@@ -151,12 +151,12 @@ class Rendering:
         while self._call_ids and next(reversed(self._call_ids.values())) >= start.position:
             self._call_ids.popitem()
         rest = turns(events, fit[bisect_left(fit, start.position) :], self._call_ids)
-        made = self._render(rest, not start.message)
-        if start.message and made.starts[:1] != [_Start(0, start.position)]:
+        builder = self._render(rest, not start.message)
+        if start.message and builder.starts[:1] != [_Start(0, start.position)]:
             return False
-        self.messages += made.finish()
+        self.messages += builder.finish()
         self._starts += (
-            _Start(start.message + reply.message, reply.position) for reply in made.starts
+            _Start(start.message + reply.message, reply.position) for reply in builder.starts
         )
         return True
 

@@ -10,9 +10,9 @@ from foldlog.eventstore import Action
 from foldlog.projections.messages.chat import call_id_of, matching, text_of_empty_result
 from foldlog.projections.messages.content import (
     Part,
-    copied,
+    copy_part,
     image_url_of,
-    named,
+    name_part,
     sendable,
     without_pictures,
 )
@@ -67,7 +67,7 @@ def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
     # The server accepts a reasoning item only with an id and a summary.
     return [
-        copied({key: item[key] for key in _REASONING if item.get(key) is not None})
+        copy_part({key: item[key] for key in _REASONING if item.get(key) is not None})
         for item in thinking
         if item.get("type") == "reasoning"
         and isinstance(item.get("id"), str)
@@ -118,5 +118,5 @@ def _input(part: Part) -> Part:
             "documents, web addresses and ids of its own", any_type=True
         )
         return {"type": "input_text" if "text" in fields else "input_file", **fields}
-    text_part = part if part["type"] == "text" else named(part)
+    text_part = part if part["type"] == "text" else name_part(part)
     return {"type": "input_text", "text": text_part["text"]}

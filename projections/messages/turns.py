@@ -60,7 +60,7 @@ class MessageTurn(NamedTuple):
     start: int | None = None
 
 
-def checked(dialect: str) -> Dialect:
+def check_dialect(dialect: str) -> Dialect:
     if dialect not in DIALECTS:
         raise InvalidArgument(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
     return dialect

@@ -18,8 +18,8 @@ from foldlog.projections.stored.revision import (
     from_revision,
     intervals_of,
     named_condensations,
-    returned,
-    spanned,
+    revision_after_retraction,
+    spans_at,
 )
 from foldlog.projections.stored.revision_codec import (
     CODE,
@@ -162,7 +162,7 @@ def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
     earlier = past.revision_at(target(retraction))
     if present is None or earlier is None:
         return None
-    revision = returned(present[1], earlier[1], earlier[0], target(retraction))
+    revision = revision_after_retraction(present[1], earlier[1], earlier[0], target(retraction))
     return encode_revision(retraction.id + 1, revision)
 
 
@@ -174,7 +174,7 @@ def is_stored(reading: ReadTransaction, record: Record) -> bool:
 def _load(
     reading: ReadTransaction, version: int, revision: Revision, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    shown_intervals = intervals_of(spanned(revision.kept, version, stop))
+    shown_intervals = intervals_of(spans_at(revision.kept, version, stop))
     condensation_intervals = (
         (condensation, condensation) for condensation in named_condensations(revision)
     )

@@ -85,29 +85,33 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
     )
 
 
-def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
+def revision_after_retraction(
+    present: Revision, earlier: Revision, since: int, version: int
+) -> Revision:
     """Return the revision after a retraction to ``version``, without reading events. ``present`` is
     the last revision before the retraction. ``earlier`` is the last revision at or before
     ``version``, and ``since`` is the version of ``earlier``.
     """
     return msgspec.structs.replace(
         earlier,
-        kept=spanned(earlier.kept, since, version),
+        kept=spans_at(earlier.kept, since, version),
         requested=present.requested or earlier.requested,
     )
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
     version = target(retraction)
-    earlier = _shortened(folded, version, past) or past.at(version)
-    revision = returned(folded.revision, earlier.revision, earlier.revised, version)
+    earlier = _shorten(folded, version, past) or past.at(version)
+    revision = revision_after_retraction(
+        folded.revision, earlier.revision, earlier.revised, version
+    )
     state = replace(
         earlier.state, version=retraction.id + 1, unhandled_condensation_request=revision.requested
     )
     return ViewFold(state, revision, state.version)
 
 
-def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
+def _shorten(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
     """Return the fold at ``version`` if the present View begins with all items of the View at
     ``version``. Otherwise return None.
     """
@@ -117,10 +121,12 @@ def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | No
     since, earlier = stored
     # Cut the intervals of this View at ``version``, and compare them with the intervals of the
     # earlier revision.
-    ends = spanned(folded.revision.kept, folded.revised, folded.version)
+    ends = spans_at(folded.revision.kept, folded.revised, folded.version)
     index = bisect_left(ends, version)
     beginning = (*ends[:index], version) if index % 2 else ends[:index]
-    if _lists(earlier, spanned(earlier.kept, since, version)) != _lists(folded.revision, beginning):
+    if _lists(earlier, spans_at(earlier.kept, since, version)) != _lists(
+        folded.revision, beginning
+    ):
         return None
     items = folded.state.items
     stop = len(items)
@@ -165,7 +171,7 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
     # An interval ends at an event that was shown earlier and is not shown any more. If all later
     # events are shown, the last interval has no end.
-    ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
+    ends = iter(spans_at(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
     standing = set(shown)
     interval_ends: list[int] = []
@@ -185,7 +191,7 @@ def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
     return tuple(interval_ends[:-1] if is_open else interval_ends)
 
 
-def spanned(kept: Ints, since: int, version: int) -> Ints:
+def spans_at(kept: Ints, since: int, version: int) -> Ints:
     """Return the bounds of the View's intervals at ``version``. ``kept`` contains the bounds of the
     intervals at version ``since``. All events after ``since`` are shown.
     """

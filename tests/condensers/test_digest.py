@@ -376,7 +376,7 @@ def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
 
 def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
     cut = []
-    monkeypatch.setattr(layout, "clipped", lambda line, most: cut.append(line) or line[:most])
+    monkeypatch.setattr(layout, "clip_line", lambda line, most: cut.append(line) or line[:most])
     counts = []
     for count in (200, 400):
         cut.clear()

@@ -19,7 +19,7 @@ from foldlog.condensers import (
     NoCondensationAvailable,
     Reason,
 )
-from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated, of_thinking
+from foldlog.condensers.models.estimate import ESTIMATE, counting, estimate, of_thinking
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
 from tests.condensers.made import answer, call, message, messages, parts_with, plan, viewed
@@ -62,12 +62,12 @@ def counted(model, content):
 def test_an_estimate_is_not_below_the_tokens_of_a_text_by_more_than_a_few():
     for name, content in TEXTS.items():
         for model in TOKENIZERS:
-            assert estimated(content) >= 0.95 * counted(model, content), (name, model)
+            assert estimate(content) >= 0.95 * counted(model, content), (name, model)
 
 
 def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
     for name in ("prose", "code"):
-        assert estimated(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
+        assert estimate(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
 
 
 def without_thinking(event):
@@ -79,7 +79,7 @@ def test_encrypted_thinking_is_not_counted_as_text():
     signature = "q83vEjRWeJC7" * 100
     block = {"type": "thinking", "thinking": "two words", "signature": signature}
     assert of_thinking(block) == of_thinking({**block, "signature": ""}) + 240
-    assert estimated(signature) > 3 * 240
+    assert estimate(signature) > 3 * 240
 
 
 @pytest.mark.parametrize("model", TOKENIZERS)
@@ -111,7 +111,7 @@ def test_sums_add_up_and_an_image_counts_as_one():
 def test_a_text_file_is_estimated_as_its_text():
     for part in parts_with(TEXTS["code"]).values():
         tokens = ESTIMATE.token_sums(viewed(message((part,))))[-1]
-        assert 1 <= tokens / estimated(TEXTS["code"]) < 1.3
+        assert 1 <= tokens / estimate(TEXTS["code"]) < 1.3
 
 
 # --- limits ---

@@ -19,7 +19,7 @@ from foldlog.condensers import (
     RollingCondenser,
     get_condensation_metadata,
 )
-from foldlog.condensers.base import stepped
+from foldlog.condensers.base import run_step
 from foldlog.condensers.selection import forget
 from foldlog.condensers.states import view_of
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser
@@ -151,9 +151,9 @@ def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
 def test_the_report_of_a_step_that_failed_is_not_mixed_with_the_next():
     condenser = Talkative(RuntimeError("boom"))
     with pytest.raises(RuntimeError):
-        stepped(condenser, viewed(messages(3)), None)
+        run_step(condenser, viewed(messages(3)), None)
     condenser.answer = None
-    assert stepped(condenser, viewed(messages(2)), None).reports == ({"seen": 2},)
+    assert run_step(condenser, viewed(messages(2)), None).reports == ({"seen": 2},)
 
 
 # --- a state in memory ---
@@ -223,6 +223,6 @@ def test_the_rule_of_a_mask_is_written_once_to_a_log_and_not_to_a_state():
 
 def test_a_condenser_can_be_copied_and_pickled_after_a_step():
     condenser = Talkative()
-    stepped(condenser, viewed(*messages(3)), None)
+    run_step(condenser, viewed(*messages(3)), None)
     for copied in (copy.deepcopy(condenser), pickle.loads(pickle.dumps(condenser))):
-        assert stepped(copied, viewed(*messages(2)), None).reports[-1] == {"seen": 2}
+        assert run_step(copied, viewed(*messages(2)), None).reports[-1] == {"seen": 2}

@@ -18,7 +18,7 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.prompts import load_prompt
-from foldlog.condensers.prompts.rendering import truncated
+from foldlog.condensers.prompts.rendering import truncate
 from foldlog.condensers.strategies.model_summaries import (
     FIELDS,
     TOOL_NAME,
@@ -162,7 +162,7 @@ def test_the_model_sees_texts_in_parts_of_any_type():
     "limit, right", [(None, "x" * 50), (-1, "x" * 50), (50, "x" * 50), (3, "xxx"), (0, "")]
 )
 def test_a_limit_too_small_for_a_note_leaves_the_beginning_and_none_leaves_everything(limit, right):
-    assert truncated("x" * 50, limit) == right
+    assert truncate("x" * 50, limit) == right
 
 
 class Narrow(Scripted):

@@ -31,7 +31,7 @@ from foldlog.eventstore.documents.listing import _FACT as LISTED
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import archived
-from foldlog.eventstore.maintenance.archive import Archived, archive, checked
+from foldlog.eventstore.maintenance.archive import Archived, archive, check_archived
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -105,7 +105,7 @@ def positions(store):
 
 
 def assert_sound(store):
-    findings = [checked(store, verdict).findings for verdict in verify(store)]
+    findings = [check_archived(store, verdict).findings for verdict in verify(store)]
     assert not any(findings), findings
 
 
@@ -486,7 +486,7 @@ def test_an_object_that_is_not_what_was_made_is_named(
         ):
             work(store)
     assert store.version("c1") == EVENTS
-    [findings] = [checked(store, each).findings for each in verify(store, "c1")]
+    [findings] = [check_archived(store, each).findings for each in verify(store, "c1")]
     assert problem in str(findings)
     path.write_bytes(whole)
     assert content(store) == expected

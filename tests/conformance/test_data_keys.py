@@ -8,8 +8,8 @@ from pydantic import SecretStr
 from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Store, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
-from foldlog.eventstore.log.importing import staged as staged_in
-from foldlog.eventstore.log.row import chained
+from foldlog.eventstore.log.importing import continue_staging as staged_in
+from foldlog.eventstore.log.row import make_rows
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -97,7 +97,7 @@ def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder)
         lambda t: t.begin(Conversation(0, "imported", 5, hash_chain.new_salt(), visible=False))
     )
     store._recorder.transact(
-        lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0])
+        lambda t: stage(store, t, staged.key, make_rows(staged, [encode(said("x"))], 5)[0])
     )
     list(rekey(store_on(recorder, NEW, OLD)))
     assert recorder.query(

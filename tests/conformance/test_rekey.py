@@ -24,7 +24,7 @@ from foldlog.eventstore import (
     StoreUnusable,
 )
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, with_checksums
-from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
+from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compress
 from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
 from foldlog.eventstore.recorders.types import as_rows
@@ -134,7 +134,7 @@ def assert_is_in(recorder, form, expected):
         assert (conversation.key_id, conversation.sealed_key is None) == (key_id, form.key is None)
         plain = store.query(name, lambda read: read.rows(0, LENGTH, LENGTH))
         for row, opened in zip(rows, plain, strict=True):
-            encoding, _ = compressed(form.compression, opened.body)
+            encoding, _ = compress(form.compression, opened.body)
             assert row.encoding == encoding + (ENCRYPTED if form.key else PLAIN)
 
 

@@ -12,7 +12,7 @@ from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store, VersionConf
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chained, hash_of, joined, of_records
+from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chain_head, hash_of, join, of_records
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
@@ -45,7 +45,7 @@ def begun(store, name, **fields):
         writing.begin()
         sources = SourcesToWrite.beside(writing)
         blocks = [of_records(first, RECORDS[first : first + 3]) for first in (0, 3, 6)]
-        head = chained(GENESIS, b"".join(block.hashes for block in blocks))
+        head = chain_head(GENESIS, b"".join(block.hashes for block in blocks))
         source = Source(
             writing.key, writing.key, None, 0, 9, 0, "codex", 1, head, hash_of(RECORDS[0])
         )
@@ -124,7 +124,7 @@ def test_blocks_are_replaced_and_joined(store):
     written(store, SourcesToWrite.put_blocks, source, [changed])
     assert records_of(store, source) == expected
     parts = [blocks[0], changed]
-    written(store, SourcesToWrite.join_blocks, source, parts, joined(parts))
+    written(store, SourcesToWrite.join_blocks, source, parts, join(parts))
     assert firsts_of(store, source) == [0, 6]
     assert records_of(store, source) == expected
 
@@ -190,7 +190,7 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
     for first in range(start, start + 6, 2):
         block = of_records(first, [b"[%d]" % first, b"{}"])
         some = {first: (2 * first + 5, 1), first + 1: (2 * first + 6, 2)}
-        head = chained(head, block.hashes)
+        head = chain_head(head, block.hashes)
         spans |= some
         written(store, SourcesToWrite.append_block, source.conversation, block, some, head)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._derived import followed
+from foldlog._derived import follow
 from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,
@@ -73,7 +73,7 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path, lost
         store.ingest("imported", (said(f"imported {n:04} " + "x" * 300) for n in range(1_500)))
     without_page(Path(path), lambda page: f"{lost} 0050 ".encode() in page)
     with open_store(path) as store:
-        ordered = list(followed(store, 0))
+        ordered = list(follow(store, 0))
         assert [each.position for each in ordered] == [*range(1, 1_601)]
         damaged = [each for each in ordered if isinstance(each, CorruptEvent)]
         assert {each.conversation for each in damaged} == {lost}

@@ -20,7 +20,7 @@ from foldlog._figures import counting, updating
 from foldlog._figures.counting import figures_of
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
-from foldlog._figures.spending import priced
+from foldlog._figures.spending import price_calls
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import FigureTables
 from foldlog._web.conversations import ServedConversations
@@ -394,7 +394,7 @@ class Changed:
                 assert sorted(map(repr, stored.calls)) == sorted(map(repr, fresh.calls))
             total = figures.totals()
             assert total.events == dict(events)
-            assert total.models == priced([*calls, *replies.values()], Prices())
+            assert total.models == price_calls([*calls, *replies.values()], Prices())
             count = sum(row.made for row in total.condensations.values())
             assert count == sum(row.condensations for row in figures.reasons().values())
 

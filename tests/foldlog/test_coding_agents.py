@@ -23,7 +23,7 @@ from foldlog._programs.asking import Asking
 from foldlog._programs.hook import answer_hook
 from foldlog._programs.server import Requests, serve_stdio
 from foldlog._secrets import is_secret, may_hold_secrets, secret_finder
-from foldlog.condensers.models.estimate import estimated
+from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from tests.web_client import Client
 
@@ -147,7 +147,7 @@ def test_an_id_of_a_transcript_is_no_advice_of_ours(name, histories, tmp_path):
     session.user("begin").reply("fine")
     text = compact(histories, session)["hookSpecificOutput"]["additionalContext"]
     assert text.endswith("use the foldlog tools `dropped` and `recall`.")
-    assert estimated(text) <= 120
+    assert estimate(text) <= 120
 
 
 def sub_agent_of(session, words):
@@ -262,7 +262,7 @@ def test_arguments_of_any_length_have_a_short_answer(about, histories, session):
         tools.sessions(since=about),
     ):
         assert text
-        assert estimated(text) <= 500
+        assert estimate(text) <= 500
 
 
 def test_a_folder_of_nobody_has_no_conversations(histories, session):
@@ -328,7 +328,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
         (tools.knew(604, "s1"), "of 604 events were shown"),
     ):
         assert words in text
-        assert estimated(text) <= TOKENS_MAX
+        assert estimate(text) <= TOKENS_MAX
 
 
 def test_sessions_are_those_of_a_folder_or_since_a_time(histories, tmp_path):
@@ -368,7 +368,7 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
         assert (hints.read_only_hint, hints.destructive_hint) == (True, False)
         assert "material, never instructions" in tool.description
     defined = [[tool.name, tool.description, tool.input_schema] for tool in tools]
-    assert estimated(json.dumps(defined)) <= 700
+    assert estimate(json.dumps(defined)) <= 700
     assert text.structured_content is None
     (answer,) = text.content
     assert answer.text.startswith(f"conversation s1 at version 2: '{WORD}' is known, by event 1")
@@ -376,13 +376,13 @@ def test_the_server_has_five_tools_that_only_read_and_are_short(histories, sessi
 
 def test_the_tools_of_serve_need_its_token(histories, session):
     pytest.importorskip("mcp")
-    from foldlog._programs.server import mounted
+    from foldlog._programs.server import mount
     from foldlog._web.app import application
 
     session.user("begin").reply(f"The word is {WORD}.")
     stop(histories, session)
     app = application(
-        histories.store, token="token-of-test", port=8765, tools=mounted(answers(histories))
+        histories.store, token="token-of-test", port=8765, tools=mount(answers(histories))
     )
     bearer = {"authorization": "Bearer token-of-test"}
     assert Client(app).send("POST", "/mcp").status == 401

@@ -6,7 +6,7 @@ import pytest
 
 from foldlog._cli import quick_hook
 from foldlog._cli.catalog import COMMANDS
-from foldlog._cli.options import completed
+from foldlog._cli.options import complete_id
 from tests.commands import command_named
 from tests.foldlog.records import said
 
@@ -34,7 +34,7 @@ def test_an_import_adds_to_the_store_of_the_hooks(foldlog, users_store, five_mes
     assert foldlog("append five hello").status == 0
     assert "this store has no conversation 'qqq'; 'foldlog list' shows" in foldlog("view qqq").err
     context = command_named("view").make_context("view", [], resilient_parsing=True)
-    assert completed(context, "fi") == ["five"]
+    assert complete_id(context, "fi") == ["five"]
 
 
 def test_a_store_in_the_folder_comes_before_the_store_of_the_hooks(foldlog, users_store, write):

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from foldlog._derived import followed, removals_of
+from foldlog._derived import follow, removals_of
 from foldlog._reports.audit_database import AuditTables
 from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -87,13 +87,13 @@ def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(derived, store, 
 def test_what_was_read_before_a_removal_is_not_added_behind_it(derived, store, remove):
     """A batch is read a page at a time: a removal may come between two pages."""
     say(store, "c", "a word to remove")
-    before = list(followed(store, 0))
+    before = list(follow(store, 0))
     if remove is erase:
         erase(store, "c", reason="asked for")
     else:
         redact(store, "c", 0, reason="asked for", by="ann")
     say(store, "other", "a word")
-    batch = [*before, *followed(store, before[-1].position)]
+    batch = [*before, *follow(store, before[-1].position)]
     derived.apply(batch, batch[-1].position, after=0)
     assert texts(derived) == ["a word"]
     assert derived.position == store.database.last_position
@@ -132,4 +132,4 @@ def test_every_entry_that_erases_content_is_a_removal(store):
     say(store, "c", "a word", "another")
     redact(store, "c", 0, reason="asked for", by="ann")
     erase(store, "c", reason="asked for")
-    assert [removal.ids for removal in removals_of(followed(store, 0))] == [None]
+    assert [removal.ids for removal in removals_of(follow(store, 0))] == [None]

@@ -17,7 +17,7 @@ from foldlog import (
     SystemMessage,
 )
 from foldlog._reports import dropped as dropped_module
-from foldlog._reports.dropped import dropped, dropped_in
+from foldlog._reports.dropped import dropped_in, find_dropped
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
 from tests.how_many import examples
@@ -94,9 +94,9 @@ def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
     for event in events:
         if isinstance(event, CondensationAction):
             before, after = (View.from_events(events[:stop]) for stop in (event.id, event.id + 1))
-            assert ids_and_terms(dropped(event, before, after, events[event.id + 1 :])) == naive(
-                events, event
-            )
+            assert ids_and_terms(
+                find_dropped(event, before, after, events[event.id + 1 :])
+            ) == naive(events, event)
 
 
 @examples(60)
@@ -248,6 +248,6 @@ def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
     )
     events = [replace(event, id=number) for number, event in enumerate(written)]
     before, after = (View.from_events(events[:stop]) for stop in (4, 5))
-    result = dropped(events[4], before, after, events[5:])
+    result = find_dropped(events[4], before, after, events[5:])
     assert [term.term for term in result.terms] == ["in_progress", "src/alpha.py", "todo_list"]
     assert [term.term for term in result.needed] == ["src/alpha.py"]

@@ -108,7 +108,7 @@ def test_every_text_about_an_extra_follows_one_rule():
 def test_a_password_is_not_shown_in_a_command():
     hints.use_store("postgresql://ann:secret@host/db")
     assert (
-        hints.completed("run 'foldlog store verify'")
+        hints.complete_commands("run 'foldlog store verify'")
         == "run 'foldlog store verify --db \"postgresql://ann:***@host/db\"'"
     )
 
@@ -155,7 +155,7 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
     )
     for path in (path for path in paths if "'foldlog" in path.read_text()):
         for text in (each for each in texts(path) if "foldlog " in each):
-            for typed in HINT.findall(hints.completed(text)):
+            for typed in HINT.findall(hints.complete_commands(text)):
                 name = next((name for name in NAMES if f"{typed} ".startswith(f"{name} ")), "")
                 arguments = shlex.split(typed)[len(name.split()) :]
                 if name and "--help" not in arguments:

@@ -147,7 +147,7 @@ def test_the_file_of_a_run_has_its_notes_and_what_was_needed_again(client):
 def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     monkeypatch.setattr(pages, "_TELL_EVERY", 1)
     pages_of_store = pages.Pages(store)
-    counts = [pages_of_store.progress("c").done for _ in pages_of_store._followed("c", 0)]
+    counts = [pages_of_store.progress("c").done for _ in pages_of_store._follow("c", 0)]
     assert counts == [0, 1, 2, 3, 4]
     progress = client.json("progress?id=c")
     assert progress == {"conversation": "c", "step": "read", "done": 0, "total": 5}

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation, Retraction, SystemMessage
-from foldlog.condensers.models.estimate import estimated
+from foldlog.condensers.models.estimate import estimate
 from tests.condensers.made import parts_with
 from tests.how_many import examples
 
@@ -77,8 +77,8 @@ def test_a_long_text_is_cut_around_what_was_found(history):
     )
     text = history.recall_tool(max_tokens=400).recall("needle_7")
     assert "needle_7 lies here" in text
-    assert estimated(text) <= 400
-    assert estimated(text) > 300, "the room is used"
+    assert estimate(text) <= 400
+    assert estimate(text) > 300, "the room is used"
 
 
 def test_the_place_of_a_word_is_found_where_folding_makes_the_text_before_it_longer(history):
@@ -273,7 +273,7 @@ def test_a_result_has_at_most_its_tokens(texts, max_tokens, query):
             tool.recall(ids=[*range(len(texts)), *range(2**62, 2**62 + 40)]),
         ):
             assert text
-            assert estimated(text) <= max_tokens
+            assert estimate(text) <= max_tokens
 
 
 def test_the_async_tool_gives_the_same(history):

@@ -14,7 +14,7 @@ from foldlog._history import runtimes
 from foldlog._history.effects import Attempt, EffectRule
 from foldlog._history.runtimes import RuntimeCall
 from foldlog._matching import holding, keep_documents
-from foldlog._written_files import noted
+from foldlog._written_files import note_file
 from foldlog.adapters._records.openhands_files import EventFiles
 from foldlog.adapters._shared import kept
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
@@ -207,8 +207,8 @@ def test_a_file_that_an_export_writes(foldlog, tmp_path, monkeypatch):
 
     def redact_and_note(store, *about):
         Histories(store)["c"].redact(0, reason="asked to")
-        return noted(store, *about)
+        return note_file(store, *about)
 
-    monkeypatch.setattr(export, "noted", redact_and_note)
+    monkeypatch.setattr(export, "note_file", redact_and_note)
     assert foldlog("export c --view -o out.jsonl").status == 0
     assert "[redacted]" in (tmp_path / "out.jsonl").read_text()

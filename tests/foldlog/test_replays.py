@@ -19,7 +19,7 @@ from foldlog._figures.prices import Price
 from foldlog._reports.recall_score import event_terms
 from foldlog._reports.replays import replay
 from foldlog._words.gist import gist
-from foldlog.condensers.base import Condensation, Condenser, stepped
+from foldlog.condensers.base import Condensation, Condenser, run_step
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
@@ -244,7 +244,7 @@ class Watching(Condenser):
     def step(self, view, agent_llm=None):
         try:
             # a condensation that may forget nothing leaves the View
-            step = stepped(self.condenser, view, agent_llm)
+            step = run_step(self.condenser, view, agent_llm)
         except NoCondensationAvailable:
             self._count(view)
             raise

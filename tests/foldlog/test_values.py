@@ -5,7 +5,7 @@ from functools import reduce
 from foldlog._matching import events_with, holding
 from foldlog._page.texts import text_document
 from foldlog._reports.recall_score import event_terms
-from foldlog._values import parsed, replaced, texts_in
+from foldlog._values import parse, replace_texts, texts_in
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action, Message, open_store
 from foldlog.formats import decode, encode
@@ -23,7 +23,7 @@ def test_texts_stand_in_their_order_also_in_the_fields_of_an_event():
 def test_no_depth_is_too_deep():
     deep = nested("x", 100_000)
     assert texts_in(deep) == ["x"]
-    assert texts_in(replaced(deep, {"x": "y"})) == ["y"]
+    assert texts_in(replace_texts(deep, {"x": "y"})) == ["y"]
     # Python itself frees it level by level
     while deep := deep.get("a") if isinstance(deep, dict) else None:
         pass
@@ -43,7 +43,7 @@ def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured
 
 
 def test_a_text_of_json_is_its_value_and_another_text_stays():
-    assert [*map(parsed, ('{"a": [1]}', "{", "[" * 9_000, 7))] == [{"a": [1]}, "{", "[" * 9_000, 7]
+    assert [*map(parse, ('{"a": [1]}', "{", "[" * 9_000, 7))] == [{"a": [1]}, "{", "[" * 9_000, 7]
     assert arguments_of(Action(tool="t", arguments='"a text"')) == {"arguments": "a text"}
 
 

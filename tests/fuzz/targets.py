@@ -41,7 +41,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.log.row import NotAsWritten
-from foldlog.eventstore.log.seal import decompressed
+from foldlog.eventstore.log.seal import decompress
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, decode, encode
@@ -329,7 +329,7 @@ def packed_body(at):
     body = at.randbytes(at.choice((0, 5, 300))) * at.choice((1, 50))
     stored = at.choice((zlib.compress(body), zstandard.ZstdCompressor().compress(body)))
     try:
-        decompressed(at.choice((0, 1, 2, 3, 8, 99)), mutated(at, stored))
+        decompress(at.choice((0, 1, 2, 3, 8, 99)), mutated(at, stored))
     except NotAsWritten:
         return "refused"
     return "taken"

@@ -110,8 +110,8 @@ class DigestCondenser(SummarizingCondenser):
             # With this limit, half of the tokens remain for the tail.
             limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
         # Before its first reply, the agent was shown no event.
-        seen = any(map(begins_reply, view.events))
-        if sums[-1] > limit and seen:
+        has_reply = any(map(begins_reply, view.events))
+        if sums[-1] > limit and has_reply:
             return Overrun(sums, limit, ESTIMATE)
         return None
 
@@ -119,8 +119,11 @@ class DigestCondenser(SummarizingCondenser):
         """Return how many events and how many tokens a View may have before it is condensed. If no
         token limit is known, the number of tokens does not include the head.
         """
-        known = super().limits(counting(agent_llm))[1]
-        return self.max_size, _TOKENS if known is None and self.max_size is None else known
+        token_limit = super().limits(counting(agent_llm))[1]
+        return (
+            self.max_size,
+            _TOKENS if token_limit is None and self.max_size is None else token_limit,
+        )
 
     def _head(self, view: View) -> int:
         # A message that a runtime wrote before the user's first message does not count as the first
@@ -195,11 +198,11 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     if last.stop and any(isinstance(event, Retraction) for event in events):
         last = _Folded(Digest())
         events = past.events(0, version)
-    kept = intervals_kept(events, version)
+    intervals = intervals_kept(events, version)
     new = [
         event
         for event in events
-        if event.id < stop and event.id not in shown and contains(kept, event.id)
+        if event.id < stop and event.id not in shown and contains(intervals, event.id)
     ]
     digest = last.digest.plus(new)
     past.memory[_MEMORY] = _Folded(digest, stop, shown, new[-1] if new else last.newest)

@@ -97,13 +97,13 @@ def only_reads(command: str) -> bool:
 
 
 def kinds_of_check(command: str) -> set[str]:
-    kinds = {kind for simple in _parsed(bare(command)) for kind in _kinds(simple)}
+    kinds = {kind for simple in _parse(bare(command)) for kind in _kinds(simple)}
     return kinds - {"check"} or kinds
 
 
 def searches(command: str) -> bool:
     """Return whether a command ends with a search. A search exits with 1 if it finds nothing."""
-    words = _parsed(bare(command))[-1].words
+    words = _parse(bare(command))[-1].words
     return words[:2] == ["git", "grep"] or basename("".join(words[:1])) in _SEARCHES
 
 
@@ -115,7 +115,7 @@ def _kinds(simple: _Simple) -> set[str]:
     words = [basename(word) for word in simple.words[:_CHECK_WORDS]]
     if not words or _NO_CHECK.fullmatch(words[0]):
         return set()
-    return {str(found.lastgroup) for word in words if (found := _CHECKS.fullmatch(word))}
+    return {str(match.lastgroup) for word in words if (match := _CHECKS.fullmatch(word))}
 
 
 _POSTS = re.compile(
@@ -164,7 +164,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _selections(command: str) -> Iterator[list[str]]:
-    for simple in _parsed(bare(command)):
+    for simple in _parse(bare(command)):
         words = [
             _ANY.sub("", word)
             for word in simple.words
@@ -176,16 +176,16 @@ def _selections(command: str) -> Iterator[list[str]]:
 
 def changes_by(command: str) -> Iterator[FileChange]:
     text = bare(command)
-    documents = [found[3] for found in _DOCUMENT.finditer(text)]
+    documents = [match[3] for match in _DOCUMENT.finditer(text)]
     directory = ""
-    for simple in _parsed(text):
+    for simple in _parse(text):
         words = simple.words
         if words[:1] == ["cd"] and len(words) > 1:
             directory = join(directory, words[1])
             continue
         written = first_line(documents[0]) if len(documents) == 1 else ""
         changes = [FileChange(target, "written", written) for target in simple.targets]
-        for change in (*changes, *_changed(words)):
+        for change in (*changes, *_file_changes(words)):
             if isabs(change.path) or change.path[1:2] == ":":
                 path = change.path
             else:
@@ -196,15 +196,15 @@ def changes_by(command: str) -> Iterator[FileChange]:
 
 def only_changes(command: str) -> bool:
     return all(
-        any(_changed(simple.words)) or "".join(simple.words[:1]) in _SILENT
-        for simple in _parsed(bare(command))
+        any(_file_changes(simple.words)) or "".join(simple.words[:1]) in _SILENT
+        for simple in _parse(bare(command))
     )
 
 
 def staged_by(command: str) -> list[str]:
     # The path ``.`` stands for all files.
     staged = list[str]()
-    for simple in _parsed(bare(command)):
+    for simple in _parse(bare(command)):
         program, options = simple.words[:2], simple.words[2:]
         if program == ["git", "add"]:
             staged += ["." if option.startswith("-") else option for option in options]
@@ -215,14 +215,14 @@ def staged_by(command: str) -> list[str]:
 
 def is_within(path: str, deleted: str) -> bool:
     # ``deleted`` may be a path, a pattern of paths, or a directory.
-    known = PurePosixPath(path)
+    target = PurePosixPath(path)
     pattern = PurePosixPath(deleted)
-    return pattern in known.parents or (
-        len(known.parts) == len(pattern.parts) and known.match(deleted)
+    return pattern in target.parents or (
+        len(target.parts) == len(pattern.parts) and target.match(deleted)
     )
 
 
-def _changed(words: list[str]) -> Iterator[FileChange]:
+def _file_changes(words: list[str]) -> Iterator[FileChange]:
     if words[:2] == ["git", "restore"] or (words[:2] == ["git", "checkout"] and "--" in words):
         paths = words[words.index("--") :] if "--" in words else words[2:]
         yield from (
@@ -248,7 +248,7 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
         yield from (FileChange(path, deed) for path in files)
 
 
-def _parsed(text: str) -> Sequence[_Simple]:
+def _parse(text: str) -> Sequence[_Simple]:
     if _EDIT.match(text):
         text = ""
     without_documents = _DOCUMENT.sub(

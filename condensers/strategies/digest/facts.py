@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from foldlog._values import named_in, texts_in
-from foldlog.condensers.prompts.rendering import clipped, readable
+from foldlog.condensers.prompts.rendering import clip_line, readable
 from foldlog.condensers.strategies.digest.commands import (
     FileChange,
     bare,
@@ -36,7 +36,7 @@ from foldlog.condensers.strategies.user_words import (
     lines_that_count,
     refusal_of_edit,
     said_in_rejection,
-    unwrapped,
+    unwrap,
     without_lines,
 )
 from foldlog.eventstore import Observation
@@ -169,7 +169,7 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     ):
         return None
     if patches := [text for text in texts_in(arguments, len(_PATCH)) if _PATCH in text]:
-        changes = tuple(change for text in patches for change in _patched(text))
+        changes = tuple(change for text in patches for change in _patch_changes(text))
         return Deed(
             Section.CHANGED, ", ".join(change.path for change in changes) or "a patch", changes
         )
@@ -214,11 +214,11 @@ def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, 
 def _describe_edit(old: str, new: str, path: str) -> str:
     added = _without(new, old)
     line = _first_significant_line(added, path)
-    removed = clipped(_first_significant_line(_without(old, new), path), _LINE_MAX // 2)
+    removed = clip_line(_first_significant_line(_without(old, new), path), _LINE_MAX // 2)
     if not line:
         return removed and f"removed {removed}"
     if not old.strip():
-        return clipped(line, _LINE_MAX)
+        return clip_line(line, _LINE_MAX)
     became = one_line(added[added.index(line) :], _LINE_MAX * 3 // 2)
     return f"{removed} -> {became}" if removed else became
 
@@ -235,7 +235,7 @@ def _without(text: str, other: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.strip() not in other_lines)
 
 
-def _patched(text: str) -> Iterator[FileChange]:
+def _patch_changes(text: str) -> Iterator[FileChange]:
     if "\n" not in text:
         text = text.replace("\\n", "\n")
     places = [*_PATCHED.finditer(text)]
@@ -258,7 +258,7 @@ def outcome_of(
     is_edit: bool = False,
 ) -> CallOutcome:
     # A line for which ``is_in_all`` is true is part of most results and is not read as an error.
-    text, code = unwrapped(words_of(observation.content))
+    text, code = unwrap(words_of(observation.content))
     if _RUNNING.search(text[:_HEADER_MAX]):
         return CallOutcome(is_proven=False)
     repeated = first_line(command)
@@ -311,7 +311,7 @@ def listing_of(text: str) -> str:
 
 def _changes_in(text: str, command: str) -> Iterator[FileChange]:
     if edited := _UPDATED.search(text):
-        line = clipped(first_line(text_of_edit(command)), _LINE_MAX)
+        line = clip_line(first_line(text_of_edit(command)), _LINE_MAX)
         yield FileChange(edited[1] or edited[2], "edited", line)
     elif command and not only_reads(bare(command)):
         program = one_line(_command(command), _PROGRAM_MAX)
@@ -331,8 +331,8 @@ def said_in_refusal(observation: Observation) -> str | None:
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
     code = exit_code_in(extras)
     if not isinstance(code, int):
-        found = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
-        code = int(found[1]) if found else None
+        match = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
+        code = int(match[1]) if match else None
     return None if code == _EXIT_UNKNOWN else code
 
 
@@ -357,8 +357,8 @@ def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def task_made(text: str) -> str:
-    found = _TASK_MADE.match(text)
-    return one_line(f"{found[1]}: {found[2]}") if found else ""
+    match = _TASK_MADE.match(text)
+    return one_line(f"{match[1]}: {match[2]}") if match else ""
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
@@ -382,4 +382,4 @@ def _command(text: str) -> str:
 
 
 def one_line(text: str, length_max: int = 300) -> str:
-    return clipped(" ".join(text.split()), length_max)
+    return clip_line(" ".join(text.split()), length_max)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from foldlog._values import texts_in
-from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
+from foldlog.condensers.prompts.rendering import arguments_of, clip_line, readable
 from foldlog.condensers.selection import ids_named
 from foldlog.condensers.strategies.digest.commands import (
     FileChange,
@@ -56,7 +56,7 @@ from foldlog.condensers.strategies.user_words import (
     of_user,
     orders_in,
     question_in,
-    unwrapped,
+    unwrap,
     without_lines,
     without_pasted,
     without_trace,
@@ -291,9 +291,9 @@ class Digest:
             text = event.data.get("content")
         else:
             text = None
-        asked = one_line(of_user(text).asked) if isinstance(text, str) else ""
-        if asked:
-            self._put(Section.ASKED, asked, DigestLine(asked + _QUEUED, event.id))
+        request = one_line(of_user(text).asked) if isinstance(text, str) else ""
+        if request:
+            self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
     def _take_request(self, event: Message) -> None:
         text = words_of(event.content)
@@ -341,16 +341,18 @@ class Digest:
                 self.lines[Section.ORDERS].pop(PLAN_MODE, None)
 
     def _note_request(self, text: str, event_id: int, before: str = "") -> None:
-        asked = one_line(without_pasted(text), len(text) + 100)
-        if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
-            asked = f"{asked} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
-        first = self.lines[Section.ASKED].get(asked)
+        request = one_line(without_pasted(text), len(text) + 100)
+        if len(request) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
+            request = (
+                f"{request} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
+            )
+        first = self.lines[Section.ASKED].get(request)
         if first and not first.text.endswith(_QUEUED):
             again = " (asked again)"
         else:
             again = ""
-        if asked:
-            self._put(Section.ASKED, asked, DigestLine(before + asked + again, event_id))
+        if request:
+            self._put(Section.ASKED, request, DigestLine(before + request + again, event_id))
         for order in orders_in(text):
             self._add_line(Section.ORDERS, order, event_id)
 
@@ -449,9 +451,9 @@ class Digest:
             event, command, lambda line: self._is_in_nearly_all(program, line), _is_edit(pending)
         )
         if not outcome.failed:
-            self._count_lines(program, unwrapped(text)[0])
-        if made := task_made(text):
-            self._take_tasks({**self.tasks, made: "pending"}, event.id)
+            self._count_lines(program, unwrap(text)[0])
+        if task := task_made(text):
+            self._take_tasks({**self.tasks, task: "pending"}, event.id)
         if pending is None:
             if outcome.error:
                 self._open(one_line(event.tool), "", outcome, event.id)
@@ -511,9 +513,9 @@ class Digest:
             return msgspec.structs.replace(event, content=repeated + after)
         return event
 
-    def _note_refusal(self, refused: str, said: str, event_id: int) -> None:
-        if said:
-            self._note_request(said, event_id, f"{refused}; the user said: ")
+    def _note_refusal(self, refused: str, words: str, event_id: int) -> None:
+        if words:
+            self._note_request(words, event_id, f"{refused}; the user said: ")
         else:
             self._add_line(Section.ORDERS, refused, event_id)
 
@@ -670,7 +672,7 @@ class Digest:
         pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
         program = _program_of(pending)
         text = without_lines(
-            without_trace(unwrapped(words_of(event.content))[0]),
+            without_trace(unwrap(words_of(event.content))[0]),
             lambda line: is_frame(line) or self._is_in_nearly_all(program, line),
         )
         is_read = pending is not None and pending.deed.section is Section.READ
@@ -689,8 +691,8 @@ class Digest:
         names = ((name, listing or line) for name, line in names_in(text, is_wanted))
         self._remember(names, event.id, read, is_used=False)
         if is_read:
-            asked = " ".join([*self.lines[Section.SAID]][-1:])
-            self._remember(definitions_in(text, asked), event.id, read)
+            last_statement = " ".join([*self.lines[Section.SAID]][-1:])
+            self._remember(definitions_in(text, last_statement), event.id, read)
 
     def _remember(
         self,
@@ -731,5 +733,5 @@ def _describe_outcome(outcome: CallOutcome) -> str:
     code = "failed" if outcome.failed else ""
     if outcome.exit_code is not None:
         code = f"exit {outcome.exit_code}"
-    last = outcome.link or outcome.listing or clipped(outcome.last or "no output", _ENDING_MAX)
+    last = outcome.link or outcome.listing or clip_line(outcome.last or "no output", _ENDING_MAX)
     return f" → {code}: {last}" if code else f" → {last}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, islice, takewhile
 from posixpath import basename, isabs
 
-from foldlog.condensers.prompts.rendering import clipped, truncated
+from foldlog.condensers.prompts.rendering import clip_line, truncate
 from foldlog.condensers.strategies.digest.facts import Section
 from foldlog.condensers.strategies.digest.fold import (
     AGENT_SAID,
@@ -106,15 +106,15 @@ def text_of(digest: Digest, max_length: int) -> str:
     room = max_length - len(title)
     texts = dict.fromkeys(Section, "")
     names = sorted(digest.names.items(), key=lambda named: _newness(named[1]), reverse=True)
-    wanted = sum(len(stood.line) + _ID_LENGTH for _, stood in names)
+    names_length = sum(len(stood.line) + _ID_LENGTH for _, stood in names)
     if digest.files:
-        least = _listed(Section.CHANGED, (), len(digest.files))
+        least = _section_text(Section.CHANGED, (), len(digest.files))
     else:
         least = ""
     texts[Section.CHANGED] = least
     unseen = _UNSEEN if digest.files and digest.ran_program else ""
     room -= len(unseen)
-    left = room - min(int(_NAMES_SHARE * room), wanted) - len(least)
+    rest = room - min(int(_NAMES_SHARE * room), names_length) - len(least)
     for times, asked_times in _ROUNDS:
         for section, share in SHARES.items():
             most = int(share * room * (asked_times if section is Section.ASKED else times))
@@ -124,10 +124,10 @@ def text_of(digest: Digest, max_length: int) -> str:
             if section is Section.SAID:
                 reported = {*_ID.findall(texts[Section.REPORTED])}
                 its_lines = [line for line in its_lines if str(line.event_id) not in reported]
-            texts[section] = _section(section, its_lines, min(len(before) + left, most)) or before
-            left -= len(texts[section]) - len(before)
+            texts[section] = _section(section, its_lines, min(len(before) + rest, most)) or before
+            rest -= len(texts[section]) - len(before)
             if section is Section.ASKED:
-                left += len(texts[Section.ORDERS])
+                rest += len(texts[Section.ORDERS])
                 texts[Section.ORDERS] = ""
                 lines[Section.ORDERS] = [
                     line for line in lines[Section.ORDERS] if line.text not in texts[section]
@@ -137,17 +137,17 @@ def text_of(digest: Digest, max_length: int) -> str:
     most = room + len(unseen) - len(body)
     if _OMITTED in body:
         most = min(most, int(_NAMES_SHARE * room))
-    read, others = _named(names, body, most)
+    read, others = _lines_of_names(names, body, most)
     shown = {
         line.event_id: line for line in lines[Section.READ] if _with_id(line) in texts[Section.READ]
     } | read
     left_out = sum(line.event_id not in shown for line in lines[Section.READ])
     if shown:
-        texts[Section.READ] = _listed(
+        texts[Section.READ] = _section_text(
             Section.READ, [shown[event_id] for event_id in sorted(shown)], left_out
         )
     if others:
-        texts[Section.NAMES] = _listed(Section.NAMES, others)
+        texts[Section.NAMES] = _section_text(Section.NAMES, others)
     return title + "".join(texts.values())
 
 
@@ -185,8 +185,8 @@ def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]
     since = f"since the last change, of {basename(newest[0])}"
     if not kinds_since:
         return before, [DigestLine(f"{since}: no test, lint or build command", changed_in)]
-    known = {*chain(*kinds_since.values())}
-    missing = [f"no {kind}" for kind in ("test", "lint") if not known & {kind, "check"}]
+    check_kinds = {*chain(*kinds_since.values())}
+    missing = [f"no {kind}" for kind in ("test", "lint") if not check_kinds & {kind, "check"}]
     ran = sorted(kinds_since, key=lambda line: line.event_id)
     parts = [f"{' and '.join(kinds_since[line])} {_with_id(line)}" for line in ran]
     return before, [DigestLine(f"{since}: {'; '.join([*missing, *parts])}", -1)]
@@ -200,12 +200,12 @@ def _with_later_changes(line: DigestLine, files: dict[str, ChangedFile]) -> Dige
     changed = ", ".join(basename(path) for path, file in newest if file.event_id > line.event_id)
     if not changed:
         return line
-    since = clipped(f"changed since: {changed}", _SINCE_MAX)
+    since = clip_line(f"changed since: {changed}", _SINCE_MAX)
     if line.text.startswith(AGENT_SAID):
         return line._replace(
             text=(
                 f"{AGENT_SAID}"
-                f" ({clipped(since, _REPORT_SINCE_MAX)}){line.text.removeprefix(AGENT_SAID)}"
+                f" ({clip_line(since, _REPORT_SINCE_MAX)}){line.text.removeprefix(AGENT_SAID)}"
             )
         )
     return line._replace(text=f"{line.text}; {since}")
@@ -236,18 +236,18 @@ def _describe_file(path: str, file: ChangedFile) -> DigestLine:
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     applied = ", applied" if file.is_applied else ""
     committed = "" if file.committed_by is None else f", committed [{file.committed_by}]"
-    done = f"{path}: {', '.join(deeds)}{committed}"
+    sentence = f"{path}: {', '.join(deeds)}{committed}"
     if not file.line:
-        return DigestLine(f"{done}{applied}", file.event_id)
+        return DigestLine(f"{sentence}{applied}", file.event_id)
     _, arrow, became = file.line.partition(" -> ")
-    brief = f"{done}; last{applied}: … -> {became}" if arrow else ""
-    return DigestLine(f"{done}; last{applied}: {file.line}", file.event_id, brief=brief)
+    brief = f"{sentence}; last{applied}: … -> {became}" if arrow else ""
+    return DigestLine(f"{sentence}; last{applied}: {file.line}", file.event_id, brief=brief)
 
 
 def _cut(line: DigestLine, length_max: int) -> DigestLine:
     is_long = len(line.text) > length_max
     text = line.brief if is_long and line.brief else line.text
-    return line._replace(text=clipped(text, length_max))
+    return line._replace(text=clip_line(text, length_max))
 
 
 def _is_product(line: DigestLine) -> bool:
@@ -264,24 +264,24 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
         most_of_first = max(length, room // 4 * (section is Section.ASKED))
         cut = (_cut(line, most_of_first if line is lines[0] else length) for line in older)
         shown = [*cut, newest]
-        if len(listed := _listed(section, shown, skipped)) <= room:
+        if len(listed := _section_text(section, shown, skipped)) <= room:
             return listed
     first = shown[: min(len(older), section in _FIRST_STAYS)]
     for begin in (first, []):
         others = shown[len(begin) :]
         sizes = accumulate(len(_with_id(line)) + len(_BULLET) for line in reversed(others))
-        count = bisect_right([*sizes], room - len(_listed(section, begin, len(lines))))
+        count = bisect_right([*sizes], room - len(_section_text(section, begin, len(lines))))
         if count:
-            return _listed(section, [*begin, *others[-count:]], skipped + len(others) - count)
+            return _section_text(section, [*begin, *others[-count:]], skipped + len(others) - count)
         left_out = skipped + len(others) - 1
-        length = len(newest.text) + room - len(_listed(section, [*begin, newest], left_out))
+        length = len(newest.text) + room - len(_section_text(section, [*begin, newest], left_out))
         if length >= lengths[-1]:
-            text = truncated(newest.text, length).replace("\n", " ")
-            return _listed(section, [*begin, DigestLine(text, newest.event_id)], left_out)
+            text = truncate(newest.text, length).replace("\n", " ")
+            return _section_text(section, [*begin, DigestLine(text, newest.event_id)], left_out)
     return ""
 
 
-def _listed(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
+def _section_text(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
     note = [f"({left_out}{_OMITTED}"] if left_out else []
     if section is Section.CHANGED:  # Files that the agent made to try something go last.
         lines = sorted(lines, key=_is_product, reverse=True)
@@ -292,27 +292,27 @@ def _with_id(line: DigestLine) -> str:
     return line.text if line.event_id < 0 else f"{line.text} [{line.event_id}]"
 
 
-def _named(
+def _lines_of_names(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> tuple[dict[int, DigestLine], list[DigestLine]]:
     # The first result has the names in outputs that the agent read. The second result has all other
     # names, in at most a third of the length of ``body``.
-    known = _words(body)
+    body_words = _words(body)
     by_event: dict[tuple[int, str], list[str]] = {}
-    room -= len(_listed(Section.NAMES, ())) + len(_listed(Section.READ, ()))
-    room_of_others = len(body) // 3 - len(_listed(Section.NAMES, ()))
+    room -= len(_section_text(Section.NAMES, ())) + len(_section_text(Section.READ, ()))
+    room_of_others = len(body) // 3 - len(_section_text(Section.NAMES, ()))
     for name, stood in names:
         place = stood.event_id, stood.read
         size = len(stood.line) + (
             len(_BETWEEN) if place in by_event else _ID_LENGTH + len(stood.read)
         )
-        if name in known or (size > room_of_others and not stood.read):
+        if name in body_words or (size > room_of_others and not stood.read):
             continue
         room -= size
         if room < 0:
             break
         room_of_others -= 0 if stood.read else size
-        known |= _words(stood.line)
+        body_words |= _words(stood.line)
         by_event.setdefault(place, []).append(stood.line)
     joined = [
         (*place, _BETWEEN.join(lines).replace(_CUT_TWICE, f" {CUT} "))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import repeat
 
-from foldlog.condensers.prompts.rendering import clipped
+from foldlog.condensers.prompts.rendering import clip_line
 from foldlog.condensers.strategies.user_words import SENTENCE_END, is_prose
 
 _WINDOWS = r"[A-Za-z]:[\\/][^\s\"'<>|*?:,;()`]+"
@@ -41,28 +41,28 @@ _BESIDE = 14
 def names_in(
     text: str, is_wanted: Callable[[str], bool] = lambda name: True
 ) -> Iterator[tuple[str, str]]:
-    for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
+    for line in map(_NUMBERED.sub, repeat(""), unescape(text).splitlines()):
         if not _FRAME.match(line):
-            for found in _NAME.finditer(line):
-                name = found[0].rstrip("./:-\\")
+            for match in _NAME.finditer(line):
+                name = match[0].rstrip("./:-\\")
                 if (
                     _LEAST <= len(name) <= _MOST
                     and _OF_A_NAME.search(name)
                     and not _NO_NAME.fullmatch(name)
                     and is_wanted(name)
                 ):
-                    yield name, _around(line, found.start(), found.start() + len(name))
+                    yield name, _around(line, match.start(), match.start() + len(name))
 
 
-def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
-    names = {word for word in _WORD.findall(asked) if not word.islower()}
+def definitions_in(text: str, statement: str) -> Iterator[tuple[str, str]]:
+    names = {word for word in _WORD.findall(statement) if not word.islower()}
     code = "\n".join(map(_NUMBERED.sub, repeat(""), text.splitlines()))
-    for found in _DEFINITION.finditer(code):
-        if found[2] in names:
-            yield found[1], clipped(" ".join(found[0].split()), _DEFINITION_MAX)
+    for match in _DEFINITION.finditer(code):
+        if match[2] in names:
+            yield match[1], clip_line(" ".join(match[0].split()), _DEFINITION_MAX)
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     # The backslashes in a path of Windows stay.
     if "\\" in text:
         return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text)

@@ -211,7 +211,7 @@ class OpenTransaction:
             self._begin()
             self._number_asked = self._wire.queue("number")
 
-    def _numbered(self) -> Positions:
+    def _assign_positions(self) -> Positions:
         if self._positions.number is None:
             self._ask_for_number()
             self._answers()

@@ -91,7 +91,7 @@ class ReadSession:
     ) -> None:
         self._take_wire = take_wire
         self._bind = bind
-        self._retried = retried
+        self._retry = retried
         self._held = contextlib.ExitStack()
         self._wire: Wire | None = None
         self._is_confirmed = False
@@ -101,7 +101,7 @@ class ReadSession:
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
         if self._wire is None:
-            return self._retried(lambda: self._first(questions))
+            return self._retry(lambda: self._first(questions))
         if not self._is_confirmed:
             for _, statement, _ in questions:
                 if statement in _OF_FOLLOWERS:
@@ -126,7 +126,7 @@ class ReadSession:
             wire = stack.enter_context(self._take_wire())
             self._bind(wire)
             if any(statement in _OF_FOLLOWERS for _, statement, _ in questions):
-                result = _confirmed(wire, questions)
+                result = _wait_for_standby(wire, questions)
                 self._is_confirmed = True
             else:
                 wire.queue("begin_reading")
@@ -142,7 +142,7 @@ def _send_queries(wire: Wire, questions: Sequence[Question]) -> list[list[Column
     return list(map(wire.rows, wire.ask()[-len(questions) :]))
 
 
-def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
+def _wait_for_standby(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
     """Wait until a standby has confirmed all visible commits, and send the first queries of a read
     transaction. All statements are sent together, so that a pooler cannot split them between
     servers. A hot standby cannot confirm commits. On a hot standby, each read transaction instead

@@ -185,7 +185,7 @@ class PostgresRecorder(Recorder):
             try:
                 if at_once:
                     return attempt()
-                return self._retried(attempt, lambda: call.outcome)
+                return self._retry(attempt, lambda: call.outcome)
             except StoreUnavailable as error:
                 if error.kind != "taken" or not call.may_have_met_itself():
                     raise
@@ -193,7 +193,7 @@ class PostgresRecorder(Recorder):
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
         self._pool.check_open()
-        with contextlib.closing(ReadSession(self._pool.wire, self._retried, self.bind)) as session:
+        with contextlib.closing(ReadSession(self._pool.wire, self._retry, self.bind)) as session:
             yield PostgresReader(session.ask)
 
     @makes_pending
@@ -204,7 +204,7 @@ class PostgresRecorder(Recorder):
             ) as session:
                 return work(PostgresReader(session.ask))
 
-        return self._retried(attempt)
+        return self._retry(attempt)
 
     def value(self, name: str) -> str:
         return self.query(lambda reader: reader.value(name))
@@ -283,11 +283,11 @@ class PostgresRecorder(Recorder):
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
         connection = self._new_connection()
-        with self._translated(), connection:
+        with self._translate_errors(), connection:
             yield connection
 
     def _new_connection(self) -> psycopg.Connection[Any]:
-        with self._translated():
+        with self._translate_errors():
             return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -297,12 +297,12 @@ class PostgresRecorder(Recorder):
         """
 
         def attempt() -> T:
-            with self._pool.wire() as wire, self._translated(), wire.plain() as connection:
+            with self._pool.wire() as wire, self._translate_errors(), wire.plain() as connection:
                 return work(connection)
 
-        return self._retried(attempt)
+        return self._retry(attempt)
 
-    def _retried(
+    def _retry(
         self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read"
     ) -> T:
         waiting = pauses(self._patience_s)
@@ -329,12 +329,12 @@ class PostgresRecorder(Recorder):
         return [self]
 
     def _connect(self) -> Wire:
-        return self._greeted(self._new_connection())
+        return self._greet(self._new_connection())
 
-    def _greeted(self, connection: psycopg.Connection[Any]) -> Wire:
+    def _greet(self, connection: psycopg.Connection[Any]) -> Wire:
         # The settings of the connection may be for another kind of server, which needs a new
         # connection.
-        with self._translated():
+        with self._translate_errors():
             try:
                 wire = Wire(
                     connection,
@@ -372,12 +372,12 @@ class PostgresRecorder(Recorder):
             try:
                 connection = self._new_connection()
                 try:
-                    with self._translated():
+                    with self._translate_errors():
                         self._prepare_schema(connection, create, partitions)
                 except BaseException:
                     connection.close()
                     raise
-                self._pool.add(self._greeted(connection))
+                self._pool.add(self._greet(connection))
                 return
             except (ConnectionLost, TryAgain) as error:
                 # A user who mistyped the address should see the problem immediately.
@@ -442,7 +442,7 @@ class PostgresRecorder(Recorder):
             return ""
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:

@@ -200,7 +200,7 @@ class StoresReader(PostgresReader):
             if blocks:
                 page = PostgresReader(partial(self._query_one, number)).placed_rows(start, limit)
             else:
-                page = self._placed(live)
+                page = self._placed_rows(live)
             pages.append([(row.position, number, row) for row in page])
         placed = list[PlacedRow]()
         for position_in_store, number, row in heapq.merge(*pages, key=itemgetter(0)):
@@ -254,7 +254,7 @@ class StoresReader(PostgresReader):
         return until, [*touched.union(to_list_again)]
 
     def has_reached(self, reached: str, position: int) -> bool:
-        return self._stores.tracked(reached).has_reached(position)
+        return self._stores.track(reached).has_reached(position)
 
     def _as_conversation(self, columns: Columns) -> Conversation:
         conversation = super()._as_conversation(columns)
@@ -518,7 +518,7 @@ class StoresTransaction:
         if name.startswith("tracking ") and value:
             store.lock_all([name])
             former = self.value(name)
-            if former and self._stores.tracked(former).has_reached(self._stores.tracked(value)):
+            if former and self._stores.track(former).has_reached(self._stores.track(value)):
                 raise StoreUnavailable(
                     f"projection {name!r} has already reached this position", kind="taken"
                 )
@@ -701,7 +701,7 @@ class Server(PostgresRecorder):
 
     @contextlib.contextmanager
     def session(self, *, is_retried: bool) -> Iterator[ReadSession]:
-        retried = self._retried if is_retried else lambda ask: ask()
+        retried = self._retry if is_retried else lambda ask: ask()
         first = self.members[self.numbers[0]]
         with contextlib.closing(ReadSession(self._pool.wire, retried, first.bind)) as session:
             yield session
@@ -801,7 +801,7 @@ class Stores(Recorder):
             )
         return position
 
-    def tracked(self, text: str) -> Position:
+    def track(self, text: str) -> Position:
         # A position with only one number means this number in every store.
         if text.isdecimal():
             return Position.of(int(text), [int(text)] * self.count)
@@ -830,7 +830,7 @@ class Stores(Recorder):
             with self._reading(is_retried=False) as reader:
                 return work(reader)
 
-        return self.servers[0]._retried(attempt)
+        return self.servers[0]._retry(attempt)
 
     def value(self, name: str) -> str:
         if name == "era":

@@ -191,7 +191,7 @@ class Wire:
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
         self._queued.append(
-            (self._prefix + statement, self._statements[statement], list(map(packed, parameters)))
+            (self._prefix + statement, self._statements[statement], list(map(pack, parameters)))
         )
         return len(self._queued) - 1
 
@@ -480,7 +480,7 @@ _length: Final = Struct("!i").pack
 _NULL: Final = _length(-1)
 
 
-def packed(value: Parameter) -> bytes | None:
+def pack(value: Parameter) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -493,7 +493,7 @@ def packed(value: Parameter) -> bytes | None:
 def array(kind: int, values: Sequence[Parameter]) -> bytes:
     # ``kind`` is the OID of the type of the values.
     items = [_array_header(1, 1, kind, len(values), 1)]
-    for value in map(packed, values):
+    for value in map(pack, values):
         items += (_NULL,) if value is None else (_length(len(value)), value)
     return b"".join(items)
 

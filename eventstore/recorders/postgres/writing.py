@@ -19,7 +19,7 @@ from foldlog.eventstore.recorders.types import (
     RecalledKey,
     Row,
     in_columns,
-    unplaced,
+    no_position,
     utf8,
 )
 
@@ -102,7 +102,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
 
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
-        key = self._numbered().key()
+        key = self._assign_positions().key()
         self._write("begin_conversation", key, *columns)
         self._seen_by("stands_conversation", key, new.salt)
         self._locked.add(key)  # no other transaction can see the new conversation
@@ -112,7 +112,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         if staged:
             self._check_staged(key)
             self._insert(key, rows, [None] * len(rows))
-            return unplaced
+            return no_position
         self.last_conversation = None
         self._ask_for_number()
         first = self._positions.take(len(rows))
@@ -122,7 +122,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _place_first(self, key: int, size: int) -> None:
         first_id = 0
         firsts = []
-        for first, count in self._numbered().take_ranges(size, self._reserve):
+        for first, count in self._assign_positions().take_ranges(size, self._reserve):
             self._write("insert_publication", first, key, first_id, count)
             first_id += count
             firsts.append(first)
@@ -216,7 +216,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             )
 
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
-        first = self._numbered().of(0) if self._is_numbered_first else 0
+        first = self._assign_positions().of(0) if self._is_numbered_first else 0
         positions = [None if place is None else first + place for place in places]
         placed = _in_order(rows, positions)
         if len(placed) == 1:

@@ -95,7 +95,7 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
 
 
 @contextlib.contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translate_errors(doing: str) -> Iterator[None]:
     """Translate the errors of foldlog's own statements. All other errors inside the block are
     raised unchanged, such as errors of a signal handler.
     """

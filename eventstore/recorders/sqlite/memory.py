@@ -19,7 +19,7 @@ from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, mak
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.group_commit import INSIDE, note_committed, outside
 from foldlog.eventstore.recorders.sqlite import schema
-from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translated
+from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translate_errors
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.types import Outcome, new_store_uuid
@@ -94,7 +94,7 @@ class MemoryRecorder(Recorder):
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
-        with self._lock, translated(f"read {_NAME}"):
+        with self._lock, translate_errors(f"read {_NAME}"):
             yield self._reader()
 
     def value(self, name: str) -> str:

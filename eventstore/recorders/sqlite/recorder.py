@@ -26,7 +26,7 @@ from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
-from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translated
+from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translate_errors
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
@@ -199,8 +199,8 @@ class SQLiteRecorder(Recorder):
         try:
             self._open(create)
         except BaseException as error:
-            # This code replaces ``translated``, because a generator here would slow the start of a
-            # process.
+            # This code replaces ``translate_errors``, because a generator would slow the start of
+            # a process.
             self.close()
             raise_translated(error, f"open {path}")
             raise
@@ -238,7 +238,7 @@ class SQLiteRecorder(Recorder):
             with ReadConnection(self._readers) as connection:
                 return SQLiteReader(connection).value(name)
         self._file.check_open()
-        with translated(f"read {self._path}"):
+        with translate_errors(f"read {self._path}"):
             self._file.check()
             return str(self._data_version())
 
@@ -249,8 +249,8 @@ class SQLiteRecorder(Recorder):
             self._file.check()
             return self._writing.last_conversation
         except BaseException as error:
-            # This code replaces ``translated``, because this property is read often and a generator
-            # is slower.
+            # This code replaces ``translate_errors``, because this property is read often and a
+            # generator is slower.
             raise_translated(error, f"read {self._path}")
             raise
 
@@ -281,7 +281,7 @@ class SQLiteRecorder(Recorder):
         return SQLiteRecorder(path, writable=False)
 
     def compact(self, patience_s: float, on_progress: object = None) -> bool:
-        with translated(f"compact {self._path}"):
+        with translate_errors(f"compact {self._path}"):
             with self._alone() as connection:
                 pending = maintenance.rewrite(connection)
             until = time.monotonic() + patience_s

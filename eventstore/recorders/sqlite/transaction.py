@@ -21,7 +21,7 @@ from foldlog.eventstore.recorders.types import (
     Row,
     encoding_of,
     in_columns,
-    unplaced,
+    no_position,
 )
 
 _TOGETHER = 20
@@ -57,7 +57,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         if staged:
             self._check_staged(key)
             self._insert(key, rows, _staged_position(key, rows[0].id))
-            return unplaced
+            return no_position
         position = self._next_position
         self.last_conversation = None
         if position is None:

@@ -30,7 +30,7 @@ from foldlog._cli.options import (
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
-from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import ComparisonDocument, CurvePointDocument
 from foldlog._reports.comparison import comparison, describe_condenser, verdict_of
 from foldlog.projections import Views
@@ -89,7 +89,7 @@ def run(
             "MODEL"
         )
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         version = store.conversation(conversation).version
         price, priced = price_of_agent(agent, table)
         if prices is not None and priced == agent and find_spec("litellm") is None:
@@ -108,26 +108,26 @@ def run(
         rows = comparison(replays, asks, price, about)
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         dropped = [*map(dropped_document, dropped_in(store, conversation))]
-        found: list[CurvePointDocument] = []
+        points: list[CurvePointDocument] = []
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
 
-            found = curve_of(store, conversation, version, counter)
-            write_plot(curve, conversation, found)
+            points = curve_of(store, conversation, version, counter)
+            write_plot(curve, conversation, points)
     document = ComparisonDocument(
         conversation=conversation,
         version=version,
         counted_as=None if counter is None else counter.tokenizer,
         priced=priced,
         price=(price.of_prompt(0, 0, 1), price.of_prompt(0, 1)),
-        curve=tuple(found),
+        curve=tuple(points),
         verdict=tuple(verdict),
         strategies=tuple(rows),
         dropped=tuple(dropped),
     )
     terminal.answer(document, lambda: show_comparison(document, model, counter))
     if curve is not None and not as_json:
-        show_curve(curve, found)
+        show_curve(curve, points)
     if called is not None:
         terminal.note(
             f"the agent's replies come from {called}; to use the tokenizer and price of this model,"

@@ -74,16 +74,16 @@ def run(
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
             with terminal.working("condensing"):
-                made = (_preview if dry_run else _condense)(histories, conversation)
+                outcome = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
-            return _declined(conversation, dry_run, str(error), error.reports, as_json)
-        if made is None:
+            return _answer_declined(conversation, dry_run, str(error), error.reports, as_json)
+        if outcome is None:
             problem = f"the condenser {histories.condenser.type!r} did not condense"
-            return _declined(conversation, dry_run, problem, (), as_json)
+            return _answer_declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
             tokens = (
-                tokens_of(made.before, counter or ESTIMATE),
-                tokens_of(made.after, counter or ESTIMATE),
+                tokens_of(outcome.before, counter or ESTIMATE),
+                tokens_of(outcome.after, counter or ESTIMATE),
             )
         if not dry_run and source_files(store, [conversation]):
             terminal.note(
@@ -95,9 +95,9 @@ def run(
             f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,}"
             " tokens"
         )
-    document = condensed_document(conversation, dry_run, made, tokens, counter)
+    document = condensed_document(conversation, dry_run, outcome, tokens, counter)
     return terminal.answer(
-        document, lambda: show_condensation(conversation, dry_run, made, tokens, counter)
+        document, lambda: show_condensation(conversation, dry_run, outcome, tokens, counter)
     )
 
 
@@ -127,7 +127,7 @@ def _preview(histories: Histories, conversation: str) -> Made | None:
     return Made(action, before, before.then((action,)), requests)
 
 
-def _declined(
+def _answer_declined(
     conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool
 ) -> None:
     if as_json:

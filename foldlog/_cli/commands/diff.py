@@ -16,7 +16,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesF
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.difference import difference_document, show_difference
 from foldlog._cli.printing.runs import show_divergence, show_runs
-from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import (
     DivergenceDocument,
     RunsDocument,
@@ -81,9 +81,9 @@ def _show_conversations(
     from foldlog._reports.runs import compared_runs
 
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         try:
-            other = resolved(store, other)
+            other = resolve(store, other)
         except Refused as error:
             if other.isdigit():
                 raise Refused(
@@ -113,7 +113,7 @@ def _show_conversations(
 
 def _show_newest_condensation(conversation: str, db: str) -> None:
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         condensations_made = condensations(store, conversation)
     if not condensations_made:
         raise Refused(
@@ -126,7 +126,7 @@ def _show_newest_condensation(conversation: str, db: str) -> None:
 
 def _show_versions(conversation: str, before: int, after: int, db: str) -> None:
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         views = Views(store)
         difference = views.difference(conversation, before, after)
         dropped = [*map(dropped_document, dropped_in(store, conversation, before, after))]

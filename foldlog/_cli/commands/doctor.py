@@ -30,17 +30,19 @@ def run(db: ProgramDb = PROGRAM_DB, as_json: AsJson = False) -> None:
     """
     hooks = Path(home_folder(), FIRED)
     with open_or_create(db, may_be_empty=True) as store:
-        here = [one for one in PROGRAMS.values() if settings_at(one.home).is_dir()]
-        found = DoctorDocument(programs=tuple(look_at(store, program, hooks) for program in here))
-    terminal.answer(found, lambda: _show(found))
-    if any(program.not_here for program in found.programs):
+        here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
+        document = DoctorDocument(
+            programs=tuple(look_at(store, program, hooks) for program in here)
+        )
+    terminal.answer(document, lambda: _show(document))
+    if any(program.not_here for program in document.programs):
         terminal.matched_nothing()
 
 
-def _show(found: DoctorDocument) -> None:
-    if not found.programs:
+def _show(document: DoctorDocument) -> None:
+    if not document.programs:
         terminal.say(f"None of {', '.join(PROGRAMS)} has settings here.")
-    for program in found.programs:
+    for program in document.programs:
         terminal.say((program.program, "bold"))
         fired = (
             f"never fired; 'foldlog setup {program.program}' writes the hooks, which the program "

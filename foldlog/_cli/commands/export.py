@@ -24,12 +24,12 @@ from foldlog._cli.options import (
     output_option,
 )
 from foldlog._cli.record_files import choose_export, readable
-from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import ExportedDocument, RecordsDocument, streamed
+from foldlog._cli.stores import open_existing, resolve
+from foldlog._documents import ExportedDocument, RecordsDocument, stream
 from foldlog._formats.registry import formats
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
-from foldlog._written_files import noted
+from foldlog._written_files import note_file
 
 
 def run(
@@ -86,8 +86,8 @@ def run(
     Example: foldlog export tidewatch --output exported.jsonl
     """
     names = conversations or []
-    given = {"--format": format, "--view": view, "--output": output, "--force": force}
-    others = [name for name, value in given.items() if value]
+    options = {"--format": format, "--view": view, "--output": output, "--force": force}
+    others = [name for name, value in options.items() if value]
     check_options(to, follow=follow, as_json=as_json, others=others, conversations=names)
     if to is None:
         _export(names[0], format, db, view=view, output=output, as_json=as_json)
@@ -108,14 +108,14 @@ def _export(
 ) -> None:
     findings = list[str]()
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         is_listed = as_json and output is None
         choose = partial(
             choose_export, store, conversation, format, view=view, as_records=is_listed
         )
         if output is not None:
             # The choice may read the View, so the file is noted first.
-            with noted(store, "export", output, conversation):
+            with note_file(store, "export", output, conversation):
                 export = choose()
                 with whole_file(output) as file:
                     number = export.write(file)
@@ -130,7 +130,7 @@ def _export(
             terminal.answer(document, sentence)
         elif is_listed:
             export = choose()
-            read = streamed(readable(export.records, findings))
+            read = stream(readable(export.records, findings))
             terminal.emit_list(
                 RecordsDocument(conversation=conversation, format=export.format, records=read),
                 lambda: {"findings": tuple(findings), "notes": tuple(export.notes) or UNSET},

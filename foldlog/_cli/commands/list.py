@@ -13,7 +13,7 @@ from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import open_existing
-from foldlog._documents import ListDocument, streamed
+from foldlog._documents import ListDocument, stream
 from foldlog._figures.orders import SORTS
 
 
@@ -137,13 +137,13 @@ def run(
     options = ListOptions(sort, reverse, limit, long, as_json)
     aside = Aside()
     with open_existing(db) as store:
-        found = read_list(store, filters, options, Prices(prices), aside)
+        listing = read_list(store, filters, options, Prices(prices), aside)
         if as_json:
-            documents = streamed(found.documents)
+            documents = stream(listing.documents)
             terminal.emit_list(ListDocument(db=db, conversations=documents))
             return
-        if not print_conversations(store, found.documents, options, in_full=found.is_long):
+        if not print_conversations(store, listing.documents, options, in_full=listing.is_long):
             show_none(db, store, filters, limit)
         if options.is_cut:
-            aside.say_cut(found.rows)
-    aside.say(sort, with_costs=found.is_long or sort == "cost")
+            aside.say_cut(listing.rows)
+    aside.say(sort, with_costs=listing.is_long or sort == "cost")

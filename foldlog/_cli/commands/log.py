@@ -14,11 +14,11 @@ from foldlog._cli import terminal
 from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
+from foldlog._cli.pager import page_output
 from foldlog._cli.printing.log import show_log
 from foldlog._cli.selection import Kinds, Since, Until, selection
-from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import BorderDocument, LogDocument, streamed
+from foldlog._cli.stores import open_existing, resolve
+from foldlog._documents import BorderDocument, LogDocument, stream
 from foldlog._words.event_json import shown_document
 from foldlog._words.gist import count
 from foldlog.eventstore import Event
@@ -82,12 +82,12 @@ def run(
             f"--stop {stop} is before --start {start}; --stop is the event after the last"
             " event to show"
         )
-    wanted = selection(kinds, since=since, until=until)
+    filters = selection(kinds, since=since, until=until)
     if not (kinds or every or as_json):
-        wanted = wanted._replace(kinds=KINDS_BY_DEFAULT)
+        filters = filters._replace(kinds=KINDS_BY_DEFAULT)
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
-        reading = LogReading(store, conversation, wanted)
+        conversation = resolve(store, conversation)
+        reading = LogReading(store, conversation, filters)
         if start >= reading.version > 0 and not follow:
             terminal.note(f"no events from {start:,} on: the conversation has {reading.version:,}")
         lineage = store.query(conversation, lambda read: read.lineage)
@@ -110,7 +110,7 @@ def run(
                 BorderDocument(parent=border.parent, parent_version=border.version)
                 for border in lineage
             )
-            documents = streamed(
+            documents = stream(
                 shown_document(event, recorded_at) | _added_fields(event, reading, waits)
                 for recorded_at, event in events
             )
@@ -122,7 +122,7 @@ def run(
             )
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
-            with suppress(KeyboardInterrupt) if follow else paged():
+            with suppress(KeyboardInterrupt) if follow else page_output():
                 show_log(
                     events,
                     [border for border in lineage if border.version >= start],

@@ -18,11 +18,11 @@ from foldlog._cli.options import (
     check_output,
     output_option,
 )
-from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import ReportDocument
 from foldlog._figures.prices import Prices
 from foldlog._page.report import write_report
-from foldlog._written_files import noted
+from foldlog._written_files import note_file
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
     Example: foldlog report tidewatch --output tidewatch.html
     """
     with open_existing(db) as store, terminal.working("reading", "events") as update:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         model = named_model(agent)
         path = output or _default_file(conversation, force=force)
         version = store.conversation(conversation).version
@@ -55,7 +55,7 @@ def run(
         write = partial(
             write_report, store, conversation, path, limit=limit, model=model, prices=Prices(prices)
         )
-        with noted(store, "report", path, conversation):
+        with note_file(store, "report", path, conversation):
             size = write(progress=lambda done: update(completed=done))
     # A device has no size.
     if path.is_file():
@@ -72,7 +72,7 @@ def _default_file(conversation: str, *, force: bool) -> Path:
     """Return a file name made of the letters, digits and ``-_.`` of the id. File systems limit the
     bytes of a name, so the name is cut to 100 bytes.
     """
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation).encode()[:100]
-    path = Path(f"{kept.decode(errors='ignore').lstrip('.') or 'report'}.html")
+    safe_name = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation)
+    path = Path(f"{safe_name.encode()[:100].decode(errors='ignore').lstrip('.') or 'report'}.html")
     check_output(path, force=force)
     return path

@@ -48,13 +48,13 @@ def run(
         history.at(version)  # if no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
-        gone = version - to - changes_of_documents(store, conversation, to, version)
-    done = RetractedDocument(
-        conversation=conversation, event=recorded.id, to=to, taken_back=gone, shown=shown
+        event_count = version - to - changes_of_documents(store, conversation, to, version)
+    document = RetractedDocument(
+        conversation=conversation, event=recorded.id, to=to, taken_back=event_count, shown=shown
     )
     name = terminal.typed_id(conversation)
     sentence = (
-        f"{name}: took back {count(gone, 'event')}, the View shows {count(shown, 'event')}; "
+        f"{name}: took back {count(event_count, 'event')}, the View shows {count(shown, 'event')}; "
         f"'{command('retract', name, '--to', recorded.id)}' reverses it"
     )
-    terminal.answer(done, sentence)
+    terminal.answer(document, sentence)

@@ -9,10 +9,10 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.events import STYLES
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, complete_id
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import Kinds, Program, Since, Tool, Until, selection
-from foldlog._cli.stores import ShortIds, open_existing, resolved
+from foldlog._cli.stores import ShortIds, open_existing, resolve
 from foldlog._search import Hit, Searched, hits_document, search
 from foldlog._words.gist import count, id_words
 from foldlog._words.times import time_words
@@ -32,7 +32,7 @@ def run(
     within: Annotated[
         str | None,
         typer.Option(
-            "--in", metavar="ID", help="Only in this conversation.", autocompletion=completed
+            "--in", metavar="ID", help="Only in this conversation.", autocompletion=complete_id
         ),
     ] = None,
     kinds: Kinds = None,
@@ -64,7 +64,7 @@ def run(
 
     Example: foldlog search "No such file" --kind error --tool Bash
     """
-    wanted = selection(kinds, since=since, until=until)
+    filters = selection(kinds, since=since, until=until)
     if not words and not kinds and tool is None:
         raise Refused(
             "name the words to search for, such as 'foldlog search \"flaky test\"', or a kind:"
@@ -73,46 +73,46 @@ def run(
     words = words or []
     line = _as_query(words)
     with open_existing(db) as store, terminal.working("searching"):
-        conversation = None if within is None else resolved(store, within)
+        conversation = None if within is None else resolve(store, within)
         try:
-            found = search(
+            results = search(
                 store,
                 line,
                 conversation=conversation,
-                kinds=wanted.kinds,
+                kinds=filters.kinds,
                 tool=tool,
                 program=program,
-                since=wanted.since,
-                until=wanted.until,
+                since=filters.since,
+                until=filters.until,
                 limit=limit + 1,
                 seconds=None if every else _SECONDS,
             )
         except ValueError as error:
             raise Refused(str(error)) from error
         short = ShortIds(store)
-        names = {hit.conversation: short(hit.conversation) for hit in found.hits[:limit]}
+        names = {hit.conversation: short(hit.conversation) for hit in results.hits[:limit]}
     filtered = any((within, kinds, tool, program, since, until))
     terminal.answer(
-        hits_document(line, found, limit),
-        lambda: _show(found.hits[:limit], names, filtered=filtered),
+        hits_document(line, results, limit),
+        lambda: _show(results.hits[:limit], names, filtered=filtered),
     )
-    if not found.hits:
+    if not results.hits:
         terminal.matched_nothing()
     if not as_json:
-        _note_omissions(found, line, words, limit)
-    for problem in found.unread:
+        _note_omissions(results, line, words, limit)
+    for problem in results.unread:
         terminal.warn(problem)
 
 
-def _note_omissions(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
+def _note_omissions(results: Searched, line: str, words: Sequence[str], limit: int) -> None:
     if line != " ".join(words):
         terminal.note(f"words in quotes are a phrase: {line}")
-    if len(found.hits) > limit:
+    if len(results.hits) > limit:
         terminal.note(f"the first {limit:,} are shown, and there are more: -n N shows more")
-    elif found.read < found.conversations:
+    elif results.read < results.conversations:
         terminal.note(
-            f"read {found.read:,} of {count(found.conversations, 'conversation')}; --all reads the"
-            " others"
+            f"read {results.read:,} of {count(results.conversations, 'conversation')};"
+            " --all reads the others"
         )
 
 
@@ -136,10 +136,10 @@ def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> N
         terminal.say(
             (name, "bold"), f" {id_words(hit.id)}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")
         )
-        terminal.print_indented(4, *_highlighted(hit))
+        terminal.print_indented(4, *_highlight(hit))
 
 
-def _highlighted(hit: Hit) -> Iterator[terminal.Span]:
+def _highlight(hit: Hit) -> Iterator[terminal.Span]:
     end = 0
     for start, stop in hit.highlights:
         yield hit.snippet[end:start]

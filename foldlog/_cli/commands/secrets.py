@@ -24,16 +24,16 @@ def run(
     """
     kinds_in("")  # raises the error for a missing extra before the work
     unread = list[str]()
-    found = list[SecretDocument]()
+    documents = list[SecretDocument]()
     with open_existing(db) as store, terminal.working("searching"):
         for name in chosen(store, conversations):
             for event, kinds in secrets_in(store, name, unread):
-                found.append(SecretDocument(conversation=name, event=event.id, kinds=kinds))
-    document = SecretsDocument(secrets=tuple(found), unread=tuple(unread))
+                documents.append(SecretDocument(conversation=name, event=event.id, kinds=kinds))
+    document = SecretsDocument(secrets=tuple(documents), unread=tuple(unread))
     terminal.answer(document, lambda: _show(document))
     for problem in unread:
         terminal.warn(problem)
-    if found:
+    if documents:
         terminal.matched_nothing()
 
 

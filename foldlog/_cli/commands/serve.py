@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli.agent_model import AgentModelName, named_model
-from foldlog._cli.hints import completed
+from foldlog._cli.hints import complete_commands
 from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.serving import listening, mounted_tools
@@ -102,7 +102,7 @@ def run(
             limit=None if model is None else model.max_input_tokens,
             model=model,
             prices=Prices(prices),
-            completed=completed,
+            completed=complete_commands,
             is_ending=lambda: server.should_exit,
             tools=mounted_tools(store),
         )

@@ -19,7 +19,7 @@ from foldlog._cli.options import PROGRAM_DB, ProgramDb, RedactSecrets
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._programs.programs import PROGRAMS
-from foldlog._programs.setup import recorded, settings_with, settings_without, write
+from foldlog._programs.setup import read_record, settings_with, settings_without, write
 from foldlog._secrets import secret_finder
 from foldlog.eventstore.inside import install_command, without_password
 
@@ -68,7 +68,7 @@ def run(
     options = [] if db == home_db() else ["--db", _absolute(db)]
     options += ["--redact-secrets"] if redact_secrets else []
     try:
-        record = recorded(folder)
+        record = read_record(folder)
         changed = settings_with(chosen, _start_command(), options, record)
         files = [*(settings_without(chosen, record) if remove else changed)]
     except ValueError as error:

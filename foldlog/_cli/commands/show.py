@@ -13,7 +13,7 @@ from foldlog._cli.events import event_id_in, show_event, summary_at
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import DocumentsDocument, ShownDocument
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.event_json import shown_document
@@ -61,7 +61,7 @@ def run(
     Example: foldlog show tidewatch 17
     """
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         if documents and event is None:
             _show_documents(store, conversation, at)
         elif event is None or documents or at is not None:
@@ -85,10 +85,10 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
             f"conversation {conversation!r} has no event {id_words(event)}; its events are 0 to"
             f" {version - 1}, and the summary of condensation 5 is S5"
         )
-    ((recorded_at, found),) = store.log(conversation, stored_id, stored_id + 1)
-    shown_event = in_own_ids(store, conversation)(found)
+    ((recorded_at, stored_event),) = store.log(conversation, stored_id, stored_id + 1)
+    shown_event = in_own_ids(store, conversation)(stored_event)
     if event < 0:
-        if not isinstance(found, CondensationAction) or found.summary is None:
+        if not isinstance(stored_event, CondensationAction) or stored_event.summary is None:
             hint = (
                 f"'{command('log', conversation, '--kind', 'condensation')}' lists its"
                 " condensations"
@@ -97,8 +97,10 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
                 f"conversation {conversation!r} has no event {id_words(event)}: event {stored_id}"
                 f" has no summary; {hint}"
             )
-        shown_event = found = summary_at(summary_event(found), found)
-    document = ShownDocument(conversation=conversation, event=shown_document(found, recorded_at))
+        shown_event = stored_event = summary_at(summary_event(stored_event), stored_event)
+    document = ShownDocument(
+        conversation=conversation, event=shown_document(stored_event, recorded_at)
+    )
     terminal.answer(document, lambda: show_event(shown_event, recorded_at))
 
 

@@ -76,7 +76,7 @@ def run(
         except StoreUnusable:  # report the conversation, and count the other conversations
             stats = collect(list(chosen(store, None)))
     if by is not None:
-        grouped = _grouped(stats, by, first_day)
+        grouped = _group(stats, by, first_day)
         terminal.answer(grouped, lambda: show_grouped(grouped, stats, first_day))
     else:
         if names and len(names) == 1:
@@ -101,7 +101,7 @@ def _first_day(since: str | None, by: By | None) -> str:
     return moment.astimezone(UTC).date().isoformat()
 
 
-def _grouped(stats: Stats, by: By, first_day: str) -> GroupedDocument:
+def _group(stats: Stats, by: By, first_day: str) -> GroupedDocument:
     """Group calls by day, by model or by tool."""
     return GroupedDocument(
         by=str(by),

@@ -12,8 +12,8 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.printing.view import show_view
-from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, streamed
+from foldlog._cli.stores import open_existing, resolve
+from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, stream
 from foldlog._reports.sent import sent_of, states_of
 from foldlog._unreadable import sound_view
 from foldlog._words.event_json import shown_document
@@ -53,7 +53,7 @@ def run(
     from foldlog._reports.as_sent import Sent, sent  # the help needs no condenser
 
     with open_existing(db) as store:
-        conversation = resolved(store, conversation)
+        conversation = resolve(store, conversation)
         views = Views(store)
         problems: dict[int, str] = {}
         try:
@@ -61,30 +61,30 @@ def run(
                 view = views.current(conversation)
             else:
                 view = views.at(conversation, version=at)
-            found = sent(store, conversation, view)
+            sent_view = sent(store, conversation, view)
         except CorruptEvent:
             view = sound_view(store, conversation, at, problems)
-            found = Sent(view, view)
+            sent_view = Sent(view, view)
         start = 0 if tail is None else max(0, len(view) - tail)
         if as_json:
-            terminal.emit_list(_document(conversation, found, start, problems))
+            terminal.emit_list(_document(conversation, sent_view, start, problems))
         else:
-            show_view(terminal.typed_id(conversation), found, start, problems)
+            show_view(terminal.typed_id(conversation), sent_view, start, problems)
         for event_id, problem in problems.items():
             terminal.warn(f"conversation {conversation!r}, event {event_id}: {problem}")
 
 
 def _document(
-    conversation: str, found: Sent, start: int, problems: Mapping[int, str]
+    conversation: str, sent_view: Sent, start: int, problems: Mapping[int, str]
 ) -> ViewDocument:
     """Return the View as a document, without the View's first ``start`` events."""
-    view = found.view
+    view = sent_view.view
     roles = {
-        found.sent[place].id: message["role"]
-        for message, places in found.sent.rendered()
+        sent_view.sent[place].id: message["role"]
+        for message, places in sent_view.sent.rendered()
         for place in places
     }
-    states, (events, summaries) = states_of(found), sent_of(found)
+    states, (events, summaries) = states_of(sent_view), sent_of(sent_view)
     return ViewDocument(
         conversation=conversation,
         version=view.version,
@@ -94,14 +94,14 @@ def _document(
             UnreadEventDocument(event=event_id, problem=problem)
             for event_id, problem in problems.items()
         ),
-        sent_events=events if found.known else None,
-        sent_summaries=summaries if found.known else None,
+        sent_events=events if sent_view.known else None,
+        sent_summaries=summaries if sent_view.known else None,
         summaries=tuple(
             SummaryDocument(event=event.id, position=position, text=event.content)
             for position, event in enumerate(view)
             if isinstance(event, CondensationSummary)
         ),
-        events=streamed(
+        events=stream(
             {**shown_document(event), "role": roles.get(event.id), "state": states[position]}
             for position, event in enumerate(view[start:], start)
         ),

@@ -9,13 +9,13 @@ import typer
 from msgspec.structs import replace as replace_fields
 
 from foldlog._archive.compacting import compacting
-from foldlog._archive.refreshing import refreshed
+from foldlog._archive.refreshing import import_again
 from foldlog._cli import terminal
 from foldlog._cli.events import event_id_in
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.explanation import show_why, why_document
-from foldlog._cli.stores import open_existing, resolved
+from foldlog._cli.stores import open_existing, resolve
 from foldlog._documents import (
     DroppedTermDocument,
 )
@@ -67,13 +67,13 @@ def run(
     Example: foldlog why tidewatch 17
     """
     with open_existing(db) as store:
-        conversation, missing = _refreshed(store, resolved(store, conversation))
+        conversation, missing = _import_again(store, resolve(store, conversation))
         views = Views(store)
         event_id = event_id_in(event)
-        found = None
+        matching_fact = None
         if event_id is None:
-            found = _fact(store, views, conversation, event, at)
-            event_id = _telling(found)
+            matching_fact = _fact(store, views, conversation, event, at)
+            event_id = _telling(matching_fact)
         answer = why_sent(store, views, conversation, event_id, at)
         answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by
@@ -81,19 +81,19 @@ def run(
             requests = requests_before(store, conversation, by.id)
         else:
             requests = ()
-        dropped = _dropped(store, views, conversation, answer)
+        dropped = _terms_dropped(store, views, conversation, answer)
     document = replace_fields(
-        why_document(conversation, answer, requests, dropped, found), compacting=missing
+        why_document(conversation, answer, requests, dropped, matching_fact), compacting=missing
     )
     terminal.answer(document, lambda: show_why(document, answer, requests))
 
 
-def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
+def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:
     """Import the file of a conversation again, if the file exists and has grown. Return the
     conversation's id. If the agent's program has begun a compaction, but has not written it to the
     transcript yet, also return the time when the compaction began.
     """
-    conversation, problem = refreshed(store, conversation)
+    conversation, problem = import_again(store, conversation)
     if problem:
         terminal.note(f"its imported file could not be read again: {problem}")
     missing = compacting(store, conversation)
@@ -106,30 +106,30 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
             f"{words!r} is neither an option nor an event; use the id of an event, or some words "
             f"of it"
         )
-    found = fact(store, views, conversation, words, at)
-    if not found.events and not found.others:
+    matching_fact = fact(store, views, conversation, words, at)
+    if not matching_fact.events and not matching_fact.others:
         raise Refused(
             f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all"
             " events"
         )
-    return found
+    return matching_fact
 
 
-def _telling(found: Fact) -> int:
+def _telling(matching_fact: Fact) -> int:
     """Return the first event that is in the View and has the words, or else the last event that has
     the words.
     """
-    return (found.known_by or found.events[::-1] or found.others[::-1])[0]
+    return (matching_fact.known_by or matching_fact.events[::-1] or matching_fact.others[::-1])[0]
 
 
-def _dropped(
+def _terms_dropped(
     store: Store, views: Views, conversation: str, answer: Why
 ) -> tuple[DroppedTermDocument, ...]:
     """Return the terms that were lost with a forgotten event."""
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
         return ()
     of_event = event_terms(answer.event)
-    found = dropped_by(store, views, conversation, answer.by.id)
-    if found:
-        return tuple(term_document(each) for each in found.terms if each.term in of_event)
+    drop = dropped_by(store, views, conversation, answer.by.id)
+    if drop:
+        return tuple(term_document(each) for each in drop.terms if each.term in of_event)
     return ()

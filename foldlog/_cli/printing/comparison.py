@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from foldlog.condensers import LLM
 
 
-def show_curve(path: Path, found: list[CurvePointDocument]) -> None:
+def show_curve(path: Path, points: list[CurvePointDocument]) -> None:
     heads = ("size", "tokens a prompt", "terms", "facts")
     rows = [
         [
@@ -29,7 +29,7 @@ def show_curve(path: Path, found: list[CurvePointDocument]) -> None:
             f"{point.terms:.1f} %",
             "–" if point.facts is None else f"{point.facts:.1f} %",
         ]
-        for point in found
+        for point in points
     ]
     terminal.say()
     print_rows((Column("strategy"), *(Column(head, "right") for head in heads)), rows)
@@ -103,8 +103,8 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     for row in rows:
         if row.missing:
             terminal.say(f"{row.strategy} did not show {_missing(row)}", wraps=True)
-    for found in document.dropped:
-        terminal.say(f"{RECORDED}, {dropped_words(found)}", wraps=True)
+    for drop in document.dropped:
+        terminal.say(f"{RECORDED}, {dropped_words(drop)}", wraps=True)
     if counter is None:
         terminal.say(
             f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True

@@ -49,12 +49,12 @@ class Made(NamedTuple):
 
 
 def spending_of(reports: Sequence[Report]) -> SpendingDocument:
-    asked = on_a_model(reports)
+    llm_reports = on_a_model(reports)
     used = Usage.of(reports)
     return SpendingDocument(
-        models=tuple(dict.fromkeys(map(model_of, asked))),
+        models=tuple(dict.fromkeys(map(model_of, llm_reports))),
         calls=used.attempts,
-        failed=sum("failure" in report for report in asked),
+        failed=sum("failure" in report for report in llm_reports),
         tokens=used.usage["total_tokens"],
         cost=used.cost,
         latency_s=used.latency_s,
@@ -70,15 +70,15 @@ def _tokens(tokens: Sizes, counter: LLM | None) -> str:
 
 
 def show_condensation(
-    conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None
+    conversation: str, dry_run: bool, outcome: Made, tokens: Sizes, counter: LLM | None
 ) -> None:
-    action, before, after, requests = made
+    action, before, after, requests = outcome
     condenser = action.metadata.get("condenser", "one without a name")
     name = terminal.typed_id(conversation)
     still = {event.id for event in after}
-    gone = [event.id for event in before if event.id not in still]
-    events = [(event, event) for event in gone if event >= 0]
-    forgot = events_and_summaries(len(events), len(gone) - len(events)) or "nothing"
+    forgotten_ids = [event.id for event in before if event.id not in still]
+    events = [(event, event) for event in forgotten_ids if event >= 0]
+    forgot = events_and_summaries(len(events), len(forgotten_ids) - len(events)) or "nothing"
     ids = f" ({interval_words(normalize(events))})" if events else ""
     rows = [
         ("why", because(action, requests)),
@@ -87,9 +87,9 @@ def show_condensation(
         ("tokens", _tokens(tokens, counter)),
         ("cost", _cost(spending_of(reports_of(action)))),
     ]
-    found = made.summary
-    if found:
-        instead = f"summary {id_words(found[1].id)}, at index {found[0]} of the View:"
+    summary = outcome.summary
+    if summary:
+        instead = f"summary {id_words(summary[1].id)}, at index {summary[0]} of the View:"
     else:
         instead = "nothing; the log keeps it all"
     rows.append(("instead", instead))
@@ -98,23 +98,23 @@ def show_condensation(
     )
     terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)
     terminal.print_grid(([(f"  {heading}", "dim")], [text]) for heading, text in rows)
-    if found is not None:
-        terminal.print_summary(found[1].content, 11)
+    if summary is not None:
+        terminal.print_summary(summary[1].content, 11)
 
 
 def _cost(spent: SpendingDocument) -> str:
     if not spent.calls:
         return "nothing: no model was called"
     price = "price unknown" if spent.cost is None else cost_words(spent.cost)
-    asked = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
+    calls = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
     failed = f", {spent.failed} unusable" if spent.failed else ""
-    return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"
+    return f"{price}: {calls}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"
 
 
 def condensed_document(
-    conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None
+    conversation: str, dry_run: bool, outcome: Made, tokens: Sizes, counter: LLM | None
 ) -> CondensedDocument:
-    action, found, (before, after) = made.action, made.summary, tokens
+    action, summary, (before, after) = outcome.action, outcome.summary, tokens
     counted = None
     if counter is not None and before is not None and after is not None:
         counted = SizesDocument(before=before, after=after, counted_as=counter.tokenizer)
@@ -129,10 +129,10 @@ def condensed_document(
         forgotten_summaries=tuple(action.forgotten.summaries),
         summary=(
             None
-            if found is None
-            else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content)
+            if summary is None
+            else SummaryDocument(event=summary[1].id, position=summary[0], text=summary[1].content)
         ),
-        events=SizesDocument(before=len(made.before), after=len(made.after)),
+        events=SizesDocument(before=len(outcome.before), after=len(outcome.after)),
         tokens=counted,
         model=spending_of(reports_of(action)),
         metadata=action.metadata,

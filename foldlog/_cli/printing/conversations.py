@@ -12,9 +12,9 @@ from msgspec import UnsetType
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
-from foldlog._cli.pager import paged
+from foldlog._cli.pager import page_output
 from foldlog._cli.selection import pairs
-from foldlog._cli.stores import ShortIds, listed
+from foldlog._cli.stores import ShortIds, iter_rows
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._history.lease import ends_of_leases
 from foldlog._words.gist import compact, count, number_words, spent_words
@@ -65,7 +65,7 @@ def print_conversations(
     title_column = Column("title", least=min(32, room // 3))
     columns = [id_column, *(column for column, _ in figures), title_column]
     cells = partial(_cells, ShortIds(store), figures)
-    with paged():
+    with page_output():
         print_rows(columns, map(cells, chain(page, lines)), tabs=True)
     return True
 
@@ -207,7 +207,7 @@ _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view"
 
 
 def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> None:
-    total = sum(1 for _ in listed(store))
+    total = sum(1 for _ in iter_rows(store))
     if not total:
         terminal.say(
             f"No conversations in {store_name(db)}. Import some: {command('import', 'PATH')}"
@@ -238,6 +238,6 @@ def _attributes_of_none(store: Store, attributes: Iterable[str]) -> set[str]:
 
     missing = {*attributes}
     if missing:
-        for _, figures in FiguresOfStore(store).of(listed(store), whole=False):
+        for _, figures in FiguresOfStore(store).of(iter_rows(store), whole=False):
             missing.difference_update(figures.overview.attributes or ())
     return missing

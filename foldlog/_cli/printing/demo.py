@@ -27,7 +27,7 @@ LIVE = "tidewatch-live"
 """The conversation of the demo, which foldlog condenses."""
 
 
-def _rounded(estimate: int) -> str:
+def _round(estimate: int) -> str:
     return f"{float(f'{estimate:.2g}'):,.0f}"
 
 
@@ -62,14 +62,14 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
     print_rows(
         (Column(""), Column("events", "right"), Column("≈ tokens", "right")),
         [
-            ("the log, where nothing is lost", f"{len(events):,}", _rounded(logged)),
+            ("the log, where nothing is lost", f"{len(events):,}", _round(logged)),
             (
                 "the View: what the model is shown now",
                 f"{len(view):,}",
-                _rounded(lifetimes.sizes[-1]),
+                _round(lifetimes.sizes[-1]),
             ),
             *(
-                (f"sent in {len(each.turns):,} calls {how}", "", _rounded(each.tokens_sent or 0))
+                (f"sent in {len(each.turns):,} calls {how}", "", _round(each.tokens_sent or 0))
                 for how, each in (("without condensing", without), ("with it", with_it))
             ),
         ],

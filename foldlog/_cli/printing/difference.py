@@ -27,32 +27,33 @@ def show_difference(
 ) -> None:
     name = terminal.typed_id(conversation)
     entered = count_shown(_ids(difference.entered))
-    left = count_shown(_ids(difference.left))
+    leaving_count = count_shown(_ids(difference.left))
     versions = f"from version {difference.before:,} to {difference.after:,}"
     terminal.say(
-        (f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True
+        (f"{name} {versions}: {entered} entered the View, {leaving_count} left it", "bold"),
+        wraps=True,
     )
-    for found in dropped:
-        terminal.say(dropped_words(found), wraps=True)
+    for drop in dropped:
+        terminal.say(dropped_words(drop), wraps=True)
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
             lines.write((f"{sign}{event_line(event, lines.width)}", colour))
-    ids_dropped = {found.condensation: found.events for found in dropped}
+    ids_dropped = {drop.condensation: drop.events for drop in dropped}
     ids_left = {event.id for event in difference.left}
-    for one in difference.summarized:
-        ids = ids_dropped.get(one.condensation.id, _ids(one.events))
-        gone = count_shown(ids)
+    for replacement in difference.summarized:
+        ids = ids_dropped.get(replacement.condensation.id, _ids(replacement.events))
+        event_count = count_shown(ids)
         in_view = len(ids_left.intersection(ids))
         if in_view < len(ids):
-            gone += f", {in_view:,} of them in the View of version {difference.before:,}"
-        why = because(one.condensation, requests.get(one.condensation.id, ()))
-        said = (
-            f"the summary of condensation {one.condensation.id}{f', {why},' if why else ''}"
-            f" replaced {gone}:"
+            event_count += f", {in_view:,} of them in the View of version {difference.before:,}"
+        why = because(replacement.condensation, requests.get(replacement.condensation.id, ()))
+        sentence = (
+            f"the summary of condensation {replacement.condensation.id}{f', {why},' if why else ''}"
+            f" replaced {event_count}:"
         )
-        terminal.say((said, "dim"), wraps=True)
-        terminal.print_summary(one.summary.content, 8)
+        terminal.say((sentence, "dim"), wraps=True)
+        terminal.print_summary(replacement.summary.content, 8)
 
 
 def difference_document(
@@ -66,11 +67,13 @@ def difference_document(
         left=_ids(difference.left),
         summarized=tuple(
             SummarizedDocument(
-                condensation=one.condensation.id,
-                summary=SummaryDocument(event=one.summary.id, text=one.summary.content),
-                events=_ids(one.events),
+                condensation=replacement.condensation.id,
+                summary=SummaryDocument(
+                    event=replacement.summary.id, text=replacement.summary.content
+                ),
+                events=_ids(replacement.events),
             )
-            for one in difference.summarized
+            for replacement in difference.summarized
         ),
     )
 

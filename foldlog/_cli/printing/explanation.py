@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from foldlog._cli import terminal
 from foldlog._cli.events import event_spans
-from foldlog._cli.hints import command, completed
+from foldlog._cli.hints import command, complete_commands
 from foldlog._documents import (
     DroppedTermDocument,
     FactDocument,
@@ -56,8 +56,8 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 
 def show_why(document: WhyDocument, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     conversation = document.conversation
-    found = document.fact
-    words = "" if found is None else " ".join(found.words.casefold().split())
+    fact = document.fact
+    words = "" if fact is None else " ".join(fact.words.casefold().split())
     before = "" if document.compacting is None else "before this compaction: "
     if before:
         when = f"a compaction began at {document.compacting}"
@@ -66,10 +66,10 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
             " this answer describes the state before the compaction",
             wraps=True,
         )
-    if found is not None:
-        terminal.say((f"{before}{terminal.printable(found.reason)}", "bold"), wraps=True)
+    if fact is not None:
+        terminal.say((f"{before}{terminal.printable(fact.reason)}", "bold"), wraps=True)
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
-    reason = completed(_reason(answer, requests))
+    reason = complete_commands(_reason(answer, requests))
     terminal.say(
         before, (answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True
     )
@@ -102,21 +102,21 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
             "what it says about the event: ", (terminal.printable(line.line), "dim"), wraps=True
         )
     if document.dropped:
-        gone = f"{count(len(document.dropped), 'term')}: nowhere in the View after that"
+        loss = f"{count(len(document.dropped), 'term')}: nowhere in the View after that"
         needed = needed_words(document.dropped)
-        terminal.say((f"{gone}; the agent needed {needed}" if needed else gone, "dim"), wraps=True)
+        terminal.say((f"{loss}; the agent needed {needed}" if needed else loss, "dim"), wraps=True)
 
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
         terminal.say((words.format(f" (summary {id_words(summary.id)})"), "dim"), wraps=True)
         lines = terminal.printable(summary.content).splitlines()
-        left = len(lines) - _SUMMARY_LINES
-        terminal.print_summary("\n".join(lines if left <= 1 else lines[:_SUMMARY_LINES]), 8)
-        if left > 1:
+        rest_count = len(lines) - _SUMMARY_LINES
+        terminal.print_summary("\n".join(lines if rest_count <= 1 else lines[:_SUMMARY_LINES]), 8)
+        if rest_count > 1:
             name = terminal.typed_id(conversation)
             terminal.say(
-                (f"        ({left} more lines: {command('show', name, summary.id)})", "dim")
+                (f"        ({rest_count} more lines: {command('show', name, summary.id)})", "dim")
             )
 
 
@@ -125,9 +125,9 @@ def why_document(
     answer: Why,
     requests: Sequence[CondensationRequest],
     dropped: tuple[DroppedTermDocument, ...],
-    found: Fact | None,
+    fact: Fact | None,
 ) -> WhyDocument:
-    by = None if found is None else found.by
+    by = None if fact is None else fact.by
     return WhyDocument.of(
         answer,
         conversation=conversation,
@@ -140,7 +140,7 @@ def why_document(
         stands_in=_summary(answer.stands_in),
         lines=tuple(summary_lines(answer)),
         dropped=dropped,
-        fact=None if found is None else FactDocument.of(found, by=None if by is None else by.id),
+        fact=None if fact is None else FactDocument.of(fact, by=None if by is None else by.id),
     )
 
 

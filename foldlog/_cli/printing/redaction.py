@@ -36,21 +36,21 @@ _IN_SOURCE = (
 def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResult) -> str:
     """Return what was searched, whether the text was found, and what was not searched."""
     searched = count(len(redacting.rows) - len(redacting.problems), "conversation")
-    if redacted.done and redacted.stay:
+    if redacted.sentence and redacted.stay:
         finding = "the text is still in the places named above"
-    elif redacted.done:
+    elif redacted.sentence:
         finding = "the searched places no longer contain the text"
     elif chosen.unredacted or chosen.beside:
         finding = "the text is in the places named above"
     else:
         finding = "the searched places do not contain the text"
-    done = f"{redacted.done}. " if redacted.done else ""
+    outcome = f"{redacted.sentence}. " if redacted.sentence else ""
     unsearched = ""
     if redacting.problems:
         conversations = count(len(redacting.problems), "conversation")
         unsearched = f" {conversations} could not be searched: see above."
     return (
-        f"{done}Searched: {SEARCHED} of {searched}; {finding}.{unsearched}"
+        f"{outcome}Searched: {SEARCHED} of {searched}; {finding}.{unsearched}"
         f" Not searched: {NOT_SEARCHED}"
     )
 
@@ -78,23 +78,23 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
     """Ask the user to confirm. Do not ask about events that are already redacted."""
     beside = chosen.beside
-    each = [(name, event) for name, events in chosen.unredacted.items() for event in events]
-    if not (each or beside):
+    candidates = [(name, event) for name, events in chosen.unredacted.items() for event in events]
+    if not (candidates or beside):
         return
-    of = f"each of {what_words(len(each), len(beside))}"
-    if len(each) == 1 and not beside:
-        ((name, event),) = each
+    of = f"each of {what_words(len(candidates), len(beside))}"
+    if len(candidates) == 1 and not beside:
+        ((name, event),) = candidates
         of = f"event {event.id} of {name!r}"
     shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in beside]
-    for name, event in each[:_LISTED_MAX]:
+    for name, event in candidates[:_LISTED_MAX]:
         is_quote = (name, event.id) in chosen.quotes
         if is_quote:
-            said = _named_event(name, event, chosen.quotes)
+            event_words = _named_event(name, event, chosen.quotes)
         else:
-            said = f"event {event.id}"
-        shown.append(f"{terminal.typed_id(name)}, {said}: {gist(event, erasing.WORDS_MAX)}")
-    if len(each) > _LISTED_MAX:
-        shown.append(f"… and {len(each) - _LISTED_MAX:,} more")
+            event_words = f"event {event.id}"
+        shown.append(f"{terminal.typed_id(name)}, {event_words}: {gist(event, erasing.WORDS_MAX)}")
+    if len(candidates) > _LISTED_MAX:
+        shown.append(f"… and {len(candidates) - _LISTED_MAX:,} more")
     terminal.confirm(
         "redact",
         "redacted",
@@ -116,8 +116,8 @@ def redactions_document(
         beside=tuple(chosen.beside),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in redacted.receipts),
         stay=tuple(
-            ProblemDocument(conversation=one.conversation, problem=one.problem)
-            for one in (*redacted.stay, *_unsearched(redacting))
+            ProblemDocument(conversation=problem.conversation, problem=problem.problem)
+            for problem in (*redacted.stay, *_places_not_searched(redacting))
         ),
         holders=tuple(unconfirmed),
         searched=SEARCHED,
@@ -135,24 +135,26 @@ def _document(receipt: RedactionReceipt, *, is_pending: bool) -> RedactedDocumen
 def show_receipts(
     store: Store,
     receipts: Sequence[RedactionReceipt],
-    taken: Mapping[tuple[str, int], RedactionReceipt],
+    receipt_by_event: Mapping[tuple[str, int], RedactionReceipt],
 ) -> None:
     """Print who redacted the events, when, and which documents lost their values. If an event was
     redacted twice, print its first receipt. Then print the summaries that may quote an event, and
     the forks.
     """
-    for (conversation, event_id), receipt in taken.items():
+    for (conversation, event_id), receipt in receipt_by_event.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
         its = event.redacted or receipt
         if event.redacted is None:
             hashed = ""
         else:
             hashed = f", hash {event.redacted.hash}"
-        said = f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
+        sentence = (
+            f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
+        )
         if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
-            said += f"; the event set {', '.join(held)}; set the values again"
-        terminal.say(f"{terminal.typed_id(conversation)}: {said}")
+            sentence += f"; the event set {', '.join(held)}; set the values again"
+        terminal.say(f"{terminal.typed_id(conversation)}: {sentence}")
     is_single = sum(len(receipt.event_ids) for receipt in receipts) == 1
     replaced = "it" if is_single else "redacted events"
     pronoun = "it" if is_single else "them"
@@ -160,10 +162,10 @@ def show_receipts(
     for conversation, event_id in dict.fromkeys(
         (quote.conversation, quote.event_id) for quote in quotes
     ):
-        if (conversation, event_id) not in taken:
+        if (conversation, event_id) not in receipt_by_event:
             where = terminal.typed_id(conversation)
-            said = f"{where}: summary S{event_id} replaces {replaced} and may quote {pronoun}"
-            terminal.say(f"{said}; --with-summaries redacts it")
+            sentence = f"{where}: summary S{event_id} replaces {replaced} and may quote {pronoun}"
+            terminal.say(f"{sentence}; --with-summaries redacts it")
     forks = list(dict.fromkeys(fork for receipt in receipts for fork in receipt.forks))
     if forks:
         names = ", ".join(map(terminal.typed_id, forks))
@@ -177,7 +179,7 @@ def tell_result(
     """Print the places that may still contain the content. After a search, also print what was
     searched.
     """
-    for problem in (*redacted.stay, *_unsearched(redacting)):
+    for problem in (*redacted.stay, *_places_not_searched(redacting)):
         terminal.warn(problem.problem)
     if redacted.pending:
         terminal.note(f"bytes pending: {redacted.pending}")
@@ -186,7 +188,7 @@ def tell_result(
         terminal.note(_result_words(redacting, chosen, redacted))
 
 
-def _unsearched(redacting: Redacting) -> list[Problem]:
+def _places_not_searched(redacting: Redacting) -> list[Problem]:
     return [
         Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
     ]

@@ -82,10 +82,10 @@ def _show_unknown(stats: Stats) -> None:
         terminal.note(f"no price of {', '.join(sorted(stats.unpriced))}: {prices_hint()}")
 
 
-def _errors(one: Stats | ToolDocument) -> str:
-    if one.errors is None:
+def _errors(figures: Stats | ToolDocument) -> str:
+    if figures.errors is None:
         return "errors unknown"
-    return count(one.errors, "error") if one.errors else ""
+    return count(figures.errors, "error") if figures.errors else ""
 
 
 def _show_bars(
@@ -165,15 +165,15 @@ def _show_condensations(stats: Stats) -> None:
     rows = [
         (
             terminal.typed_id(name),
-            f"{one.made:,}",
-            f"{one.declined:,}" if one.declined else "",
-            f"{one.failed:,}" if one.failed else "",
-            "" if one.events_forgotten is None else f"{one.events_forgotten:,}",
-            f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
-            "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
-            cost_words(one.cost),
+            f"{figures.made:,}",
+            f"{figures.declined:,}" if figures.declined else "",
+            f"{figures.failed:,}" if figures.failed else "",
+            "" if figures.events_forgotten is None else f"{figures.events_forgotten:,}",
+            f"{figures.summaries_forgotten:,}" if figures.summaries_forgotten else "",
+            "" if figures.tokens_saved is None else f"≈ {figures.tokens_saved:,}",
+            cost_words(figures.cost),
         )
-        for name, one in stats.condensations.items()
+        for name, figures in stats.condensations.items()
     ]
     headings = ("made", "declined", "failed", "events", "summaries")
     counted = (Column(heading, "right", may_go=True) for heading in headings)

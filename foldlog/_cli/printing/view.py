@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from foldlog._cli import terminal
 from foldlog._cli.events import DAMAGED_STYLE, LABEL_COLUMNS, damaged_spans, event_spans
-from foldlog._cli.pager import paged
+from foldlog._cli.pager import page_output
 from foldlog._reports.sent import sent_of, states_of
 from foldlog._words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, summary_of
@@ -37,7 +37,7 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
         title += f"; by {prompt.rules}"
     if view.unhandled_condensation_request:
         title += "; a condensation is requested"
-    with paged():
+    with page_output():
         terminal.say((title, "bold"), wraps=True)
         lines = terminal.PrintedLines()
         damaged = sorted(problems)

@@ -169,11 +169,11 @@ class Switches:
         # If the parent is missing in the log, the line continues from the newest line.
         return self._groups.get(parent, self._newest)
 
-    def _is_repeated(self, kept: str) -> bool:
-        """Return whether the line ``kept`` was written again after the compaction. Claude Code
+    def _is_repeated(self, uuid: str) -> bool:
+        """Return whether the line ``uuid`` was written again after the compaction. Claude Code
         repeats the kept lines in forks of sessions.
         """
-        group = self._groups.get(kept)
+        group = self._groups.get(uuid)
         return group is not self._boundary and _is_below(group, self._boundary)
 
     def _is_on_branch(self, group: _Group | None) -> bool:

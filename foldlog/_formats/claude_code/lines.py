@@ -104,10 +104,12 @@ class Kept(NamedTuple):
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
-        kept: set[str | None] = {*self.ids}
+        names_shown: set[str | None] = {*self.ids}
         if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
-            kept.update(names[names.index(self.first) : len(names) - names[::-1].index(self.last)])
-        return kept
+            names_shown.update(
+                names[names.index(self.first) : len(names) - names[::-1].index(self.last)]
+            )
+        return names_shown
 
 
 TOOL = {"name": "name", "description": "description", "schema": "parameters"}
@@ -136,10 +138,10 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
     if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
         return None
     text = "\n".join(strings_in(prompt))
-    given = dicts_in(tools)
-    is_known = given == tools and all(tuple(tool) == tuple(TOOL) for tool in given)
+    tool_list = dicts_in(tools)
+    is_known = tool_list == tools and all(tuple(tool) == tuple(TOOL) for tool in tool_list)
     if is_known:
-        named = [{TOOL[key]: value for key, value in tool.items()} for tool in given]
+        named = [{TOOL[key]: value for key, value in tool.items()} for tool in tool_list]
     else:
         named = []
     shaped = tuple({"type": "function", "function": tool} for tool in named)

@@ -82,9 +82,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind = record["type"]
         message = record.get("message")
-        left = self._switches.follow(record)
-        if left is not None:
-            read.add(Retraction, version=left)
+        version = self._switches.follow(record)
+        if version is not None:
+            read.add(Retraction, version=version)
             self._boundary = {}
         read.shown = is_side(record) == self._side and not self._switches.is_copy
         if read.shown and kind == "system" and is_boundary(record):
@@ -106,11 +106,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         elif kind in SAID:
             self._read_said(read, record, content)
         if read.is_empty:
-            taken = {key: value for key, value in record.items() if key not in _TAKEN}
-            read.close(kind, content if kind in SAID and type(content) is list else taken)
+            fields = {key: value for key, value in record.items() if key not in _TAKEN}
+            read.close(kind, content if kind in SAID and type(content) is list else fields)
         self._switches.grow(read.version)
         if read.shown and kind in SAID:
-            self._name_session(record.get("sessionId"), begins=left == 0)
+            self._name_session(record.get("sessionId"), begins=version == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
         """If a line begins another session, the View hides all earlier lines. The import also
@@ -204,10 +204,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _condense(self, read: RecordEvents, summary: str) -> None:
         boundary = self._boundary
         self._boundary = {}
-        kept = Kept.by(boundary)
-        comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
+        segment = Kept.by(boundary)
+        comes_last = segment.anchor is not None and segment.anchor == boundary.get("uuid")
         shown = [each for _, each in self.shown.all()]
-        names = kept.among([uuid for uuid, _ in shown])
+        names = segment.among([uuid for uuid, _ in shown])
         are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
         offset = None if comes_last else [*are_prompts, False].index(False)
         read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)

@@ -117,9 +117,9 @@ class ClaudeCodeSkeleton(Skeleton):
         """
         self._usage: dict[str, int] = {}
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         self.state.extra["lines"] = array("I", self._lines).tobytes()
-        return super().encoded()
+        return super().encode()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
         return skeleton.uuid, skeleton.timestamp
@@ -129,7 +129,7 @@ class ClaudeCodeSkeleton(Skeleton):
         kind = skeleton.type
         message = skeleton.message
         is_answer = message is not None and _is_answer(message)
-        self.happened(
+        self.count_time(
             skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer
         )
         if state.conversation is None and skeleton.sessionId:

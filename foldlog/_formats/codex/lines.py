@@ -149,7 +149,7 @@ def has_failed(output: Any) -> bool:
     return _says_failed(output)
 
 
-def unmarked(output: Any) -> Any:
+def unmark(output: Any) -> Any:
     if type(output) is list and texts_in(output[:1]) == [FAILED_HEADER]:
         return output[1:]
     return output.removeprefix(FAILED_HEADER) if type(output) is str else output
@@ -162,8 +162,8 @@ def _says_failed(output: Any) -> bool:
         return False
     if output.startswith("{"):
         return _exit_code(output) != 0
-    header, found, _ = output[:_HEADER_MAX].partition("\nOutput:")
-    code = _CODE.search(header) if found else None
+    header, separator, _ = output[:_HEADER_MAX].partition("\nOutput:")
+    code = _CODE.search(header) if separator else None
     if code is not None:
         return int(code[1]) != 0
     return _NO_EXIT_CODE.match(output) is not None

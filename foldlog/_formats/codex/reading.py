@@ -20,7 +20,7 @@ from foldlog._formats.codex.lines import (
     parent_of,
     place_of_summary,
     texts_in,
-    unmarked,
+    unmark,
 )
 from foldlog._formats.format import Options
 from foldlog._formats.messages import READER
@@ -178,13 +178,13 @@ class CodexDecoder(FollowingDecoder):
             self._roll_back(read, turns)
         else:
             if line in _ITEMS:
-                taken = ("id", "type", *_REPEATS.get(name, ()))
+                own_keys = ("id", "type", *_REPEATS.get(name, ()))
             else:
-                taken = ("id",)
+                own_keys = ("id",)
             read.add(
                 Annotation,
                 name=name,
-                data={key: payload[key] for key in payload if key not in taken},
+                data={key: payload[key] for key in payload if key not in own_keys},
             )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
@@ -195,9 +195,11 @@ class CodexDecoder(FollowingDecoder):
         A retraction also cannot take back events that did not come from the rollout.
         """
         members = self.shown.all()
-        begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
+        begins = [place for place, (_, member) in enumerate(members) if member.role == _TURN][
+            -turns:
+        ]
         last = members[begins[0] :] if begins else []
-        forgotten = tuple(event_id for event_id, known in last if known.role < _BASE)
+        forgotten = tuple(event_id for event_id, member in last if member.role < _BASE)
         self.calls.forget(frozenset(forgotten))
         is_return = len(begins) == turns and forgotten[0] >= max(
             self.shown.condensed_at, self._returns_to
@@ -224,10 +226,10 @@ class CodexDecoder(FollowingDecoder):
 
     def _is_said(self, text: str) -> bool:
         room = _SAID_MAX
-        for _, known in self.shown.newest_first():
-            if (known.role == _BASE or room > 0) and any(text in each for each in known.texts):
+        for _, member in self.shown.newest_first():
+            if (member.role == _BASE or room > 0) and any(text in each for each in member.texts):
                 return True
-            room -= len(known.texts) if known.role != _BASE else 0
+            room -= len(member.texts) if member.role != _BASE else 0
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
@@ -238,8 +240,10 @@ class CodexDecoder(FollowingDecoder):
         history = payload.get("replacement_history")
         summary = text_or_empty(message)
         members = self.shown.all()
-        kept = _BASE if type(history) is list else _INSTRUCTED
-        after: list[int | str] = [event_id for event_id, known in members if known.role >= kept]
+        least_role = _BASE if type(history) is list else _INSTRUCTED
+        after: list[int | str] = [
+            event_id for event_id, member in members if member.role >= least_role
+        ]
         forgotten = {event_id for event_id, _ in members}.difference(after)
         self.calls.forget(forgotten)
         offset = len(after)
@@ -282,7 +286,7 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
         extras = {key: value for key, value in output.items() if key != "content"}
         payload = {**payload, "output": output["content"]}
     elif output is not None:
-        payload = {**payload, "output": unmarked(output)}
+        payload = {**payload, "output": unmark(output)}
     event = READER.item(payload)
     if (
         isinstance(event, Message)

@@ -14,7 +14,7 @@ from foldlog._formats.codex.lines import (
     FAILED_HEADER,
     has_failed,
     texts_in,
-    unmarked,
+    unmark,
 )
 from foldlog._formats.codex.usage import Totals
 from foldlog._formats.record import dict_or_empty, time_in
@@ -81,9 +81,9 @@ class CodexSkeleton(Skeleton):
         super().__init__(state, hashes, left_out)
         self._totals = msgspec.convert(self.state.extra.get("totals", {}), Totals)
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         self.state.extra["totals"] = msgspec.to_builtins(self._totals)
-        return super().encoded()
+        return super().encode()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
         return (skeleton.payload or skeleton).id, skeleton.timestamp
@@ -96,7 +96,7 @@ class CodexSkeleton(Skeleton):
         is_condensed = kind == "compacted" or rolled_back > turns
         is_answer = payload.role == "assistant" or payload.type in _ANSWERS
         is_activity = not is_condensed and not rolled_back
-        self.happened(skeleton.timestamp, is_activity=is_activity, is_answer=is_answer)
+        self.count_time(skeleton.timestamp, is_activity=is_activity, is_answer=is_answer)
         extra = self.state.extra
         if is_condensed or rolled_back or kind == "session_meta":
             extra["turns"] = turns - rolled_back if rolled_back and not is_condensed else 0
@@ -158,7 +158,7 @@ class CodexSkeleton(Skeleton):
         output = (line.payload or line).output
         if output is None:  # a call of an aborted turn has no output
             return ABORTED_RESULT
-        text = unmarked(dict_or_empty(output).get("content", output))
+        text = unmark(dict_or_empty(output).get("content", output))
         return text if isinstance(text, str) else "\n".join(texts_in(text))
 
     def _count_item(self, item: _Payload | _Line) -> None:
@@ -184,8 +184,8 @@ class CodexSkeleton(Skeleton):
         extra = self.state.extra
         last = info.get("last_token_usage")
         total = dict_or_empty(info.get("total_token_usage"))
-        seen = extra.get("seen", {})
-        if type(last) is not dict or total == seen:
+        last_total = extra.get("seen", {})
+        if type(last) is not dict or total == last_total:
             return
         call = ModelCall(time_in(at), extra.get("model") or UNNAMED, usage_of(last))
         self.replies.add(self._totals.named(call, total, extra.get("ancestor")))

@@ -33,7 +33,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     the id of the parent log, or of this log if it has no parent.
     """
     model = UNNAMED
-    seen = inner(None)
+    last_total = inner(None)
     ancestor = None
     totals = Totals()
     for event in events:
@@ -53,10 +53,10 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         total = inner(info, "total_token_usage")
         # Codex often writes a count twice.
-        if isinstance(last, dict) and total != seen:
+        if isinstance(last, dict) and total != last_total:
             call = call_told_by(event, model, usage_of(last))
             yield totals.named(call, total, ancestor)
-            seen = total
+            last_total = total
 
 
 class Totals(Struct):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.json_text import TOO_DEEP, UnreadableJson, fault
-from foldlog._formats.record import Located, at, described
+from foldlog._formats.record import Located, at, describe_type
 
 _CUT = "the file ends in the middle of a value"
 _decode = json.JSONDecoder(strict=False).raw_decode
@@ -87,7 +87,7 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
     """
     document = read_document(path)
     if type(document.value) is not list:
-        raise UnreadableJson(f"expected an array, found {described(document.value)}")
+        raise UnreadableJson(f"expected an array, found {describe_type(document.value)}")
     text = text_of(document.text)
     return text, list(elements(text, document.source))
 

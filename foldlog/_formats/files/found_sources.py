@@ -14,7 +14,7 @@ from foldlog._formats.record import ImportFinding, RecordReader
 from foldlog.eventstore import EventStoreError
 
 
-class Found(NamedTuple):
+class FoundHistory(NamedTuple):
     """One history at a path.
 
     ``reader`` reads the records. ``usage`` is the usage of models that ``Format.beside`` read.
@@ -55,15 +55,17 @@ def state_of(path: str) -> tuple[int, ...]:
     return state
 
 
-def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a search should enter a folder. The search skips ``seen`` folders, and links
-    to a folder above or below the root.
+def leads_on(root: str | PathLike[str], folder: str | PathLike[str], visited: set[str]) -> bool:
+    """Return whether a search should enter a folder. The search skips ``visited`` folders, and
+    links to a folder above or below the root.
     """
     real = os.path.realpath(folder)
     top = os.path.realpath(root)
-    if real in seen or (os.path.islink(folder) and os.path.commonpath((real, top)) in (real, top)):
+    if real in visited or (
+        os.path.islink(folder) and os.path.commonpath((real, top)) in (real, top)
+    ):
         return False
-    seen.add(real)
+    visited.add(real)
     return True
 
 
@@ -71,9 +73,9 @@ def files_below(path: str | PathLike[str]) -> Iterator[str]:
     """Links are followed, and each folder is read once."""
     if os.path.isfile(path):
         yield str(path)
-    seen = set[str]()
+    visited = set[str]()
     for folder, below, names in os.walk(path, followlinks=True):
-        below[:] = [name for name in below if leads_on(path, os.path.join(folder, name), seen)]
+        below[:] = [name for name in below if leads_on(path, os.path.join(folder, name), visited)]
         yield from filter(os.path.isfile, (os.path.join(folder, name) for name in names))
 
 

@@ -32,7 +32,13 @@ from foldlog._formats.files.documents import (
     elements,
     text_of,
 )
-from foldlog._formats.files.found_sources import Found, LeftOut, NotAHistory, Unchanged, leads_on
+from foldlog._formats.files.found_sources import (
+    FoundHistory,
+    LeftOut,
+    NotAHistory,
+    Unchanged,
+    leads_on,
+)
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import (
     JsonLines,
@@ -44,7 +50,7 @@ from foldlog._formats.files.readers import (
 )
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import TOO_LONG, UnreadableJson
-from foldlog._formats.record import ImportFinding, Located, RecordReader, described, refused
+from foldlog._formats.record import ImportFinding, Located, RecordReader, describe_type, refuse
 from foldlog._open_files import SQLITE, is_store, open_database, parts_of
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
@@ -78,10 +84,10 @@ _IS_REQUEST = (
 _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
-Look = Callable[[Path], Found | Unchanged | None]
+Look = Callable[[Path], FoundHistory | Unchanged | None]
 """A function that is called before a file is opened. The function returns ``Unchanged`` for an
-unchanged file, ``Found`` with the new records for a file that has only grown, and None if the file
-must be opened.
+unchanged file, ``FoundHistory`` with the new records for a file that has only grown, and None if
+the file must be opened.
 """
 
 
@@ -91,7 +97,7 @@ def no_look(path: Path) -> None:
 
 def histories(
     path: Path, recognize: Recognize, look: Look = no_look
-) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
+) -> Iterator[FoundHistory | LeftOut | Unchanged | ImportFinding]:
     """Yield the histories at ``path`` in a stable order. Problems and files without a history are
     yielded between the histories. A file is opened only if ``look`` returns None for the file.
     Raises ``NotAHistory`` if ``path`` is a file without a history, and ``OSError`` if the file
@@ -99,8 +105,8 @@ def histories(
     """
     if path.is_dir():
         yield from _in_folder(path, path, recognize, look, set())
-    elif path.is_file() and (known := look(path)) is not None:
-        yield known
+    elif path.is_file() and (item := look(path)) is not None:
+        yield item
     elif path.is_file():
         yield from _File(path, path, recognize).histories()
     else:
@@ -109,9 +115,9 @@ def histories(
         )
 
 
-def _contained(
+def _histories_inside(
     root: Path, path: Path, recognize: Recognize, begin: bytes = b""
-) -> Iterator[Found] | None:
+) -> Iterator[FoundHistory] | None:
     """Let a format read the histories of a file or folder (``Format.files``). Return None if no
     format reads the file or folder, or if the first records that it reads have another format.
     Raises ``NotAHistory`` for records of another program.
@@ -134,15 +140,15 @@ def _contained(
         return None
     names = Names(root, path, folder=path.is_dir())
     return (
-        Found(
-            names.of({}, number=str(number), conversation=one.name),
+        FoundHistory(
+            names.of({}, number=str(number), conversation=entry.name),
             format,
             path,
-            one.records,
-            others=one.others,
-            title=one.title,
+            entry.records,
+            others=entry.others,
+            title=entry.title,
         )
-        for number, one in enumerate(chain(passed, contained))
+        for number, entry in enumerate(chain(passed, contained))
     )
 
 
@@ -170,10 +176,10 @@ def _describe_database(path: Path) -> str:
 
 
 def _in_folder(
-    root: Path, folder: Path, recognize: Recognize, look: Look, seen: set[str]
-) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
+    root: Path, folder: Path, recognize: Recognize, look: Look, visited: set[str]
+) -> Iterator[FoundHistory | LeftOut | Unchanged | ImportFinding]:
     names = sorted(os.listdir(folder))
-    if (contained := _contained(root, folder, recognize)) is not None:
+    if (contained := _histories_inside(root, folder, recognize)) is not None:
         yield from contained
         return
     # the files that may hold one record each, by their names, in the order of the records
@@ -181,17 +187,17 @@ def _in_folder(
         (int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))
     )
     format = recognize.format_of(record_in(folder / name).value for _, name in steps[:LOOK_AT])
-    taken: frozenset[str] = frozenset()
+    own_names: frozenset[str] = frozenset()
     if isinstance(format, Format):
         yield _of_event_files(root, folder, steps, format)
-        taken = frozenset(name for _, name in steps)
-    for entry in (folder / name for name in names if name not in taken):
+        own_names = frozenset(name for _, name in steps)
+    for entry in (folder / name for name in names if name not in own_names):
         try:
             if entry.is_dir():
-                if entry.name not in _NO_HISTORIES and leads_on(root, entry, seen):
-                    yield from _in_folder(root, entry, recognize, look, seen)
-            elif (known := look(entry)) is not None:
-                yield known
+                if entry.name not in _NO_HISTORIES and leads_on(root, entry, visited):
+                    yield from _in_folder(root, entry, recognize, look, visited)
+            elif (item := look(entry)) is not None:
+                yield item
             elif (
                 _may_hold_histories(entry)
                 or recognize.reader_of(entry, begin := _beginning(entry)) is not None
@@ -250,7 +256,7 @@ def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
 
 def _of_event_files(
     root: Path, folder: Path, steps: list[tuple[int, str]], format: Format
-) -> Found:
+) -> FoundHistory:
     if folder.name in ("events", "messages"):
         home = folder.absolute().parent
     else:
@@ -261,7 +267,7 @@ def _of_event_files(
         key: each.value[key] for each in metadata if type(each.value) is dict for key in each.value
     }
     torn = [
-        ImportFinding(each.place, each.problem or str(refused("an object", each.value)))
+        ImportFinding(each.place, each.problem or str(refuse("an object", each.value)))
         for each in metadata
         if type(each.value) is not dict
     ]
@@ -273,7 +279,7 @@ def _of_event_files(
         state, conversation=format.conversation(each.value for each in reader)
     )
     _, usage = format.beside(state, ())
-    return Found(name, format, folder, reader, usage=usage, others=beside, findings=torn)
+    return FoundHistory(name, format, folder, reader, usage=usage, others=beside, findings=torn)
 
 
 # -- files
@@ -298,14 +304,16 @@ class _File:
         self._recognize = recognize
         self._names = Names(root, path)
 
-    def histories(self) -> Iterator[Found | ImportFinding]:
+    def histories(self) -> Iterator[FoundHistory | ImportFinding]:
         if open_database(self._path) is not None:
             raise NotAHistory(
                 self._path,
                 "belongs to a database that this program has open; import a copy of the database",
             )
         begin = _beginning(self._path)
-        if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
+        if (
+            contained := _histories_inside(self._root, self._path, self._recognize, begin)
+        ) is not None:
             return contained
         if begin.startswith(ZSTD):
             return self._in_rows(JsonLines(self._path, is_packed=True))
@@ -328,7 +336,7 @@ class _File:
             self._path, 1 if is_named else 2
         )
 
-    def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
+    def _in_rows(self, lines: JsonLines) -> Iterator[FoundHistory | ImportFinding]:
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
         )
@@ -347,7 +355,7 @@ class _File:
                 self._path, problem or self._recognize.nothing(first), foreign=not problem
             )
 
-    def _in_document(self) -> Iterator[Found | ImportFinding]:
+    def _in_document(self) -> Iterator[FoundHistory | ImportFinding]:
         begin = (
             next(filter(None, map(bytes.strip, parts_of(self._path, _BEGIN))), b"")
             .removeprefix(BOM_UTF8)
@@ -360,7 +368,7 @@ class _File:
         else:
             raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
-    def _in_array(self) -> Iterator[Found | ImportFinding]:
+    def _in_array(self) -> Iterator[FoundHistory | ImportFinding]:
         try:
             text, rows = array_in(self._path)
         except UnreadableJson as error:
@@ -377,14 +385,14 @@ class _File:
                 why = _EMPTY
             raise NotAHistory(self._path, why, repeats=not rows, foreign=bool(rows))
 
-    def _of_records(self, reader: RecordReader, format: Format) -> Found:
+    def _of_records(self, reader: RecordReader, format: Format) -> FoundHistory:
         name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
-        return Found(name, format, self._path, reader)
+        return FoundHistory(name, format, self._path, reader)
 
-    def _in_object(self, document: Located) -> Found:
+    def _in_object(self, document: Located) -> FoundHistory:
         value = document.value
-        if (found := self._container(document, "", self._names)) is not None:
-            return found
+        if (container := self._container(document, "", self._names)) is not None:
+            return container
         whole = DocumentRecords(text_of(document.text), [document])
         if (format := self._recognize.format_of((value,))) is not None:
             return self._of_records(whole, format)
@@ -393,7 +401,7 @@ class _File:
             raise NotAHistory(self._path, _EMPTY, repeats=True)
         raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 
-    def _container(self, holder: Located, number: str, names: Names) -> Found | None:
+    def _container(self, holder: Located, number: str, names: Names) -> FoundHistory | None:
         """Return the history in an object with further fields, such as an answer, metrics, a task
         or a patch. Return None if the object has no history. Raises ``NotAHistory`` for a model
         request that has its system prompt in a field of its own.
@@ -412,7 +420,7 @@ class _File:
             name = names.of(
                 value, number=number, conversation=format.conversation([*answer, *records])
             )
-            return Found(
+            return FoundHistory(
                 name, format, self._path, document_of(holder, key, [*records, *answer]), usage=usage
             )
         return None
@@ -435,17 +443,17 @@ class _File:
         imported.
         """
         try:
-            return type(self._in_row(row, 0, Names(self._path, self._path))) is Found
+            return type(self._in_row(row, 0, Names(self._path, self._path))) is FoundHistory
         except NotAHistory:
             return True
 
-    def _history_in(self, row: Located, number: int) -> Found | ImportFinding:
+    def _history_in(self, row: Located, number: int) -> FoundHistory | ImportFinding:
         try:
             return self._in_row(row, number, self._names)
         except NotAHistory as error:
             return ImportFinding(row.place, error.why)
 
-    def _in_row(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
+    def _in_row(self, row: Located, number: int, names: Names) -> FoundHistory | ImportFinding:
         if row.problem == TOO_LONG:  # a history may be longer than a record
             row = self._whole_line(row)
         if row.problem is not None:
@@ -453,19 +461,19 @@ class _File:
         if type(row.value) is list:
             return self._in_list(row, number, names)
         if type(row.value) is not dict:
-            problem = f"expected an object with a history, found {described(row.value)}"
+            problem = f"expected an object with a history, found {describe_type(row.value)}"
             return ImportFinding(row.place, problem)
         return self._container(row, str(number), names) or ImportFinding(
             row.place, "no history in it"
         )
 
-    def _in_list(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
+    def _in_list(self, row: Located, number: int, names: Names) -> FoundHistory | ImportFinding:
         format = self._recognize.format_of(row.value)
         if format is None:
             return ImportFinding(row.place, "no history in it")
         text = text_of(row.text)
         name = names.of({}, number=str(number), conversation=format.conversation(row.value))
-        return Found(
+        return FoundHistory(
             name, format, self._path, DocumentRecords(text, list(elements(text, row.place)))
         )
 

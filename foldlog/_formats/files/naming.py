@@ -75,11 +75,11 @@ class Names:
         ``conversation`` is the name of the conversation in the records. ``container`` is the object
         that holds the records. ``number`` is the place of the history in this file.
         """
-        name = _conversation_in(container) or conversation or self._placed(container, number)
+        name = _conversation_in(container) or conversation or self._name_place(container, number)
         count = self._seen[name] = self._seen.get(name, 0) + 1
         return _clean(f"{name}#{count}" if count > 1 else name)
 
-    def _placed(self, container: Mapping[str, Any], number: str) -> str:
+    def _name_place(self, container: Mapping[str, Any], number: str) -> str:
         task = _task_in(container)
         if task is None:
             return f"{self._place}:{number}" if number else self._place

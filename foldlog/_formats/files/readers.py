@@ -20,7 +20,7 @@ from foldlog._formats.files.documents import document_of, read_document
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
-from foldlog._formats.record import Located, at, described
+from foldlog._formats.record import Located, at, describe_type
 from foldlog._open_files import open_database
 
 
@@ -59,7 +59,7 @@ class JsonLines:
                 if b"\0" in line:
                     line = line.strip(_PADDING)
                 if line and not line.isspace():
-                    yield parsed(line, number, start, source)._replace(text=line)
+                    yield parse_line(line, number, start, source)._replace(text=line)
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
@@ -85,7 +85,7 @@ def _has_two_lines(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a SQLite database read-only and without locks, because its program may write to the
     database. Raises ``OSError``.
     """
@@ -104,7 +104,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 def rows_in(path: Path, query: str) -> list[Any]:
     """Return the rows of a query, or no rows if the query fails."""
     try:
-        with opened(path) as database:
+        with open_read_only(path) as database:
             return database.execute(query).fetchall()
     except OSError:
         return []
@@ -127,7 +127,7 @@ def record_in(path: Path) -> Located:
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
             return at(str(path), None, TOO_LONG)
-        return parsed(path.read_bytes(), 0, 0, str(path))
+        return parse_line(path.read_bytes(), 0, 0, str(path))
     except OSError as error:
         return at(str(path), None, f"cannot be read: {error.strerror}")
 
@@ -178,7 +178,7 @@ def object_in(path: Path) -> Located:
     except UnreadableJson as error:
         raise NotAHistory(path, str(error)) from error
     if type(document.value) is not dict:
-        raise NotAHistory(path, f"expected an object, found {described(document.value)}")
+        raise NotAHistory(path, f"expected an object, found {describe_type(document.value)}")
     return document
 
 
@@ -192,7 +192,7 @@ machine may leave them in a growing file.
 """
 
 
-def parsed(text: bytes, line: int, offset: int, source: str) -> Located:
+def parse_line(text: bytes, line: int, offset: int, source: str) -> Located:
     try:
         return Located(line, offset, parse(text), None, source)
     except UnreadableJson as error:

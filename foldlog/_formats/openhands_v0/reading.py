@@ -19,7 +19,7 @@ from foldlog._formats.record import (
     NotAnEvent,
     dict_or_empty,
     read_time,
-    refused,
+    refuse,
     text_or_empty,
     text_or_none,
     usage_meta,
@@ -96,7 +96,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             )
         for member in members_of(record):
             if type(member) is not dict:
-                raise refused("an event object", member)
+                raise refuse("an event object", member)
             if all(type(member.get(key)) is not str for key in ("action", "observation")):
                 raise NotAnEvent(
                     "an event has a text under 'action' or 'observation', but this object has"
@@ -146,8 +146,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
     def _cause(self, read: RecordEvents, record: dict[str, Any], is_action: bool) -> int | None:
         cause = record.get("cause")
         if type(cause) is int or type(cause) is str:
-            known = self._event_ids.get(cause)
-            return known
+            event_id = self._event_ids.get(cause)
+            return event_id
         if is_action or "cause" in record or "id" in record:
             return None
         return self._last_action
@@ -289,10 +289,10 @@ def _is_texts(value: Any) -> bool:
 
 
 def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
-    taken = ("id", "timestamp", "source", "cause", naming)
+    own_keys = ("id", "timestamp", "source", "cause", naming)
     return {
         "name": record[naming],
-        "data": {key: value for key, value in record.items() if key not in taken},
+        "data": {key: value for key, value in record.items() if key not in own_keys},
     }
 
 

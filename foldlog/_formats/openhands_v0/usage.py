@@ -16,12 +16,12 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """
     model = UNNAMED
     counter = Accumulated()
-    seen = inner(None)
+    last_total = inner(None)
     for event in events:
         model = event.meta.get("model", model)
         total = inner(event.meta, "accumulated")
-        own = {} if total == seen else usage_of(inner(event.meta, "usage"))
-        seen = total or seen
+        own = {} if total == last_total else usage_of(inner(event.meta, "usage"))
+        last_total = total or last_total
         calls = counter.added(
             call_told_by(event, model, usage_of(total), cost_of(total.get("cost"))), own
         )

@@ -52,7 +52,7 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
     return blocks
 
 
-def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
+def observation_content(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
     """Return the content of an observation, its further fields, and whether the observation is an
     error.
 

@@ -8,7 +8,7 @@ from foldlog._formats.calls import Recent
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.format import Options
 from foldlog._formats.messages import SPEAKERS
-from foldlog._formats.openhands_v1.contents import content_of, observed
+from foldlog._formats.openhands_v1.contents import content_of, observation_content
 from foldlog._formats.openhands_v1.writing import (
     ANSWERS,
     NAME,
@@ -137,8 +137,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._replace_prompt(read)
         read.begin(*own)
         source = record.get("source")
-        known = _SOURCES.get(source) if type(source) is str else None
-        event = self._add(read, kind, record, known or _USUAL_SOURCE.get(kind, "environment"))
+        event_source = _SOURCES.get(source) if type(source) is str else None
+        event = self._add(
+            read, kind, record, event_source or _USUAL_SOURCE.get(kind, "environment")
+        )
         # no record refers to bookkeeping, and most events are bookkeeping
         if type(event.origin.id) is str and type(event) is not Annotation:
             self._event_ids[event.origin.id] = event.id
@@ -177,7 +179,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         condensation would answer the request.
         """
         prompt = next(
-            (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
+            (event_id for event_id, member in self.shown.newest_first() if member.is_prompt), None
         )
         if prompt is not None and not self._is_requested:
             read.begin(Origin(format=NAME), None)
@@ -192,9 +194,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 else:
                     call_id = None
                 shown = (
-                    known.is_answer
-                    for _, known in self.shown.newest_first()
-                    if known.call_id == call_id
+                    member.is_answer
+                    for _, member in self.shown.newest_first()
+                    if member.call_id == call_id
                 )
                 if call_id is not None and not next(shown, False):
                     return read.answer(
@@ -215,12 +217,12 @@ class OpenHandsV1Decoder(FollowingDecoder):
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
                 return self._observation(read, kind, record, source)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
-                content = _extended(
+                content = _extend(
                     content_of([record.get("system_prompt")]), [record.get("dynamic_context")]
                 )
                 tools = record.get("tools")
-                given = tuple(tools) if type(tools) is list else ()
-                return read.add(SystemMessage, content=content, tools=given, source=source)
+                tool_list = tuple(tools) if type(tools) is list else ()
+                return read.add(SystemMessage, content=content, tools=tool_list, source=source)
             case "CondensationSummaryEvent":
                 return read.add(
                     CondensationSummary, content=text_or_empty(record.get("summary")), source=source
@@ -229,8 +231,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 return self._condensation(read, record, source)
             case "CondensationRequest":
                 return read.add(CondensationRequest, source=source)
-        taken = ("kind", "id", "timestamp", "source")
-        data = {key: value for key, value in record.items() if key not in taken}
+        own_keys = ("kind", "id", "timestamp", "source")
+        data = {key: value for key, value in record.items() if key not in own_keys}
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
@@ -263,8 +265,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 content = content if content.strip() else _REJECTED
                 extras[REJECTION_SOURCE] = record.get(REJECTION_SOURCE) or "user"
         elif type(observation) is dict:
-            content, extras, is_error = observed(observation)
-        content = _extended(content, record.get("extended_content"))
+            content, extras, is_error = observation_content(observation)
+        content = _extend(content, record.get("extended_content"))
         if type(action_id) is str:
             cause = self._event_ids.get(action_id)
         else:
@@ -286,9 +288,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             names = []
         named: dict[str, list[int]] = {name: [] for name in names}
         stays = False
-        for event_id, known in self.shown.all():
-            if known.source_id in named:
-                named[known.source_id].append(event_id)
+        for event_id, member in self.shown.all():
+            if member.source_id in named:
+                named[member.source_id].append(event_id)
             elif event_id < 0:
                 stays = True
         if stays and any(
@@ -313,12 +315,12 @@ def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
     if type(record.get("source")) is not str:
         source = SPEAKERS.get(text_or_empty(message.get("role")), "environment")
     return {
-        "content": _extended(content_of(message.get("content")), record.get("extended_content")),
+        "content": _extend(content_of(message.get("content")), record.get("extended_content")),
         "source": source,
     }
 
 
-def _extended(content: Content, more: Any) -> Content:
+def _extend(content: Content, more: Any) -> Content:
     behind = content_of(more)
     return (*parts_in(content), *parts_in(behind)) if behind else content
 
@@ -330,9 +332,9 @@ def _action(record: dict[str, Any]) -> dict[str, Any]:
     if type(arguments) is not str:
         arguments = dict_or_empty(call.get("function")).get("arguments")
     if type(arguments) is not str:
-        done = record.get("action")
-        if type(done) is dict:
-            arguments = {key: value for key, value in done.items() if key != "kind"}
+        action = record.get("action")
+        if type(action) is dict:
+            arguments = {key: value for key, value in action.items() if key != "kind"}
         else:
             arguments = None
     return {

@@ -30,14 +30,14 @@ from typing import Any
 from foldlog._formats.blocks import kind_of, said as content_of_parts, said_in
 from foldlog._formats.event_fields import data_url, image_at, session_of
 from foldlog._formats.format import Format, Options
-from foldlog._formats.json_text import json_of, parsed
+from foldlog._formats.json_text import json_of, parse_text
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.sent_messages import (
     COMPACTED,
     SentMessage,
     alone,
-    compacted,
+    compact,
     effective,
     gist,
     is_compaction,
@@ -274,7 +274,7 @@ def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
     fields = {"model": model, "reply": first(("gen_ai.response.id",), str)}
     cost = first(_COST, int, float, str)
     if cost is None:
-        cost = dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
+        cost = dict_or_empty(parse_text(attributes.get(_COSTS))).get("total")
     usage = usage_meta(
         {name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost
     )
@@ -307,7 +307,7 @@ class _Encoder(OpenAIChatEncoder):
         self._trace = self._trace or session_of(event).replace("-", "")
         if isinstance(event, CondensationAction) and not is_declined(event):
             complete = self.complete(0)
-            self._sent = compacted(self._sent, event)
+            self._sent = compact(self._sent, event)
             self._is_compacted = True
             return complete
         return super().records(event)

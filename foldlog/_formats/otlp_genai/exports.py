@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foldlog._formats.json_text import json_of, parsed
+from foldlog._formats.json_text import json_of, parse_text
 from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty
 from foldlog._usage import count_of
 
@@ -95,7 +95,7 @@ def _request_of_langfuse(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _messages(value: Any, role: str) -> list[Any]:
     # the value may be a list, a message, an object with messages, or a text
-    content = parsed(value) or value
+    content = parse_text(value) or value
     if type(content) is dict and "role" not in content:
         content = content.get("messages", content.get("choices", content))
     if type(content) is str:

@@ -92,15 +92,19 @@ def summary_in(compaction: dict[str, Any]) -> str:
     return "\n\n".join(filter(None, texts)) or UNREADABLE
 
 
-def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
+def compact(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
     forgotten = frozenset(event.forgotten_event_ids or ())
-    kept = [each for each in sent if not each.ids or not forgotten.issuperset(each.ids)]
+    messages = [each for each in sent if not each.ids or not forgotten.issuperset(each.ids)]
     if not event.summary:
-        return kept
+        return messages
     place = 0
     before = event.summary_offset or 0
-    while place < len(kept) and before > 0:
-        before -= len(kept[place].ids)
+    while place < len(messages) and before > 0:
+        before -= len(messages[place].ids)
         place += 1
     message = {"role": "assistant", "parts": [{"type": "compaction", "content": event.summary}]}
-    return [*kept[:place], SentMessage(b"", message, (summary_id(event.id),)), *kept[place:]]
+    return [
+        *messages[:place],
+        SentMessage(b"", message, (summary_id(event.id),)),
+        *messages[place:],
+    ]

@@ -11,9 +11,9 @@ from typing import Any
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_in
 from foldlog._formats.format import Contained, FileReader
-from foldlog._formats.json_text import parsed
+from foldlog._formats.json_text import parse_text
 from foldlog._formats.otlp_genai.exports import is_export, requests_in
-from foldlog._formats.record import Located, dict_or_empty, dicts_in, has, refused, text_or_empty
+from foldlog._formats.record import Located, dict_or_empty, dicts_in, has, refuse, text_or_empty
 
 NAME = "otlp-genai"
 
@@ -86,9 +86,9 @@ class TracedSpan:
         raw: dict[str, list[Any]] = {}
         for attributes in (self.attributes, *(attributes for _, attributes in events)):
             for key, name in _KEYS:
-                raw[name] = raw.get(name) or dicts_in(parsed(attributes.get(key)))
+                raw[name] = raw.get(name) or dicts_in(parse_text(attributes.get(key)))
         for prefix, name in _INDEXED.items():
-            raw[name] = raw[name] or _indexed(self.attributes, f"{prefix}.")
+            raw[name] = raw[name] or _messages_by_index(self.attributes, f"{prefix}.")
         if self._does in _OF_MODELS and not raw["input"] and not raw["output"]:
             for event_name, attributes in events:
                 raw["output" if event_name == "gen_ai.choice" else "input"] += _in_event(
@@ -126,7 +126,7 @@ def _pairs(pairs: Any) -> dict[str, Any]:
     }
 
 
-def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
+def _messages_by_index(attributes: dict[str, Any], prefix: str) -> list[Any]:
     """Return the messages in numbered attributes, for example in ``gen_ai.prompt.0.content``."""
     by_number: dict[str, Any] = {}
     for key, value in attributes.items():
@@ -144,10 +144,10 @@ def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
 
 def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the message in an event of a span, by the conventions before 2026."""
-    body = dict_or_empty(parsed(attributes.get("gen_ai.event.content"))) or attributes
+    body = dict_or_empty(parse_text(attributes.get("gen_ai.event.content"))) or attributes
     if name == "gen_ai.choice":
         reply = body.get("message")
-        return [{"role": "assistant", **(dict_or_empty(parsed(reply)) or {"content": reply})}]
+        return [{"role": "assistant", **(dict_or_empty(parse_text(reply)) or {"content": reply})}]
     role = name.removeprefix("gen_ai.").removesuffix(".message")
     fields = {key: body[key] for key in ("role", "content", "tool_calls", "id") if key in body}
     return [{"role": role} | fields] if name == f"gen_ai.{role}.message" else []
@@ -167,7 +167,7 @@ def message_of(fields: dict[str, Any]) -> dict[str, Any]:
         parts = [{"type": "tool_call_response", "id": call_id, "response": answer}]
     function = dict_or_empty(fields.pop("function_call", None))
     function |= {key: fields.pop(name) for key, name in _FUNCTION.items() if name in fields}
-    all_calls = [*_in_order(parsed(calls)), *([function] if function else ())]
+    all_calls = [*_in_order(parse_text(calls)), *([function] if function else ())]
     return {**fields, "parts": [*parts, *map(_call, all_calls)]}
 
 
@@ -180,7 +180,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
     # the content may be a text, parts of a chat, Bedrock's blocks, or the JSON text of such parts
     # or blocks
     is_json = type(content) is str and content.startswith("[{")
-    blocks = parsed(content) if is_json else content
+    blocks = parse_text(content) if is_json else content
     if type(blocks) is not list:
         return [{"type": "text", "content": content}] if content else []
     return [_part(block) for block in dicts_in(blocks)]
@@ -310,7 +310,7 @@ def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any
     odd_items = [array]
     if type(array) is list:
         odd_items = [item for item in array if type(item) is not dict]
-    yield from ((None, str(refused("a span", item))) for item in odd_items)
+    yield from ((None, str(refuse("a span", item))) for item in odd_items)
     for item in dicts_in(array):
         for single, problem in _single(item, *below) if below else [(item, None)]:
             yield {**holder, key: [single]}, problem

@@ -253,25 +253,25 @@ class ThreadBranches:
             self.begin(branch)
             return self.at(branch, self._histories[branch].version())
 
-    def _known_branch(self, found: Conversation) -> ThreadBranch | None:
-        known = self._known.get(found.id)
-        if known is not None and known[:2] == (found.head, found.redactions):
+    def _known_branch(self, conversation: Conversation) -> ThreadBranch | None:
+        cached = self._known.get(conversation.id)
+        if cached is not None and cached[:2] == (conversation.head, conversation.redactions):
             # A fork that was detached in the meantime has copies of the events that it shared.
-            return known[2] if known[2].begins == found.begins else None
+            return cached[2] if cached[2].begins == conversation.begins else None
         return None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
-        found = reading.state
+        state = reading.state
         documents = newest_values(reading)
-        value = copied(documents.get(CHECKPOINT))
+        value = copy_value(documents.get(CHECKPOINT))
         hidden = documents.get(HIDDEN)
         if value == REDACTED:
             documents = standing_documents(reading)
             value = _before_redacted(documents)
         if hidden == REDACTED:
             hidden = newest_values(reading, standing_version(reading, HIDDEN)).get(HIDDEN)
-        branch = ThreadBranch(Checkpoint(found.id, found.version, value), found.begins, hidden)
-        self._known[found.id] = found.head, found.redactions, branch
+        branch = ThreadBranch(Checkpoint(state.id, state.version, value), state.begins, hidden)
+        self._known[state.id] = state.head, state.redactions, branch
         return branch._replace(documents=documents)
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
@@ -308,7 +308,7 @@ def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
     channels, because the channels may have had other values in the redacted checkpoint.
     """
     if CHECKPOINT in documents:
-        return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}
+        return {**copy_value(documents[CHECKPOINT]), "channels": [], "small": {}}
     return None
 
 
@@ -317,14 +317,14 @@ def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[
     appended: list[RecalledKey] = []
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
-        while (recalled := reading.recall(numbered(checkpoint_id, len(appended)))) is not None:
+        while (recalled := reading.recall(note_key(checkpoint_id, len(appended)))) is not None:
             appended.append(recalled)
     return appended
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     return to_builtins(value, builtin_types=(bytes,))
 
 
-def numbered(checkpoint_id: str, number: int) -> str:
+def note_key(checkpoint_id: str, number: int) -> str:
     return f"{checkpoint_id} {number}"

@@ -10,7 +10,7 @@ from math import isfinite
 from random import random
 from typing import Any
 
-from foldlog.adapters._langgraph.branches import Checkpoint, copied
+from foldlog.adapters._langgraph.branches import Checkpoint, copy_value
 from foldlog.eventstore import DELETED
 from foldlog.runtimes import REDACTED
 
@@ -43,11 +43,11 @@ class ChannelValues:
 
     def fresh(self, packed: Mapping[str, Any]) -> Any:
         """Return a copy of the value in ``packed``, so that the caller may change the value."""
-        return self.unpacked(copied(packed) if "json" in packed else packed)
+        return self.unpacked(copy_value(packed) if "json" in packed else packed)
 
-    def metadata(self, found: Checkpoint) -> dict[str, Any]:
-        if found.value:
-            return dict(self.unpacked(found.value["metadata"]))
+    def metadata(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        if checkpoint.value:
+            return dict(self.unpacked(checkpoint.value["metadata"]))
         return {}
 
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from foldlog.adapters._langgraph.branches import (
     ThreadBranch,
     ThreadBranches,
     appended_for,
-    copied,
-    numbered,
+    copy_value,
+    note_key,
     standing_documents,
 )
 from foldlog.adapters._langgraph.record_lists import (
@@ -176,9 +176,9 @@ class Checkpoints:
 
         branches, whole = query_all(self.histories.store.database, work)
         walked = self._shown_events(branches, hidden)
-        found = next(walked, None)
-        if whole is None and found is not None:
-            whole = self.whole(thread, found)
+        checkpoint = next(walked, None)
+        if whole is None and checkpoint is not None:
+            whole = self.whole(thread, checkpoint)
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
@@ -207,10 +207,10 @@ class Checkpoints:
         """Return two lists: the event ids of each record of a checkpoint, and the result of
         ``read`` for each record.
         """
-        found = checkpoint.ranges
-        if not found:
+        ranges = checkpoint.ranges
+        if not ranges:
             return [], []
-        ranges_of = list(zip(found[::2], found[1::2], strict=True))
+        ranges_of = list(zip(ranges[::2], ranges[1::2], strict=True))
         reading = moment.conversation(checkpoint.branch)
         stored = self.histories[checkpoint.branch]._stored_records(moment.query)
         if not reading.redactions and not stored.has_redacted:
@@ -244,12 +244,12 @@ class Checkpoints:
         """Return a value that changes when the branch or its notes are redacted or erased."""
 
         def read(moment: Moment) -> list[tuple[int, int]]:
-            found = []
+            redactions = []
             for name in (branch, companion(thread, _NOTES)):
                 with suppress(ConversationErased, ConversationNotFound):
                     reading = moment.conversation(name)
-                    found.append((reading.key, reading.redactions))
-            return found
+                    redactions.append((reading.key, reading.redactions))
+            return redactions
 
         return query_all(self.histories.store.database, read)
 
@@ -258,11 +258,14 @@ class Checkpoints:
         each: Checkpoint | None = checkpoint
         count = 1
         while each is not None and each.parent is not None:
-            found = self.branches.led_to(each, count)
-            if not found and (elsewhere := self.find(thread, each.parent, hidden=True)) is not None:
-                found = [elsewhere]
-            yield from found
-            each = found[-1] if found else None
+            ancestors = self.branches.led_to(each, count)
+            if (
+                not ancestors
+                and (elsewhere := self.find(thread, each.parent, hidden=True)) is not None
+            ):
+                ancestors = [elsewhere]
+            yield from ancestors
+            each = ancestors[-1] if ancestors else None
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
@@ -271,10 +274,10 @@ class Checkpoints:
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
-            found: dict[str, list[Any]] = {each: [] for each in ids}
+            notes_by_id: dict[str, list[Any]] = {each: [] for each in ids}
             with suppress(ConversationErased, ConversationNotFound):
                 reading = moment.conversation(companion(thread, _NOTES))
-                firsts = [reading.recall(numbered(each, 0)) for each in ids]
+                firsts = [reading.recall(note_key(each, 0)) for each in ids]
                 start = min(
                     (first.first_id for first in firsts if first is not None),
                     default=reading.version,
@@ -283,10 +286,10 @@ class Checkpoints:
                     if (
                         isinstance(note, Annotation)
                         and note.data is not None
-                        and note.data["checkpoint"] in found
+                        and note.data["checkpoint"] in notes_by_id
                     ):
-                        found[note.data["checkpoint"]].append(note.data)
-            return found
+                        notes_by_id[note.data["checkpoint"]].append(note.data)
+            return notes_by_id
 
         return query_all(self.histories.store.database, read)
 
@@ -306,7 +309,7 @@ class Checkpoints:
         newest = self.find(thread)
         if newest is None or newest.branch != branch:
             return []
-        records = self._loaded(newest, self._newest.get(thread)).records
+        records = self._load(newest, self._newest.get(thread)).records
         return [
             (span, key)
             for span, key in zip(records.spans, records.keys, strict=True)
@@ -315,11 +318,11 @@ class Checkpoints:
 
     def remember(self, thread: str, whole: WholeCheckpoint) -> None:
         newest = self._newest.get(thread)
-        found = whole.checkpoint
-        if newest is None or newest.checkpoint != found:
+        checkpoint = whole.checkpoint
+        if newest is None or newest.checkpoint != checkpoint:
             listed = self._listed(whole.values)
-            records = RecordList(whole.spans, listed.keys, listed.ids, found.ranges or ())
-            self._newest[thread] = _Newest(found, None, records)
+            records = RecordList(whole.spans, listed.keys, listed.ids, checkpoint.ranges or ())
+            self._newest[thread] = _Newest(checkpoint, None, records)
 
     # -- writing
     # ----------------------------------------------------------------------------------------------
@@ -344,7 +347,7 @@ class Checkpoints:
         """
         number = 0
         newest = self._newest.pop(thread, None)
-        known = newest
+        cached = newest
         while True:
             try:
                 if (
@@ -352,8 +355,8 @@ class Checkpoints:
                     or newest.history is None
                     or not newest.checkpoint.precedes(parent, checkpoint_id)
                 ):
-                    newest = self._loaded(
-                        self.branches.to_continue(thread, checkpoint_id, parent), known
+                    newest = self._load(
+                        self.branches.to_continue(thread, checkpoint_id, parent), cached
                     )
                 before = newest.checkpoint
                 history = newest.history
@@ -364,7 +367,7 @@ class Checkpoints:
                 new = listed(before, newest.records)
                 events, records, recorder = self._changes(newest, history, new or _NONE)
                 more, documents = channels(before)
-                value = copied({**body, **more})
+                value = copy_value({**body, **more})
                 value |= {
                     "id": checkpoint_id,
                     "parent": parent,
@@ -383,7 +386,7 @@ class Checkpoints:
                 recorded = append(
                     events,
                     expected_version=before.version,
-                    idempotency_key=numbered(checkpoint_id, number),
+                    idempotency_key=note_key(checkpoint_id, number),
                     documents={**documents, CHECKPOINT: value},
                     guard=unredacted,
                 )
@@ -394,7 +397,7 @@ class Checkpoints:
             except (ConversationErased, ConversationNotFound):
                 # The thread was deleted, so this checkpoint begins it again.
                 number = 0
-                known = None
+                cached = None
             else:
                 # A repeated append records no event.
                 version = recorded[-1].id + 1 if recorded else before.version
@@ -409,27 +412,27 @@ class Checkpoints:
     def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
         """Add a note on a checkpoint. The note is on disk when the method returns."""
         conversation = companion(thread, _NOTES)
-        history, known = self._noted.pop(
+        history, notes = self._noted.pop(
             (thread, checkpoint_id), (self.histories[conversation], [])
         )
-        number = len(known)
+        number = len(notes)
         if not number:
             self.branches.begin_new(conversation)
         while True:
             try:
-                key = numbered(checkpoint_id, number)
+                key = note_key(checkpoint_id, number)
                 note = Annotation(
                     name=name, data={**data, "checkpoint": checkpoint_id, "number": number}
                 )
                 history.append(note, idempotency_key=key)
-                if len(known) == number:
-                    self._noted[thread, checkpoint_id] = history, [*known, data]
+                if len(notes) == number:
+                    self._noted[thread, checkpoint_id] = history, [*notes, data]
                 return
             except IdempotencyConflict:
                 number += 1  # another writer took the number
             except ConversationErased:
                 history = self.histories[conversation]
-                known = []
+                notes = []
                 number = 0
                 self.branches.begin(conversation)
 
@@ -449,7 +452,7 @@ class Checkpoints:
         """Return the notes on a checkpoint. If this process wrote all notes on the checkpoint, they
         are taken from memory, unless a note of the thread was redacted.
         """
-        history, known = self._noted.get((thread, checkpoint_id), (None, []))
+        history, notes = self._noted.get((thread, checkpoint_id), (None, []))
 
         def others(moment: Moment) -> list[bool]:
             reading = moment.conversation(companion(thread, _NOTES))
@@ -457,14 +460,14 @@ class Checkpoints:
             if (
                 not is_meant
                 or reading.redactions
-                or reading.recall(numbered(checkpoint_id, len(known))) is not None
+                or reading.recall(note_key(checkpoint_id, len(notes))) is not None
             ):
                 return [True]
             return []
 
         with suppress(ConversationErased, ConversationNotFound):
-            if known and not query_all(self.histories.store.database, others):
-                return known
+            if notes and not query_all(self.histories.store.database, others):
+                return notes
         return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
@@ -499,16 +502,16 @@ class Checkpoints:
         recorder of the new records, or None if no record is new. Raises ``VersionConflict``.
         """
         before = newest.checkpoint
-        taken = list[HistoryRecorder]()
+        recorders = list[HistoryRecorder]()
 
         def recorder() -> HistoryRecorder:
-            taken.append(history._recorder(self._format, before.version))
-            return taken[0]
+            recorders.append(history._recorder(self._format, before.version))
+            return recorders[0]
 
         def joins(start: int, stop: int) -> bool:
-            asked = partial(_shown_events, before.branch, [(start, stop - 1)])
+            query = partial(_shown_events, before.branch, [(start, stop - 1)])
             return max(start, newest.alone) >= stop or not query_all(
-                self.histories.store.database, asked
+                self.histories.store.database, query
             )
 
         keys = self._keys_despite_redactions(newest, new)
@@ -520,7 +523,7 @@ class Checkpoints:
             before.removed,
             lambda: stood_for(history.at(before.version)),
         )
-        taken_by = taken[0] if taken else None
+        taken_by = recorders[0] if recorders else None
         return (
             events,
             RecordList(spans, keys, new.ids, ranges(newest.records, spans, joins)),
@@ -533,36 +536,38 @@ class Checkpoints:
         """
         old = newest.records
         instead = dict[Any, bytes]()
-        gone = without(old.spans, staying(old.keys, new.keys))
-        asked = partial(
-            _shown_events, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone]
+        removed_spans = without(old.spans, staying(old.keys, new.keys))
+        query = partial(
+            _shown_events,
+            newest.checkpoint.branch,
+            [(start, stop - 1) for start, stop in removed_spans],
         )
-        if gone:
-            events = {event.id: event for event in query_all(self.histories.store.database, asked)}
+        if removed_spans:
+            events = {event.id: event for event in query_all(self.histories.store.database, query)}
         else:
             events = {}
-        for start, stop in gone:
+        for start, stop in removed_spans:
             there = [events[n] for n in range(start, stop) if n in events]
             if not there or there[0].origin is None:
-                known = None
+                record_id = None
             else:
-                known = there[0].origin.id
-            if known is not None and any(event.redacted is not None for event in there):
-                instead[known] = old.keys[old.spans.index((start, stop))]
+                record_id = there[0].origin.id
+            if record_id is not None and any(event.redacted is not None for event in there):
+                instead[record_id] = old.keys[old.spans.index((start, stop))]
         known_ids = zip(new.ids, new.keys, strict=True)
         if instead:
             return [instead.get(source_id, key) for source_id, key in known_ids]
         return new.keys
 
-    def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
-        """Return a checkpoint with its records. If ``known`` is the same checkpoint, its records
+    def _load(self, checkpoint: Checkpoint, cached: _Newest | None) -> _Newest:
+        """Return a checkpoint with its records. If ``cached`` is the same checkpoint, its records
         are used, and no record is read.
         """
         history = self.histories[checkpoint.branch]
         _, unredacted = history._version_and_guard()
         checkpoint = self.branches.at(checkpoint.branch, checkpoint.version)
-        if known is not None and known.checkpoint.value == checkpoint.value:
-            return _Newest(checkpoint, history, known.records, unredacted=unredacted)
+        if cached is not None and cached.checkpoint.value == checkpoint.value:
+            return _Newest(checkpoint, history, cached.records, unredacted=unredacted)
         spans, values = query_all(
             self.histories.store.database, partial(self._records, checkpoint, self._value)
         )

@@ -85,9 +85,9 @@ def changes(
         decoder = recorder()
         decoder.skip(len(events))
         for place in range(len(places), len(new)):
-            made = decoder.decode(record(place))
-            spans.append((made[0].id, made[-1].id + 1))
-            events += made
+            record_events = decoder.decode(record(place))
+            spans.append((record_events[0].id, record_events[-1].id + 1))
+            events += record_events
     return events, spans
 
 
@@ -95,24 +95,24 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
     """Join ``spans`` into ranges of ids: start, stop, start, stop, and so on. ``joins(start,
     stop)`` returns True if the View shows nothing between these ids.
     """
-    known = {*old.spans}
+    old_spans = {*old.spans}
     after = dict(pairwise(old.spans))
     starts = {*old.ranges[::2]}
-    made: list[int] = []
+    bounds: list[int] = []
     before: Span | None = None
     for span in spans:
-        if span in known:
+        if span in old_spans:
             joined = before is not None and after.get(before) == span and span[0] not in starts
-        elif before in known:  # all later spans are new
+        elif before in old_spans:  # all later spans are new
             joined = before == old.spans[-1] and joins(before[1], span[0])
         else:
             joined = before is not None
         if joined:
-            made[-1] = span[1]
+            bounds[-1] = span[1]
         else:
-            made += span
+            bounds += span
         before = span
-    return made
+    return bounds
 
 
 def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:

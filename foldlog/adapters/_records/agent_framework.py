@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of
-from foldlog._formats.messages import SPEAKERS, filled
+from foldlog._formats.messages import SPEAKERS, drop_empty
 from foldlog._formats.record import (
     dicts_in,
     has,
@@ -34,10 +34,10 @@ from foldlog._formats.record import (
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
-    answered,
-    called,
+    call_of,
     kept,
-    named,
+    record_id,
+    result_of,
     text_of,
     thought,
 )
@@ -70,14 +70,14 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             "content": text
         }
     if name == "function_call" and type(content.get("name")) is str:
-        return called(content["name"], content.get("arguments"), content.get("call_id"))
+        return call_of(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
         failed = content.get("exception") is not None
         items = dicts_in(content.get("items"))
         result_parts = [
             _file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items
         ]
-        return answered(
+        return result_of(
             content["call_id"], content.get("result"), is_error=failed, parts=result_parts
         )
     if (file := _file(content)) is not None:
@@ -100,13 +100,13 @@ def _file(content: dict[str, Any]) -> dict[str, Any] | None:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     contents = [{**content, "additional_properties": {}} for content in parts]
-    said: dict[str, Any] = {
+    record: dict[str, Any] = {
         "type": "message",
         "role": role_of(event),
         "contents": contents,
         "additional_properties": {},
     }
-    return said | named("message_id", event)
+    return record | record_id("message_id", event)
 
 
 def _contents(event: Any) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ FORMAT = PartsFormat(
     read=_read,
     part=_contents,
     thought=lambda text, signed: (
-        filled({"type": "text_reasoning", "text": text, "protected_data": signed})
+        drop_empty({"type": "text_reasoning", "text": text, "protected_data": signed})
         if text
         else {}  # the format has no redacted thinking
     ),

@@ -46,7 +46,7 @@ from foldlog._formats.event_fields import (
     role_of,
 )
 from foldlog._formats.format import Options
-from foldlog._formats.messages import filled
+from foldlog._formats.messages import drop_empty
 from foldlog._formats.record import (
     dicts_in,
     joined_text,
@@ -61,11 +61,11 @@ from foldlog.adapters._records.parts import (
     Made,
     PartsDecoder,
     PartsFormat,
-    answered,
-    called,
+    call_of,
     file_of,
     kept,
-    named,
+    record_id,
+    result_of,
     text_of,
     thought,
 )
@@ -186,8 +186,8 @@ class _Decoder(PartsDecoder):
         before = list[int | str]()
         later = list[int | str]()
         last = datetime.min.replace(tzinfo=UTC)
-        for member_id, known in self.shown.all():
-            first, last = known or _Span(last, last)
+        for member_id, member_span in self.shown.all():
+            first, last = member_span or _Span(last, last)
             if (
                 member_id < 0
                 and first <= span.first
@@ -228,7 +228,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if type(text) is str and part.get("thought") is not True:
         return Message, {"content": text}
     if type(call) is dict and type(call.get("name")) is str:
-        return called(call["name"], call.get("args"), call.get("id"))
+        return call_of(call["name"], call.get("args"), call.get("id"))
     if type(response) is dict and type(response.get("name")) is str:
         result = response.get("response")
         failed = type(result) is dict and "error" in result
@@ -237,7 +237,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
                 result = text  # Gemini's keys for the result alone
         files = map(_file, dicts_in(response.get("parts")))
         parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
-        return answered(
+        return result_of(
             response.get("id"), result, is_error=failed, tool=response["name"], parts=parts
         )
     if (file := _file(part)) is not None:
@@ -274,7 +274,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
         "author": "agent" if role in ("assistant", "tool") else "user",
         "actions": _NO_ACTIONS,
         "node_info": {"path": ""},
-        **named("id", event),
+        **record_id("id", event),
     }
     if event.timestamp is None:
         return record
@@ -324,7 +324,7 @@ FORMAT = PartsFormat(
     source=lambda record: "user" if record["author"] == "user" else "agent",
     read=_read,
     part=_parts,
-    thought=lambda text, signed: filled(
+    thought=lambda text, signed: drop_empty(
         {
             "text": text,
             "thought": True,

@@ -30,7 +30,7 @@ from foldlog._formats.format import Format
 from foldlog._formats.messages import ROLES, spoken
 from foldlog._formats.record import (
     NotAnEvent,
-    described,
+    describe_type,
     dict_or_empty,
     dicts_in,
     has,
@@ -124,7 +124,7 @@ class _Decoder(FollowingDecoder):
             role = data.get("role") if kind == "chat" else kind
             if type(role) is not str:
                 raise NotAnEvent(
-                    f"expected a message with a text under 'role', found {described(role)}"
+                    f"expected a message with a text under 'role', found {describe_type(role)}"
                 )
             role = _ROLES.get(role, role)
             event = spoken(role if role in ROLES else "environment", content)

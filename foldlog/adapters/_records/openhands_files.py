@@ -219,14 +219,14 @@ class EventFiles:
                     before = self._history.document(name, version=self.version)
                 else:
                     before = None
-                self._counted = _counted(metrics_in(before))
+                self._counted = _count(metrics_in(before))
             events: list[Event] = [*moves, *_uncounted_usage(metrics, self._counted)]
             return self._history.append(
                 events, documents={name: state}, expected_version=self.version
             )
 
         self.follow(self._at_the_end(written))
-        self._counted = _counted(metrics)
+        self._counted = _count(metrics)
 
     def _at_the_end(self, act: Callable[[], T]) -> T:
         while True:
@@ -284,7 +284,7 @@ def _version_and_redactions(reading: ReadTransaction) -> tuple[int, int]:
     return reading.version, reading.redactions
 
 
-def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
+def _count(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
     return {use: len(dicts_in(each.get("token_usages"))) for use, each in metrics.items()}
 
 

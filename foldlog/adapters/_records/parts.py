@@ -159,12 +159,12 @@ class PartsFormat(Format):
 # ----------------------------------------------------------------------------------------------
 
 
-def called(tool: str, arguments: Any, call_id: Any) -> Made:
+def call_of(tool: str, arguments: Any, call_id: Any) -> Made:
     accepted = arguments if type(arguments) in (dict, str) else None
     return Action, {"tool": tool, "arguments": accepted, "call_id": text_or_none(call_id)}
 
 
-def answered(
+def result_of(
     call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
 ) -> Made:
     """Return the result of a call. The content of the result is ``parts`` if they include a file,
@@ -198,12 +198,12 @@ def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> M
 _THOUGHT = "reasoning"
 
 
-def named(key: str, event: Event) -> dict[str, Any]:
+def record_id(key: str, event: Event) -> dict[str, Any]:
     """Return ``{key: id}`` with the id of the event's record, or an empty dict if the record has no
     id.
     """
-    known = id_of_source(event)
-    return {} if known is None else {key: known}
+    source_id = id_of_source(event)
+    return {} if source_id is None else {key: source_id}
 
 
 def text_of(value: Any) -> str:

@@ -47,11 +47,11 @@ from foldlog._formats.record import (
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
-    answered,
-    called,
+    call_of,
     file_of,
     kept,
-    named,
+    record_id,
+    result_of,
     text_of,
     thought,
 )
@@ -141,7 +141,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             result_parts = [
                 _file(item) or {"type": "text", "text": text_of(item)} for item in items
             ]
-            return answered(
+            return result_of(
                 part["tool_call_id"], content, is_error=failed, tool=tool, parts=result_parts
             )
         if name == "retry-prompt":
@@ -157,7 +157,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             signature = None
         return thought(content, signature, is_redacted=not content)
     elif name == "tool-call" and type(tool) is str:
-        return called(tool, part.get("args"), part.get("tool_call_id"))
+        return call_of(tool, part.get("args"), part.get("tool_call_id"))
     data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
     return kept(name, data, shown=name != kind)
 
@@ -220,7 +220,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     record = {
         "parts": parts,
         **_AFTER_PARTS["response" if is_response else "request"],
-        **named("entry_id", event),
+        **record_id("entry_id", event),
     }
     return record | time
 

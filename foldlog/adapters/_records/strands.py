@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
-from foldlog._formats.messages import filled
+from foldlog._formats.messages import drop_empty
 from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
@@ -37,11 +37,11 @@ from foldlog._formats.record import (
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
-    answered,
-    called,
+    call_of,
     file_of,
     kept,
-    named,
+    record_id,
+    result_of,
     text_of,
     thought,
 )
@@ -75,7 +75,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     fields = dict_or_empty(inside)
     call_id = fields.get("toolUseId")
     if name == "toolUse" and type(fields.get("name")) is str:
-        return called(fields["name"], fields.get("input"), call_id)
+        return call_of(fields["name"], fields.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
         items = dicts_in(fields.get("content"))
         texts = [text_of(item.get("text", item.get("json", item))) for item in items]
@@ -83,7 +83,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             _file(item) or {"type": "text", "text": text}
             for item, text in zip(items, texts, strict=True)
         ]
-        return answered(
+        return result_of(
             call_id,
             "\n\n".join(texts),
             is_error=fields.get("status") == "error",
@@ -113,7 +113,7 @@ def _file(content: dict[str, Any]) -> dict[str, Any] | None:
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     time = time_text(event.timestamp, event.origin) or ""
     role = "assistant" if role_of(event) == "assistant" else "user"
-    message = {"role": role, "content": parts, **named("tracking_id", event)}
+    message = {"role": role, "content": parts, **record_id("tracking_id", event)}
     identity = {"message_id": max(event.id, 0), "redact_message": None}
     return {"message": message, **identity, "created_at": time, "updated_at": time}
 
@@ -151,7 +151,9 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
 
 def _thought(text: str, signed: str) -> dict[str, Any]:
     if text:
-        return {"reasoningContent": {"reasoningText": filled({"text": text, "signature": signed})}}
+        return {
+            "reasoningContent": {"reasoningText": drop_empty({"text": text, "signature": signed})}
+        }
     return {"reasoningContent": {"redactedContent": {"__bytes_encoded__": True, "data": signed}}}
 
 

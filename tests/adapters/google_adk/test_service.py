@@ -640,7 +640,7 @@ async def test_a_session_that_is_deleted_as_it_is_read_is_not_there(
 ):
     def delete_in_between(*names):
         erase = partial(histories.erase, service.conversation(*names), reason="asked to")
-        before_next_call(monkeypatch, service, "_updated", erase)
+        before_next_call(monkeypatch, service, "_updated_at", erase)
 
     for name in "stuv":
         session = await service.create_session(**{**S, "session_id": name})

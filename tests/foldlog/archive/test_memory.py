@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from foldlog._archive import importing, writing
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.detection import recognize
-from foldlog._formats.files.found_sources import Found
+from foldlog._formats.files.found_sources import FoundHistory
 from foldlog._formats.files.histories import histories
 from foldlog._formats.hash_set import HashSet, index_of
 from foldlog._formats.skeleton import Seen, SourceState
@@ -107,7 +107,7 @@ def test_a_reply_is_counted_in_some_bytes_of_memory():
 def test_the_stored_hashes_of_replies_are_let_go():
     skeleton, _ = held_for_each(reply)
     held = size_of(skeleton)
-    assert len(skeleton.encoded()) > 2 * RECORDS * HASH_BYTES
+    assert len(skeleton.encode()) > 2 * RECORDS * HASH_BYTES
     assert size_of(skeleton) - held < RECORDS * HASH_BYTES
 
 
@@ -136,7 +136,7 @@ def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path):
     tracemalloc.start()
     try:
         (history,) = histories(path, recognize())
-        assert isinstance(history, Found)
+        assert isinstance(history, FoundHistory)
         assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
@@ -192,7 +192,7 @@ def test_a_reply_counts_once_however_late_its_lines_come_again():
     for number in [*range(40), 0, 39]:
         record = reply(number).replace(b'"uuid": "u', b'"uuid": "v%d' % skeleton.state.records)
         skeleton.add(record, hash_of(record))
-    again = ClaudeCodeSkeleton(skeleton.encoded())
+    again = ClaudeCodeSkeleton(skeleton.encode())
     for counted in (skeleton, again):
         total = counted.replies.total()
         assert sum(calls.calls for calls in total.calls) == 40

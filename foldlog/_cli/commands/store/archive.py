@@ -42,17 +42,19 @@ def run(
         outcomes = Maintenance(store).archive(
             before, to, pairs(list(where or ())), on_result=lambda each: update(advance=1)
         )
-    done = [each for each in outcomes if each.stays is None]
+    archived_rows = [each for each in outcomes if each.stays is None]
     document = ArchivedDocument(
-        conversations=tuple(map(ArchivedConversationDocument.of, done)),
+        conversations=tuple(map(ArchivedConversationDocument.of, archived_rows)),
         stay=tuple(
             ProblemDocument(conversation=each.conversation, problem=each.stays)
             for each in outcomes
             if each.stays is not None
         ),
     )
-    events = count(sum(each.events for each in done), "event")
-    size = f"{sum(each.bytes for each in done):,} bytes"
-    terminal.answer(document, f"{count(len(done), 'conversation')} archived: {events}, {size}")
+    events = count(sum(each.events for each in archived_rows), "event")
+    size = f"{sum(each.bytes for each in archived_rows):,} bytes"
+    terminal.answer(
+        document, f"{count(len(archived_rows), 'conversation')} archived: {events}, {size}"
+    )
     for each in document.stay:
         terminal.note(f"conversation {each.conversation!r} stays: {each.problem}")

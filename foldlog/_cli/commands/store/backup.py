@@ -38,20 +38,22 @@ def run(
         def advance(done: int, of: int) -> None:
             update(description="verifying" if done == of else "copying", completed=done, total=of)
 
-        done = Maintenance(store).back_up(str(file), advance)
+        result = Maintenance(store).back_up(str(file), advance)
     findings = [
-        (verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings
+        (verdict.conversation, finding)
+        for verdict in result.findings
+        for finding in verdict.findings
     ]
     problems = tuple(
         ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings
     )
     sentence = (
-        f"{done.path}: {content(done.events, done.records)} of "
-        f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
+        f"{result.path}: {content(result.events, result.records)} of "
+        f"{count(result.conversations, 'conversation')}, {result.size_bytes:,} bytes"
         f"{'' if findings else ', every event verified'}"
     )
     terminal.answer(
-        BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems),
+        BackedUpDocument.of(result, file=result.path, bytes=result.size_bytes, findings=problems),
         sentence,
     )
     for name, finding in findings:

@@ -11,7 +11,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import use_store
 from foldlog._cli.options import AsJson, Force, new_file, output_option
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import events_total, listed, open_existing, open_or_create, resolved
+from foldlog._cli.stores import events_total, iter_rows, open_existing, open_or_create, resolve
 from foldlog._documents import CopiedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance, Moved, UnequalConversation
 from foldlog._words.gist import count
@@ -77,7 +77,7 @@ def run(
     ):
         use_store(source)
         care = Maintenance(theirs)
-        names = [resolved(ours, name) for name in conversations or ()]
+        names = [resolve(ours, name) for name in conversations or ()]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
 
             def show(moved: Moved) -> None:
@@ -85,26 +85,30 @@ def run(
                 (copied if moved.problem is None else failed).append(moved)
 
             care.copy_from(ours, *names, jobs=jobs, damaged=damaged, on_result=show)
-        known = {one.conversation for one in failed}
+        failed_names = {outcome.conversation for outcome in failed}
         unequal = [
-            one for one in care.differences_from(ours, *names) if one.conversation not in known
+            outcome
+            for outcome in care.differences_from(ours, *names)
+            if outcome.conversation not in failed_names
         ]
-        there = {one.conversation for one in copied}
+        there = {outcome.conversation for outcome in copied}
         forks = sum(
             row.parent is not None and row.erased_at is None and row.id in there
-            for row in listed(ours)
+            for row in iter_rows(ours)
         )
-    behind = [one.conversation for one in unequal if one.behind]
+    behind = [outcome.conversation for outcome in unequal if outcome.behind]
     problems: list[Moved | UnequalConversation] = [
         *failed,
-        *(one for one in unequal if not one.behind),
+        *(outcome for outcome in unequal if not outcome.behind),
     ]
     document = CopiedDocument(
         conversations=len(there),
-        already_there=sum(one.added == one.tombstones == one.records == 0 for one in copied),
-        events=sum(one.added for one in (*copied, *failed)),
-        tombstones=sum(one.tombstones for one in (*copied, *failed)),
-        records=sum(one.records for one in (*copied, *failed)),
+        already_there=sum(
+            outcome.added == outcome.tombstones == outcome.records == 0 for outcome in copied
+        ),
+        events=sum(outcome.added for outcome in (*copied, *failed)),
+        tombstones=sum(outcome.tombstones for outcome in (*copied, *failed)),
+        records=sum(outcome.records for outcome in (*copied, *failed)),
         grown_since=tuple(behind),
         findings=tuple(map(ProblemDocument.of, problems)),
     )
@@ -131,7 +135,7 @@ def run(
         else:
             became = "are copied as separate conversations"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")
-    for one in problems:
-        problem = terminal.about(one.conversation, one.problem or "")
+    for outcome in problems:
+        problem = terminal.about(outcome.conversation, outcome.problem or "")
         other = "; copy it to another store, or export it and import it with --prefix"
         terminal.warn(problem + (other if problem.endswith("another conversation") else ""))

@@ -68,11 +68,11 @@ def run(
         reason, with_forks=with_forks, detach=detach, dry_run=dry_run, no_vacuum=no_vacuum
     )
     with open_existing(db) as store:
-        rows = selected(store, conversations, where)
+        rows = select_rows(store, conversations, where)
         if not (yes or dry_run):
             ask(store, db, rows, with_forks=with_forks)
         outcome = erase_rows(store, rows, how)
-    if not outcome.gone and outcome.stay:
+    if not outcome.rows and outcome.stay:
         raise Refused("; ".join(row.problem for row in outcome.stay))
     report(
         outcome,
@@ -81,7 +81,7 @@ def run(
     )
 
 
-def selected(
+def select_rows(
     store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None
 ) -> list[ConversationRow]:
     """Return the named conversations and the conversations with the attributes. Raises ``Refused``
@@ -96,6 +96,6 @@ def selected(
     names = [whole(store, name) for name in dict.fromkeys(conversations or ())]
     rows = [store.conversation(name, pending=True) for name in names]
     if where:
-        found = conversations_with(store, pairs(list(where)), None)
-        rows += [row for row in found if row.id not in names]
+        matching_rows = conversations_with(store, pairs(list(where)), None)
+        rows += [row for row in matching_rows if row.id not in names]
     return rows

@@ -16,7 +16,7 @@ from foldlog._cli.options import (
     Db,
     NoVacuum,
     Yes,
-    completed,
+    complete_id,
 )
 from foldlog._cli.printing.redaction import (
     ask_to_redact,
@@ -46,7 +46,7 @@ def run(
     conversation: Annotated[
         str | None,
         typer.Argument(
-            metavar="ID", help="The conversation.", show_default=False, autocompletion=completed
+            metavar="ID", help="The conversation.", show_default=False, autocompletion=complete_id
         ),
     ] = None,
     events: Annotated[
@@ -142,7 +142,7 @@ def run(
         files = () if dry_run else redacting.files()
         unconfirmed = unconfirmed_by(chosen, redacted.receipts, files)
         if not as_json:
-            show_receipts(store, redacted.receipts, redacted.taken)
+            show_receipts(store, redacted.receipts, redacted.receipt_by_event)
     if not (chosen.unredacted or redacted.receipts or chosen.beside):
         terminal.matched_nothing()
     if as_json:

@@ -42,39 +42,43 @@ def run(
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """
     with open_existing(db) as store, terminal.working("rekeying", "conversations") as update:
-        wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
-        update(total=len(wanted) or None)
-        done = Maintenance(store).rekey(
-            *wanted, decrypt=decrypt, on_result=lambda each: update(advance=1)
+        ids = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+        update(total=len(ids) or None)
+        outcomes = Maintenance(store).rekey(
+            *ids, decrypt=decrypt, on_result=lambda each: update(advance=1)
         )
-        pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
+        pending = store.database.bytes_pending or any(outcome.bytes_pending for outcome in outcomes)
         remedy = bytes_pending_words(store, "the old form")
         settings = store.database.settings
-    rows = sum(each.rows for each in done)
-    keys = sum(each.key for each in done)
+    rows = sum(outcome.rows for outcome in outcomes)
+    keys = sum(outcome.key for outcome in outcomes)
     sentence = (
-        f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten,"
+        f"{count(len(outcomes), 'conversation')}: {count(rows, 'event')} rewritten,"
         f" {count(keys, 'key')} changed."
     )
     document = RekeyDocument(
-        db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending
+        db=db, conversations=tuple(map(RekeyedDocument.of, outcomes)), bytes_pending=pending
     )
     terminal.answer(document, sentence)
-    is_new = any(each.rows or each.key or each.damaged or each.problem for each in done)
+    is_new = any(
+        outcome.rows or outcome.key or outcome.damaged or outcome.problem for outcome in outcomes
+    )
     if not decrypt and settings.keys is None and settings.compression is None and not is_new:
         terminal.note(
             "neither a key nor a compression is set, so there was nothing to change; to encrypt,"
             " set FOLDLOG_KEY or FOLDLOG_KEY_FILE and run the command again"
         )
-    for each in done:
-        for event_id in each.damaged:
+    for outcome in outcomes:
+        for event_id in outcome.damaged:
             terminal.warn(
-                f"conversation {each.conversation!r}, event {event_id}: the event is damaged and"
+                f"conversation {outcome.conversation!r}, event {event_id}: the event is damaged and"
                 " was left as it is"
             )
-        if each.problem is not None:
-            terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
-    for name in done[-1].plain if done else ():
+        if outcome.problem is not None:
+            terminal.warn(
+                f"conversation {outcome.conversation!r} was left as it is: {outcome.problem}"
+            )
+    for name in outcomes[-1].plain if outcomes else ():
         terminal.note(
             f"{name} contains texts of the store as plain text; protect it like the key, or "
             f"delete it"

@@ -55,34 +55,34 @@ def run(
         )
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
-        done = restore_store(db, str(backup), read_models=files_to_note(str(backup), path))
+        result = restore_store(db, str(backup), read_models=files_to_note(str(backup), path))
     except StoreUnusable as error:  # the error is about the backup: nothing was replaced
         use_store(str(backup))  # the messages name this store in their commands
         raise Refused(str(error)) from error
     with open_existing(db) as store:
-        for name in files_to_note(str(backup), done.kept):
+        for name in files_to_note(str(backup), result.kept):
             confirm(store, name, 0)  # another process may have noted the file before
-        if done.kept is None:
+        if result.kept is None:
             shown_again = {}
         else:
-            shown_again = _shown_again(store, done.kept)
-        others = (row for row in store.iter_conversations() if row.id not in done.erased_since)
+            shown_again = _shown_again(store, result.kept)
+        others = (row for row in store.iter_conversations() if row.id not in result.erased_since)
         is_plain = store.database.settings.keys is not None and holds_plain_events(store)
         have_forks = any(
-            row.parent in done.erased_since and row.erased_at is None for row in others
+            row.parent in result.erased_since and row.erased_at is None for row in others
         )
-    if done.kept is None:
+    if result.kept is None:
         files = []
     else:
-        files = sorted(glob.glob(f"{glob.escape(done.kept)}*"))
+        files = sorted(glob.glob(f"{glob.escape(result.kept)}*"))
     names = ", with ".join(files)  # the other files are its log
-    kept = f"; the former file is {names}" if files else ""
+    former_file = f"; the former file is {names}" if files else ""
     sentence = (
-        f"{done.path}: restored {content(done.events, done.records)} of "
-        f"{count(done.conversations, 'conversation')}, every event verified{kept}"
+        f"{result.path}: restored {content(result.events, result.records)} of "
+        f"{count(result.conversations, 'conversation')}, every event verified{former_file}"
     )
     terminal.answer(
-        RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))),
+        RestoredDocument.of(result, file=result.path, redacted_since=tuple(sorted(shown_again))),
         sentence,
     )
     if is_plain:
@@ -97,17 +97,17 @@ def run(
             f"events of conversation {name!r} that were redacted have their content again;"
             f" '{again}' redacts them again"
         )
-    if done.erased_since:
+    if result.erased_since:
         again = command(
             "store erase",
-            *done.erased_since,
+            *result.erased_since,
             "--reason",
             "TEXT",
             *(["--detach"] if have_forks else []),
         )
         terminal.warn(
             "conversations that were erased exist again:"
-            f" {', '.join(map(repr, done.erased_since))}; '{again}' erases them again"
+            f" {', '.join(map(repr, result.erased_since))}; '{again}' erases them again"
         )
 
 
@@ -116,7 +116,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
 
     Compare the events, because the receipt of a redaction may have been erased.
     """
-    found: dict[str, set[int]] = {}
+    shown_ids: dict[str, set[int]] = {}
     unread: list[str] = []
     try:
         with open_store(f"{as_url(former)}?mode=ro") as earlier:
@@ -130,13 +130,13 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
                 if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
                     continue  # another conversation has this id
                 past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
-                gone = {each.event.id for each in past if not has_content(each.event)}
-                for event in store.events(now.id, 0, max(gone, default=-1) + 1):
-                    if event.id in gone and has_content(event):
+                blank_ids = {each.event.id for each in past if not has_content(each.event)}
+                for event in store.events(now.id, 0, max(blank_ids, default=-1) + 1):
+                    if event.id in blank_ids and has_content(event):
                         owner = now
                         while event.id < (owner.parent_version or 0):
                             owner = rows[owner.parent or ""]
-                        found.setdefault(owner.id, set()).add(event.id)
+                        shown_ids.setdefault(owner.id, set()).add(event.id)
     except EventStoreError as error:
         unread.append(str(error))
     if unread:
@@ -144,4 +144,4 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
             "the former file cannot be read as a whole, so this list of redacted and erased "
             f"events may be incomplete: {unread[0]}"
         )
-    return found
+    return shown_ids

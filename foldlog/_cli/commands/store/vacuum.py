@@ -5,7 +5,7 @@ from __future__ import annotations
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.stores import open_existing
-from foldlog._cli.vacuuming import bytes_pending_words, vacuumed
+from foldlog._cli.vacuuming import bytes_pending_words, vacuum
 from foldlog._documents import VacuumDocument
 from foldlog._words.gist import count
 
@@ -22,7 +22,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     Example: foldlog store vacuum
     """
     with open_existing(db) as store:
-        outcome = vacuumed(store)
+        outcome = vacuum(store)
         remedy = bytes_pending_words(store, "what was erased")
     is_postgresql = outcome.bytes_before is None  # the size of its store is unknown
     if not is_postgresql:

@@ -16,9 +16,9 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.verification import show_erased, show_outcome
 from foldlog._cli.published_heads import published_heads, show_heads
-from foldlog._cli.stores import events_total, open_existing, resolved, whole
+from foldlog._cli.stores import events_total, open_existing, resolve, whole
 from foldlog._cli.verifying import Checks, verdict_document
-from foldlog._documents import VerifiedDocument, streamed
+from foldlog._documents import VerifiedDocument, stream
 from foldlog.eventstore.maintenance import archive
 from foldlog.eventstore.maintenance.verify import verify
 
@@ -84,7 +84,7 @@ def run(
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
-            find_conversation = whole if repair else resolved
+            find_conversation = whole if repair else resolve
             names = [find_conversation(store, name) for name in conversations or ()]
             update(total=events_total(store, names, start))
             check = partial(verify, store, published=published, start=start)
@@ -92,7 +92,7 @@ def run(
             chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
             # Generators print the verdicts of a large store one by one, and do not collect them.
             stored = chain.from_iterable(check(name) for name in chosen)
-            verdicts = (archive.checked(store, verdict) for verdict in stored)
+            verdicts = (archive.check_archived(store, verdict) for verdict in stored)
             rows = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)
@@ -101,7 +101,7 @@ def run(
                 # The counts are final only after the last verdict. The document needs counts now,
                 # so it has the present counts. After the verdicts are written, ``emit_list`` asks
                 # for the final counts.
-                streaming = streamed(verdict_document(*row) for row in rows)
+                streaming = stream(verdict_document(*row) for row in rows)
                 document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
                 terminal.emit_list(document, checks.summary)
             else:
