@@ -8,6 +8,8 @@ from typing import Any
 
 from foldlog._formats.usage import ModelCall
 
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+"""The history that the package brings."""
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 """Records of each format, all that its program writes."""
 

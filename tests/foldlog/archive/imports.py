@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ def imported(store: Store, path: Path, format: str = "auto", **how: Any) -> Impo
     (outcome,) = Import(store, [path], format, **how)
     assert isinstance(outcome, Imported), outcome
     return outcome
+
+
+def imported_lines(store: Store, path: Path, lines: Iterable[bytes]) -> Imported:
+    """Write these lines to a file, and import it."""
+    path.write_bytes(b"".join(lines))
+    return imported(store, path)
 
 
 def refused(store: Store, path: Path, format: str = "auto", **how: Any) -> Exception:

@@ -65,7 +65,7 @@ def test_events_of_foldlog_that_no_view_shows_change_nothing(history):
     assert [type(event).__name__ for event in added] == ["Annotation", "DocumentChanges"]
 
 
-def test_a_fork_has_the_records_of_its_past(history, histories):
+def test_a_fork_has_the_records_of_its_past(history):
     fork = history.fork(100, "fork")
     fork.append_records([{"role": "user", "content": "more"}], format=FORMAT)
     assert list(sent_whole(fork, FORMAT).records()) == [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._archive.importing import Import, Imported
+from foldlog._archive.importing import Import
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
 from foldlog._formats.json_text import UnreadableJson
@@ -92,9 +92,7 @@ def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path, store):
 
 
 def all_bytes(store, conversation):
-    return bytes_of(store, conversation) + b"".join(
-        msg.encode() for msg in map(repr, store.events(conversation))
-    )
+    return bytes_of(store, conversation) + repr(events_of(store, conversation)).encode()
 
 
 def test_a_redaction_takes_what_the_document_repeats(tmp_path, store):
@@ -130,9 +128,9 @@ def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(tmp_path, f
     foldlog("import", path)
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("c", [Message(source="user", content="my secret")], expected_version=0)
-    redact = "store", "redact", "--reason", "asked for"
-    foldlog(*redact, "c", 0, "--no-vacuum", "--yes")
-    dry = foldlog(*redact, "--matching", "the deal", "--dry-run", "--json")
+    redact = "store redact --reason 'asked for'"
+    foldlog(f"{redact} c 0 --no-vacuum --yes")
+    dry = foldlog(f"{redact} --matching 'the deal' --dry-run --json")
     assert dry.document["beside"] == ["one:a__b-1"]
     with open_store(tmp_path / "foldlog.db") as store:
         assert store.database.bytes_pending
@@ -147,27 +145,26 @@ def test_a_redaction_finds_a_text_between_the_records(info, used, tmp_path, fold
     write(path, {**TASK, "info": info}, {})
     assert foldlog("import", path).status == 0
     if used:
-        foldlog("view", "one:a__b-1")
-    redact = "store", "redact", "--matching", "CAFE deal", "--reason", "asked for"
-    dry = foldlog(*redact, "--dry-run")
+        foldlog("view one:a__b-1")
+    redact = "store redact --matching 'CAFE deal' --reason 'asked for'"
+    dry = foldlog(f"{redact} --dry-run")
     assert (
         "one:a__b-1: its source contains the text in its title or between records"
         in dry.out.replace("\n", " ")
     )
-    assert json.loads(foldlog(*redact, "--dry-run", "--json").out)["beside"] == ["one:a__b-1"]
-    result = foldlog(*redact, "--yes", "--json")
-    document = json.loads(result.out)
+    assert foldlog(f"{redact} --dry-run --json").document["beside"] == ["one:a__b-1"]
+    result = foldlog(f"{redact} --yes --json")
     assert result.status == 0
-    assert document["stay"] == []
-    assert document["holders"] == [f"imported file {path}"]
-    assert document["not_searched"].startswith("other files")
+    assert result.document["stay"] == []
+    assert result.document["holders"] == [f"imported file {path}"]
+    assert result.document["not_searched"].startswith("other files")
     write(path, {**TASK, "messages": [*MESSAGES, ASKED], "info": info}, {})
     for source in ((path,), (path, "--check"), (path, "--prefix", "p-")):
-        exported = json.loads(foldlog("export", "one:a__b-1").out)
+        exported = foldlog("export one:a__b-1").document
         assert "deal" not in json.dumps(exported)
         assert exported[: len(MESSAGES)] == MESSAGES
         foldlog("import", *source)
-        assert foldlog(*redact, "one:a__b-1", "--dry-run", "--json").status == 1, "nothing is found"
+        assert foldlog(f"{redact} one:a__b-1 --dry-run --json").status == 1, "nothing is found"
 
 
 def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(tmp_path, store):
@@ -183,12 +180,7 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path, store)
     path = tmp_path / "runs.json"
     other = {**TASK, "instance_id": "a__b-2"}
     write(path, [TASK, other], {"indent": 2})
-    outcomes = list(Import(store, [path]))
-    parts = [
-        bytes_of(store, outcome.conversation)
-        for outcome in outcomes
-        if isinstance(outcome, Imported)
-    ]
+    parts = [bytes_of(store, outcome.conversation) for outcome in Import(store, [path])]
     assert list(map(json.loads, parts)) == [TASK, other]
     assert all(part in path.read_bytes() for part in parts)
 
@@ -200,12 +192,8 @@ def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
         for name in ("a__b-1", "a__b-2")
     ]
     path.write_bytes(b"".join(lines))
-    outcomes = list(Import(store, [path]))
-    assert [
-        bytes_of(store, outcome.conversation)
-        for outcome in outcomes
-        if isinstance(outcome, Imported)
-    ] == lines
+    parts = [bytes_of(store, outcome.conversation) for outcome in Import(store, [path])]
+    assert parts == lines
 
 
 def test_the_second_value_of_a_key_counts():

@@ -6,12 +6,10 @@ from itertools import count
 
 import pytest
 
-from foldlog._archive import makes_events
 from foldlog._archive.importing import Import
-from foldlog.eventstore import open_store
 from tests.eventstore.interruptions import interrupted_at
-from tests.foldlog.archive.imports import bytes_of, events_of
-from tests.foldlog.records import CORPUS
+from tests.foldlog.archive.imports import bytes_of, events_of, in_memory
+from tests.foldlog.records import lines_of
 from tests.sound import assert_sound
 
 _STEP = 311
@@ -28,15 +26,13 @@ def import_and_use(store, path):
 )
 def test_it_leaves_nothing_half(first, tmp_path):
     path = tmp_path / "session.jsonl"
-    path.write_bytes(
-        b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:9])
-    )
-    with makes_events(open_store("memory:")) as store:
+    path.write_bytes(b"".join(lines_of("claude-code")[:9]))
+    with in_memory() as store:
         import_and_use(store, path)
         (row,) = store.conversations()
         expected = events_of(store, row.id)
     for place in count(first, _STEP):
-        with makes_events(open_store("memory:")) as store:
+        with in_memory() as store:
             exception = KeyboardInterrupt()
             with interrupted_at(place, exception, of="foldlog.") as interrupting:
                 try:

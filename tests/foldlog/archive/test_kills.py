@@ -15,13 +15,10 @@ from foldlog.eventstore import KeyRing, Redaction, open_store
 from foldlog.eventstore.log import importing as log_importing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.sources import moving
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of
-from tests.foldlog.records import CORPUS
+from tests.between import Killed
+from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, in_memory
+from tests.foldlog.records import lines_of
 from tests.sound import assert_sound
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 def killed_after(store, transactions, monkeypatch):
@@ -37,29 +34,27 @@ def killed_after(store, transactions, monkeypatch):
     monkeypatch.setattr(recorder, "transact", counted)
 
 
+LINES = lines_of("claude-code")
+WHOLE = b"".join(LINES)
+
+
 def grow(store, path):
-    lines = whole().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[: len(lines) // 2]))
+    path.write_bytes(b"".join(LINES[: len(LINES) // 2]))
     list(Import(store, [path]))
-    path.write_bytes(whole())
+    path.write_bytes(WHOLE)
     list(Import(store, [path]))
 
 
 def use(store, path):
-    path.write_bytes(whole())
+    path.write_bytes(WHOLE)
     (outcome,) = Import(store, [path])
     store.version(outcome.conversation)
 
 
 def fork(store, path):
     use(store, path)
-    lines = whole().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:-4]) + lines[-1])
+    path.write_bytes(b"".join([*LINES[:-4], LINES[-1]]))
     list(Import(store, [path]))
-
-
-def whole():
-    return (CORPUS / "claude-code.jsonl").read_bytes()
 
 
 def read_conversations(store):
@@ -124,14 +119,9 @@ def new_place(request, tmp_path):
 
 
 @pytest.mark.parametrize("work", [grow, use, fork, redact_one, record])
-def test_a_killed_import_or_first_use_goes_on(
-    work,
-    new_place,
-    tmp_path,
-    monkeypatch,
-):
+def test_a_killed_import_or_first_use_goes_on(work, new_place, tmp_path, monkeypatch):
     path = tmp_path / "session.jsonl"
-    with makes_events(open_store("memory:")) as store:
+    with in_memory() as store:
         work(store, path)
         expected = read_conversations(store)
     for transactions in count():
@@ -156,8 +146,8 @@ def test_a_killed_import_or_first_use_goes_on(
 @pytest.mark.parametrize("was_pending", [False, True])
 def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, monkeypatch):
     path = tmp_path / "session.jsonl"
-    path.write_bytes(whole())
-    with makes_events(open_store("memory:")) as store:
+    path.write_bytes(WHOLE)
+    with in_memory() as store:
         (outcome,) = Import(store, [path])
         base = tmp_path / "base.db"
         with open_store(base) as target:
@@ -183,7 +173,7 @@ def test_a_killed_copy_goes_on_and_makes_no_event_twice(was_pending, tmp_path, m
             with open_store(killed) as target:
                 assert [each.problem for each in copy_store(store, target, jobs=1)] == [None]
                 assert [*compare_stores(store, target)] == []
-                assert bytes_of(target, outcome.conversation) == whole()
+                assert bytes_of(target, outcome.conversation) == WHOLE
                 assert_sound(target)
             if is_over:
                 assert transactions > 2

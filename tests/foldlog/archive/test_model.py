@@ -38,12 +38,12 @@ from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import SourceRefused
 from tests.foldlog.archive.imports import events_of, figures_of, in_memory
 from tests.foldlog.archive.kinds import KINDS, Line
+from tests.sound import problems
 
 WORD = re.compile(r"w[0-9a-f]{24}")
 KEYS = KeyRing(["11" * 32])
@@ -318,12 +318,8 @@ class Model:
         else:
             self.check_import(result.conversation)
         self.check_removed()
-        problems = [
-            (each.conversation, finding.problem)
-            for each in verify(self.store)
-            for finding in each.findings
-        ]
-        assert problems == [], (self.log, problems)
+        found = problems(self.store)
+        assert found == [], (self.log, found)
 
     def check_removed(self):
         stored_text = self.stored()

@@ -11,7 +11,7 @@ from foldlog._search import search
 from foldlog.eventstore import KeyRing, StoreUnusable, open_store
 from foldlog.projections import Views
 from tests.foldlog.archive.imports import imported
-from tests.foldlog.records import CORPUS
+from tests.foldlog.records import lines_of
 
 KEYS = KeyRing(["11" * 32])
 
@@ -21,7 +21,7 @@ KEYS = KeyRing(["11" * 32])
     ids=["sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"],
 )
 def opened(request, tmp_path):
-    """Opens the same store, in a mode."""
+    """A store that is opened for writing, and again for reading only."""
     database, keys = request.param
     on_server = database == "postgresql"
     url = (
@@ -29,23 +29,17 @@ def opened(request, tmp_path):
         if on_server
         else f"sqlite:///{tmp_path}/s.db?patience_s=10"
     )
-    stores = []
-
-    def opened(mode):
-        stores.append(makes_events(open_store(f"{url}&mode={mode}", keys=keys)))
-        return stores[-1]
-
-    yield opened
-    for store in stores:
-        store.close()
+    with (
+        makes_events(open_store(f"{url}&mode=rwc", keys=keys)) as writing,
+        makes_events(open_store(f"{url}&mode=ro", keys=keys)) as reading,
+    ):
+        yield writing, reading
 
 
 def session(folder, lines=None):
     """Lines of a real form, in a file; some of the first, or all."""
     path = folder / "session.jsonl"
-    path.write_bytes(
-        b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:lines])
-    )
+    path.write_bytes(b"".join(lines_of("claude-code")[:lines]))
     return path
 
 
@@ -70,7 +64,7 @@ def shown(store, name):
 
 
 def test_it_is_shown_as_it_will_be(opened, tmp_path):
-    writing, reading = opened("rwc"), opened("ro")
+    writing, reading = opened
     name = imported(writing, session(tmp_path)).conversation
     first, again = shown(reading, name), shown(reading, name)
     assert writing.conversation(name, pending=True).pending > 0
@@ -82,7 +76,7 @@ def test_it_is_shown_as_it_will_be(opened, tmp_path):
 
 
 def test_what_it_has_grown_by_is_shown_too(opened, tmp_path):
-    writing, reading = opened("rwc"), opened("ro")
+    writing, reading = opened
     name = imported(writing, session(tmp_path, 12)).conversation
     before = shown(reading, name)
     imported(writing, session(tmp_path, 18))
@@ -98,7 +92,7 @@ def test_what_it_has_grown_by_is_shown_too(opened, tmp_path):
 
 
 def test_more_are_shown_than_are_in_memory_at_once(opened, tmp_path):
-    writing, reading = opened("rwc"), opened("ro")
+    writing, reading = opened
     path = session(tmp_path)
     names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]
     logs = [reading.events(name) for name in names]

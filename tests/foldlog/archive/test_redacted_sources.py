@@ -68,6 +68,11 @@ def redact(store, text=SECRET):
             redact_beside(store, name)
 
 
+def redact_secret(store, conversation):
+    """Redact event 2, as ``redact CONVERSATION 2`` does."""
+    redact_events(store, conversation, [2], reason="asked to", by=None, with_summaries=False)
+
+
 def held(store, text=SECRET):
     """The conversations that hold a text in a record, between records, or in an event."""
     rows = [row.id for row in store.conversations() if row.erased_at is None]
@@ -118,7 +123,7 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
         monkeypatch,
         store.database.recorder,
         "transact",
-        lambda: redact_events(store, fork, [2], reason="asked to", by=None, with_summaries=False),
+        lambda: redact_secret(store, fork),
     )
     assert SECRET not in str(events_of(store, "s1"))
     assert_sound(store)
@@ -149,7 +154,7 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
     for number in order:
         [*copy_store(store, target, names[number])]
     for each in (store, target):
-        redact_events(each, names[0], [2], reason="asked to", by=None, with_summaries=False)
+        redact_secret(each, names[0])
         assert held(each) == []
     assert_sound(target)
 
@@ -157,7 +162,7 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_path, store, target):
     def redact_in_source():
-        redact_events(store, "s1", [2], reason="asked to", by=None, with_summaries=False)
+        redact_secret(store, "s1")
 
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     events_of(store, "s1")
@@ -179,7 +184,7 @@ def test_each_transaction_of_a_copy_leaves_a_sound_target_if_its_source_redacts_
     def act(now):
         target.database.recorder = recorder
         if now == number:
-            redact_events(store, "s1", [2], reason="asked to", by=None, with_summaries=False)
+            redact_secret(store, "s1")
         if now > number:
             assert_sound(target)
         target.database.recorder = between
@@ -212,14 +217,14 @@ def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversatio
     again = [LINES[0], line(1, "no", "assistant"), LINES[2]]
     other = imported(store, write(tmp_path / "other.jsonl", again[:2]))
     [*copy_store(store, target, "s1", other.conversation)]
-    redact_events(target, "s1", [2], reason="asked to", by=None, with_summaries=False)
+    redact_secret(target, "s1")
     imported(store, write(tmp_path / "other.jsonl", again))
     problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
     assert problems["s1"] is None
     for conversation in (fork.conversation, other.conversation):
         assert re.search("the target redacted (record|event) 2", str(problems[conversation]))
     assert held(target) == []
-    redact_events(store, "s1", [2], reason="asked to", by=None, with_summaries=False)
+    redact_secret(store, "s1")
     problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
     assert problems[fork.conversation] is problems[other.conversation] is None
     assert held(target) == []
@@ -235,7 +240,7 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(
 
     def redact_in_target():
         visible.extend(held(target))
-        redact_events(target, "s1", [2], reason="asked to", by=None, with_summaries=False)
+        redact_secret(target, "s1")
 
     fork_lines = [LINES[0], line(1, "no", "assistant"), LINES[2]]
     imported(store, write(tmp_path / "s1.jsonl", LINES))
@@ -252,7 +257,7 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(
         redact_in_target()
     assert problems == [None] or "the target redacted record 2" in str(problems)
     assert set(held(target)) <= {*visible} - {"s1"}
-    redact_events(store, "s1", [2], reason="asked to", by=None, with_summaries=False)
+    redact_secret(store, "s1")
     again = [moved.problem for moved in copy_store(store, target, fork)]
     # A fork that was complete got a receipt of its own in the target.
     assert again == [None] or problems == [None]
@@ -265,7 +270,7 @@ def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_red
 ):
     imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
     [*copy_store(store, target)]
-    redact_events(target, "s1", [2], reason="asked to", by=None, with_summaries=False)
+    redact_secret(target, "s1")
     imported(store, write(tmp_path / "s1.jsonl", LINES))  # so the events get other heads
     store.fork("s1", 4, "fork")
     (moved,) = copy_store(store, target, "fork")
@@ -282,7 +287,7 @@ def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(
     def redact_in_target():
         visible.extend(row.id for row in target.conversations())
         if visible:
-            redact_events(target, "s1", [2], reason="asked to", by=None, with_summaries=False)
+            redact_secret(target, "s1")
 
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     events_of(store, "s1")

@@ -80,7 +80,7 @@ def test_records_that_come_after_the_first_use_are_recorded_when_they_came(store
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
 
 
-def test_what_is_younger_makes_no_events_to_know_that(store, clock, tmp_path):
+def test_what_is_younger_makes_no_events_to_know_that(store, tmp_path):
     imported(store, session(tmp_path / "s1.jsonl", 2))
     assert events_with(store, "s1", None, MARCH) == []
     assert store.conversation("s1", pending=True).pending == 2

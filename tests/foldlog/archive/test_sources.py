@@ -6,7 +6,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive import importing, projecting, reading, writing
-from foldlog._archive.importing import Failed, Import, Imported
+from foldlog._archive.importing import Failed, Import
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message
@@ -16,6 +16,7 @@ from tests.foldlog.archive.imports import (
     events_of,
     figures_of,
     imported,
+    imported_lines,
     new_store,
     source_of,
 )
@@ -62,11 +63,9 @@ def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
 ):
 
     def import_longer():
-        path.write_bytes(b"".join(lines))
-        imported(store, path)
+        imported_lines(store, path, lines)
 
-    path.write_bytes(b"".join(lines[:5]))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines[:5]).conversation
     path.write_bytes(b"".join(lines[:7]))
     before_next_call(monkeypatch, store.database.recorder, "transact", import_longer)
     imported(store, path)
@@ -78,8 +77,7 @@ def test_a_log_that_another_program_imports_longer_meanwhile_loses_no_records(
 def test_a_log_that_is_rewritten_after_it_was_compared_is_compared_again(
     start, lines, path, monkeypatch, store
 ):
-    path.write_bytes(b"".join(lines[:6]))
-    imported(store, path)
+    imported_lines(store, path, lines[:6])
     path.write_bytes(b"".join([*lines[:3], *lines[4:9]]))
     before_next_call(
         monkeypatch,
@@ -107,8 +105,7 @@ def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one
         ]
         return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
 
-    path.write_bytes(b"".join(lines))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines).conversation
     assert set(shown(store, name)) == {None}
     store.version(name)
     assert None not in shown(store, name)
@@ -128,11 +125,9 @@ def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
     at = next(
         place for place, (old, new) in enumerate(zip(lines, again, strict=False)) if old != new
     )
-    path.write_bytes(b"".join(lines))
-    first = imported(store, path)
+    first = imported_lines(store, path, lines)
     before = events_of(store, first.conversation)
-    path.write_bytes(b"".join(again))
-    second = imported(store, path)
+    second = imported_lines(store, path, again)
     assert (second.conversation, second.forked_at) == (f"{first.conversation}@{at}", at)
     assert second.added == len(again) - at
     assert bytes_of(store, first.conversation) == b"".join(lines)
@@ -140,41 +135,34 @@ def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
     assert bytes_of(store, second.conversation) == b"".join(again)
     assert store.conversation(second.conversation, pending=True).parent == first.conversation
     assert imported(store, path, read_all=True).added == 0
-    path.write_bytes(b"".join(lines))  # and back: nothing is new
-    back = imported(store, path)
+    back = imported_lines(store, path, lines)  # and back: nothing is new
     assert (back.conversation, back.added) == (first.conversation, 0)
     assert_sound(store)
 
 
 def test_a_damaged_line_is_no_record_of_a_fork_that_shares_it(lines, path, store):
     damaged = [*lines[:3], b'{"type": "user\n', *lines[3:]]
-    path.write_bytes(b"".join(damaged[:6]))
-    imported(store, path)
+    imported_lines(store, path, damaged[:6])
     again = [*damaged[:5], *damaged[6:]]
-    path.write_bytes(b"".join(again))
-    fork = imported(store, path)
+    fork = imported_lines(store, path, again)
     assert (fork.forked_at, fork.added) == (4, len(again) - 5)
     assert bytes_of(store, fork.conversation) == path.read_bytes()
 
 
 def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, path, store):
-    path.write_bytes(b"".join(lines[:-1]))
-    first = imported(store, path)
+    first = imported_lines(store, path, lines[:-1])
     Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
     own = events_of(store, first.conversation)
-    path.write_bytes(b"".join(lines))
-    second = imported(store, path)
+    second = imported_lines(store, path, lines)
     assert (second.conversation, second.added) == (f"{first.conversation}@{len(lines) - 1}", 1)
     assert events_of(store, first.conversation) == own
     assert bytes_of(store, second.conversation) == path.read_bytes()
 
 
 def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines, path, tmp_path, store):
-    path.write_bytes(b"".join(lines[:-3]))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines[:-3]).conversation
     store.append(name, Message(source="user", content="mine"), expected_version=store.version(name))
-    path.write_bytes(b"".join(lines[:-1]))
-    fork = imported(store, path).conversation
+    fork = imported_lines(store, path, lines[:-1]).conversation
     assert fork != name
     copy = tmp_path / "copy.jsonl"
     path.rename(copy)
@@ -220,7 +208,7 @@ def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch, st
         return transact(work)
 
     monkeypatch.setattr(store.database.recorder, "transact", counted)
-    outcomes = [outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)]
+    outcomes = [*Import(store, [tmp_path])]
     assert (len(outcomes), len(transactions)) == (3, 1)
     for outcome in outcomes:
         assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
@@ -229,7 +217,7 @@ def test_short_sources_of_a_folder_share_a_transaction(tmp_path, monkeypatch, st
 def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp_path, store):
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
-    outcomes = [outcome for outcome in Import(store, [tmp_path]) if isinstance(outcome, Imported)]
+    outcomes = [*Import(store, [tmp_path])]
     assert [outcome.added for outcome in outcomes] == [len(lines) - 2, 2]
     assert [row.id for row in store.iter_conversations()] == [outcomes[0].conversation]
     assert bytes_of(store, outcomes[0].conversation) == b"".join(lines)
@@ -238,8 +226,7 @@ def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines, tmp
 def test_a_first_use_goes_on_while_others_make_the_same_events(lines, path, monkeypatch, store):
     """Others make them, one in each transaction, always before this one does."""
     monkeypatch.setattr(projecting, "_EVENTS", 1)
-    path.write_bytes(b"".join(lines))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines).conversation
     extend, others = store.extend, iter(range(len(lines) - 2))
 
     def late(*arguments, **how):
@@ -261,8 +248,7 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
         .replace(b'": "', b'": "\xed\xa0\x80')
     )
     assert b"\xed" in broken
-    path.write_bytes(b"".join([lines[0], broken, *lines[2:]]))
-    outcome = imported(store, path)
+    outcome = imported_lines(store, path, [lines[0], broken, *lines[2:]])
     assert (outcome.added, [finding.problem for finding in outcome.findings]) == (
         len(lines) - 1,
         ["not UTF-8"],

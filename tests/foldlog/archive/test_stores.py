@@ -3,8 +3,7 @@ made or not.
 """
 
 import json
-import sqlite3
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -24,7 +23,6 @@ from foldlog.eventstore.inside import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.sources import moving
 from foldlog.eventstore.sources.reading import about
@@ -36,12 +34,14 @@ from tests.foldlog.archive.imports import (
     events_of,
     figures_of,
     imported,
+    imported_lines,
     new_store,
     refused,
     source_of,
 )
 from tests.foldlog.records import CORPUS
-from tests.sound import assert_sound
+from tests.sound import assert_sound, problems
+from tests.stored_rows import execute
 
 KEYS = KeyRing(["11" * 32])
 
@@ -83,10 +83,6 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(monkeypat
     monkeypatch.undo()
     used(store, outcome.conversation)
     assert source_of(store, outcome.conversation).made == outcome.records
-
-
-def findings_in(store):
-    return [finding for verdict in verify(store) for finding in verdict.findings]
 
 
 def copied(store, target, *conversations, jobs=4):
@@ -137,20 +133,15 @@ def test_a_copy_has_the_source(use, store, target, path):
     assert [*compare_stores(store, target)][1:] == []
 
 
-def test_a_copy_counts_the_records_that_are_no_events_yet(store, target, path):
-    whole = path.read_bytes()
-    lines = whole.splitlines(keepends=True)
-
+def test_a_copy_counts_the_records_that_are_no_events_yet(store, target, path, lines):
     def counts(store, target):
         moved = copied(store, target)
         return moved.added, moved.records
 
-    path.write_bytes(b"".join(lines[:-2]))
-    outcome = imported(store, path)
+    outcome = imported_lines(store, path, lines[:-2])
     assert counts(store, target) == (0, outcome.records)
     assert counts(store, target) == (0, 0)
-    path.write_bytes(whole)
-    assert imported(store, path).added == 2
+    assert imported_lines(store, path, lines).added == 2
     assert counts(store, target) == (0, 2)
     used(store, outcome.conversation)
     assert counts(store, target) == (len(events_of(store, outcome.conversation)), 0)
@@ -162,8 +153,7 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
     use, grows, store, target, path, lines
 ):
     """The events that the copy made are not made again either."""
-    path.write_bytes(b"".join(lines[:12]))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines[:12]).conversation
     use(store, name)
     copied(store, target)
     redacted = next(event for event in events_of(target, name) if event.id >= 2)
@@ -171,8 +161,7 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
     before, records = events_of(target, name), bytes_of(target, name)
     assert records != bytes_of(store, name)
     if grows:
-        path.write_bytes(b"".join(lines))
-        imported(store, path)
+        imported_lines(store, path, lines)
     copied(store, target)
     assert events_of(target, name)[: len(before)] == before
     assert bytes_of(target, name)[: len(records)] == records
@@ -182,15 +171,14 @@ def test_what_a_copy_redacted_stays_redacted_when_it_is_copied_again(
     assert_sound(target)
 
 
-def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(store, target, path):
-    whole = path.read_bytes()
-    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:12]))
-    name = imported(store, path).conversation
+def test_a_copy_of_a_shorter_source_keeps_the_later_records_of_the_target(
+    store, target, path, lines
+):
+    name = imported_lines(store, path, lines[:12]).conversation
     copied(store, target)
-    path.write_bytes(whole)
-    imported(target, path)
+    imported_lines(target, path, lines)
     copied(store, target)
-    assert bytes_of(target, name) == whole
+    assert bytes_of(target, name) == path.read_bytes()
     assert_sound(target)
 
 
@@ -209,14 +197,12 @@ def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
 
 
 def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(store, target, path, lines):
-    path.write_bytes(b"".join(lines[:12]))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines[:12]).conversation
     copied(store, target)
     used(target, name)
     before = events_of(target, name)
     assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-    path.write_bytes(b"".join(lines))
-    imported(store, path)
+    imported_lines(store, path, lines)
     copied(store, target)
     assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
     events = events_of(target, name)
@@ -230,10 +216,8 @@ def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(
     store, target, path, lines
 ):
     imported(store, path)
-    path.write_bytes(b"".join(lines[:3]))
-    used(target, imported(target, path).conversation)
-    path.write_bytes(b"".join([*lines[:8], *lines[9:]]))
-    fork = imported(store, path).conversation
+    used(target, imported_lines(target, path, lines[:3]).conversation)
+    fork = imported_lines(store, path, [*lines[:8], *lines[9:]]).conversation
     copied(store, target, fork)
     assert bytes_of(target, fork) == path.read_bytes()
     assert_sound(target)
@@ -242,12 +226,10 @@ def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(
 def test_a_fork_that_was_copied_alone_is_copied_on_to_one_that_shares_its_records(path, lines):
     with new_store() as first, new_store() as store, new_store() as target:
         imported(first, path)
-        path.write_bytes(b"".join([*lines[:8], *lines[9:-3]]))
-        fork = imported(first, path).conversation
+        fork = imported_lines(first, path, [*lines[:8], *lines[9:-3]]).conversation
         copied(first, store, fork)
         [*copy_store(first, target, jobs=1)]
-        path.write_bytes(b"".join([*lines[:8], *lines[9:]]))
-        imported(store, path)
+        imported_lines(store, path, [*lines[:8], *lines[9:]])
         source = source_of(store, fork)
         store.database.recorder.transact(
             lambda transaction: SourcesToWrite(store.database, transaction).join_last(source, 0)
@@ -280,9 +262,7 @@ def test_a_copy_of_damaged_events_makes_them_again_from_their_records(lost, tmp_
     with makes_events(open_store(path)) as store:
         name = imported(store, session(tmp_path)).conversation
         expected = events_of(store, name)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE events SET body = 'x' WHERE id = ?", (lost,))
-        connection.commit()
+    execute(path, f"UPDATE events SET body = 'x' WHERE id = {lost}")
     with makes_events(open_store(path)) as store, new_store() as target:
         (moved,) = copy_store(store, target, damaged=True)
         assert f"event {lost}" in str(moved.problem)
@@ -363,9 +343,8 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path):
             )
 
         store.database.recorder.transact(damage)
-        assert [finding.problem for finding in findings_in(store)] == [
-            "record 1 of its source differs from the imported record"
-        ]
+        (problem,) = problems(store)
+        assert "record 1 of its source differs from the imported record" in problem
 
 
 @pytest.mark.parametrize("column", ["sources.about", "sources.sums", "blocks.body", "made.places"])
@@ -375,31 +354,20 @@ def test_what_cannot_be_unpacked_is_found(column, tmp_path):
         outcome = imported(store, session(tmp_path))
         used(store, outcome.conversation)
     table, name = column.split(".")
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute(f"UPDATE {table} SET {name} = x'00'")
+    execute(path, f"UPDATE {table} SET {name} = x'00'")
     with makes_events(open_store(f"sqlite:///{path}")) as store:
-        (finding,) = findings_in(store)
-        assert "cannot be decompressed" in finding.problem
+        (problem,) = problems(store)
+        assert "cannot be decompressed" in problem
 
 
-def test_copies_that_make_their_events_apart_have_the_same_heads(path):
-    with new_store() as store, new_store() as other:
-        outcome = imported(store, path)
-        copied(store, other)
-        used(other, outcome.conversation)
-        used(store, outcome.conversation)
-        assert head_of(other, outcome.conversation) == head_of(store, outcome.conversation)
-        with path.open("ab") as file:
-            file.write(
-                path.read_bytes()
-                .splitlines(keepends=True)[-1]
-                .replace(b'"uuid":"', b'"uuid":"later-')
-            )
-        imported(store, path)
-        copied(store, other)
-        used(store, outcome.conversation)
-        used(other, outcome.conversation)
-        assert head_of(other, outcome.conversation) == head_of(store, outcome.conversation)
+def test_copies_that_make_their_events_apart_have_the_same_heads(store, target, path, lines):
+    later = lines[-1].replace(b'"uuid":"', b'"uuid":"later-')
+    for records in (lines, [*lines, later]):
+        name = imported_lines(store, path, records).conversation
+        copied(store, target)
+        used(target, name)
+        used(store, name)
+        assert target.conversation(name).head == store.conversation(name).head
 
 
 def test_the_secret_of_salts_goes_when_all_events_are_made(store, path):
@@ -407,11 +375,6 @@ def test_the_secret_of_salts_goes_when_all_events_are_made(store, path):
     assert projecting.SECRET in about(source_of(store, outcome.conversation))
     used(store, outcome.conversation)
     assert projecting.SECRET not in about(source_of(store, outcome.conversation))
-
-
-def head_of(store, conversation):
-    row = store.database.recorder.query(lambda reader: store.database.find(reader, conversation))
-    return None if row is None else row.head
 
 
 def without_keys(source):
@@ -442,8 +405,7 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
             assert_sound(target)
 
     for stop in (6, len(lines)):
-        path.write_bytes(b"".join(lines[:stop]))
-        name = imported(store, path).conversation
+        name = imported_lines(store, path, lines[:stop]).conversation
         copy_after_kills()
         use(store, name)
         last = max(event.id for event in events_of(store, name) if has_content(event))
@@ -465,11 +427,9 @@ def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
     monkeypatch.setattr(reading, "SIZE", 2_000)
     lines[5:5] = [b"a damaged line\n"]
     for stop in (5, 9):
-        path.write_bytes(b"".join(lines[:stop]))
-        name = imported(target, path).conversation
+        name = imported_lines(target, path, lines[:stop]).conversation
     bytes_before = bytes_of(target, name)
-    path.write_bytes(b"".join(lines))
-    imported(store, path)
+    imported_lines(store, path, lines)
     for transactions in count(1):
         stopped = Store(killing(target.database.recorder, transactions), target.database.settings)
         try:
@@ -493,11 +453,9 @@ def test_a_second_copy_writes_only_the_blocks_from_the_first_change_on(
         firsts.extend(block.first for block in blocks)
         write(self, source, blocks)
 
-    path.write_bytes(b"".join(lines[:-2]))
-    name = imported(store, path).conversation
+    name = imported_lines(store, path, lines[:-2]).conversation
     copied(store, target)
-    path.write_bytes(b"".join(lines))
-    imported(store, path)
+    imported_lines(store, path, lines)
     monkeypatch.setattr(SourcesToWrite, "put_blocks", noted)
     copied(store, target)
     assert min(firsts) > source_of(target, name).records // 2
@@ -541,13 +499,11 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(store, target
 def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(store, target, path, lines):
     changed = lines[-1].replace(b"timestamp", b"timestamq")
     parent = imported(store, path).conversation
-    path.write_bytes(b"".join([*lines[:-1], changed]))
-    fork = imported(store, path).conversation
+    fork = imported_lines(store, path, [*lines[:-1], changed]).conversation
     assert fork != parent
     copied(store, target, fork)
     copied(store, target, parent)
-    path.write_bytes(b"".join([*lines[:-1], changed, *lines[-1:]]))
-    assert imported(store, path).conversation == fork
+    assert imported_lines(store, path, [*lines[:-1], changed, *lines[-1:]]).conversation == fork
     copied(store, target, fork)
     assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
     assert_sound(target)
