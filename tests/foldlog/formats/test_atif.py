@@ -21,7 +21,7 @@ def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     (case,) = [each for each in cases_in("writes")[CONDENSATIONS] if "atif" in each.outputs]
     with open_histories("foldlog.db") as histories:
         histories["c"].append([replace(each, id=NOT_RECORDED) for each in case.events()])
-    assert foldlog("export", "c", "--format", "atif", "--output", tmp_path / "out.json").status == 0
+    assert foldlog("export c --format atif --output out.json").status == 0
     document = json.loads((tmp_path / "out.json").read_text())
     trajectory = models.Trajectory.model_validate(document)
     assert (trajectory.schema_version, len(trajectory.steps)) == ("ATIF-v1.8", 11)

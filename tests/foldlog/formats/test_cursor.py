@@ -1,7 +1,6 @@
 """Conversations of Cursor: where they lie, and what its model was told."""
 
 import json
-import sqlite3
 from contextlib import closing
 from hashlib import sha256
 
@@ -12,6 +11,7 @@ from foldlog.formats import NotAHistory
 from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, recorded
 from tests.foldlog.records import records_of
+from tests.stored_rows import execute
 
 CURSOR = "cursor"
 RECORDS = records_of(CURSOR)
@@ -61,9 +61,9 @@ def test_the_conversations_of_the_editor_are_read_with_their_titles(tmp_path, fo
     assert (first.name, second.name, first.format) == ("a", "b", CURSOR)
     assert (second.records, second.findings) == (RECORDS, [])
     assert foldlog("import", path).status == 0
-    rows = foldlog("list", "--long", "--json").document["conversations"]
-    titles = {row["conversation"]: row["title"] for row in rows}
-    assert titles == {"a": "one", "b": "Files of the harbour"}
+    listed = foldlog("list --long --json")
+    assert listed.rows() == ["a", "b"]
+    assert listed.rows("title") == ["one", "Files of the harbour"]
     assert path.read_bytes() == before
 
 
@@ -80,10 +80,11 @@ def test_a_conversation_that_goes_on_adds_its_bubbles(tmp_path):
 
 def test_a_bubble_that_is_gone_or_damaged_is_a_finding(tmp_path):
     path = editor(tmp_path / "state.vscdb", b=("", RECORDS))
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("DELETE FROM cursorDiskKV WHERE key = 'bubbleId:b:b-2'")
-        database.execute("UPDATE cursorDiskKV SET value = '{' WHERE key = 'bubbleId:b:b-5'")
-        database.commit()
+    execute(
+        path,
+        "DELETE FROM cursorDiskKV WHERE key = 'bubbleId:b:b-2'",
+        "UPDATE cursorDiskKV SET value = '{' WHERE key = 'bubbleId:b:b-5'",
+    )
     (path.parent / "state.vscdb-wal").write_bytes(b"x")
     (history,) = histories_at(path)
     assert len(history.records) == len(RECORDS) - 2
@@ -114,9 +115,7 @@ def test_a_message_that_is_listed_and_not_there_is_a_finding_and_an_empty_store_
     assert lost in history.findings[0]
     (folder := tmp_path / "empty").mkdir()
     path = command_line(folder)
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("UPDATE meta SET value = '7b7d'")
-        database.commit()
+    execute(path, "UPDATE meta SET value = '7b7d'")
     with pytest.raises(NotAHistory):
         histories_at(path)
 
@@ -129,7 +128,6 @@ def test_a_transcript_has_calls_without_ids_and_its_end_is_kept(tmp_path):
 
 
 def test_another_database_is_refused(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "store.db")) as database:
-        database.execute("CREATE TABLE blobs (id)")
+    execute(tmp_path / "store.db", "CREATE TABLE blobs (id)")
     with pytest.raises(NotAHistory, match="is a SQLite database"):
         histories_at(tmp_path / "store.db")

@@ -62,7 +62,7 @@ def prompt_lines(events):
 
 
 @pytest.mark.parametrize("format", WRITTEN)
-def test_what_was_written_is_told_the_same_after_an_import(format):
+def test_what_was_written_is_told_the_same_after_an_import(history, format):
     prompt = (
         Annotation(name="begin")
         if format == "anthropic-messages"
@@ -72,10 +72,8 @@ def test_what_was_written_is_told_the_same_after_an_import(format):
     events = in_order(steps)
     records = json.loads(json.dumps(list(encode(events, format))))
     assert sorted(prompt_lines(list(decode(records, format)))) == sorted(prompt_lines(events))
-    with foldlog_package.open("memory:") as histories:
-        history = histories["a"]
-        history.append(steps)
-        view = json.loads(json.dumps(list(history.export(format, view=True))))
+    history.append(steps)
+    view = json.loads(json.dumps(list(history.export(format, view=True))))
     assert sorted(prompt_lines(list(decode(view, format)))) == sorted(prompt_lines(events))
 
 
@@ -86,7 +84,7 @@ def test_a_history_is_not_written_in_another_format(format, foldlog):
         for view in (False, True):
             with pytest.raises(NotWritten, match=r"choose one of .*openai-chat"):
                 list(histories["a"].export(format, view=view))
-    ran = foldlog("export", "a", "--format", format)
+    ran = foldlog("export a --format", format)
     assert (ran.status, f"writes no history as '{format}'" in ran.err) == (2, True)
     with pytest.raises(NotWritten):
         encode([ASKED], format)
@@ -96,11 +94,10 @@ def test_a_history_is_not_written_in_another_format(format, foldlog):
 def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
     format, foldlog, tmp_path
 ):
-    source = (CORPUS / f"{format}.jsonl").read_bytes()
-    assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
-    (name, *_) = [
-        each["conversation"] for each in foldlog("list", "--json").document["conversations"]
-    ]
+    path = CORPUS / f"{format}.jsonl"
+    source = path.read_bytes()
+    assert foldlog("import", path, "--format", format).status == 0
+    name, *_ = foldlog("list --json").rows()
     ran = foldlog("export", name, "-o", "one")
     assert (ran.status, ran.err, (tmp_path / "one").read_bytes()) == (0, "", source)
     with foldlog_package.open("foldlog.db") as histories:

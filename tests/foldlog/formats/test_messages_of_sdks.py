@@ -60,9 +60,8 @@ def test_what_agents_write_takes_little_more_than_it_took(format):
     )
 
 
-def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not(histories):
+def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not(history):
     messages = RECORDS["pydantic-ai"]
-    history = histories["c"]
     history.append_records(messages, format="pydantic-ai")
     events, stored = list(history.events()), history._stored_records()
     starts = [event.id for event in events if event.origin.id is not None]
@@ -74,20 +73,18 @@ def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not(histories
 
 
 @pytest.mark.parametrize("format", ["pydantic-ai", "google-adk", "agent-framework", "strands"])
-def test_what_stays_of_a_redacted_message_is_one_message_without_its_words(format):
+def test_what_stays_of_a_redacted_message_is_one_message_without_its_words(history, format):
     signed = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     call = Action(id=0, tool="run", arguments={"of": "kite"}, call_id="k", thinking=(signed,))
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append_records(written([call], format), format=format)
-        history.redact(1, reason="asked to")
-        (remainder,) = written(history.events(), format, history._stored_records())
+    history.append_records(written([call], format), format=format)
+    history.redact(1, reason="asked to")
+    (remainder,) = written(history.events(), format, history._stored_records())
     assert len(within(remainder, *format_named(format).parts)) == 2
     assert re.search("hm|kite|c2ln", json.dumps(remainder)) is None
     assert '"k"' in json.dumps(remainder)
 
 
-def test_a_result_whose_content_a_condenser_changed_is_an_output_item():
+def test_a_result_whose_content_a_condenser_changed_is_an_output_item(history):
     call_item = {
         "type": "function_call",
         "id": "f",
@@ -96,16 +93,14 @@ def test_a_result_whose_content_a_condenser_changed_is_an_output_item():
         "arguments": "{}",
     }
     output = [{"type": "input_text", "text": "9 km"}]
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append_records(
-            [call_item, {"type": "function_call_output", "call_id": "c", "output": output}],
-            format="openai-responses",
-        )
-        call, result = history.events()
-        encoder = Encoder("openai-responses", stored=history._stored_records())
-        assert encoder.shown([call], [call]) == [call_item]
-        (shown,) = encoder.shown([replace(result, content="cleared")], [result])
+    history.append_records(
+        [call_item, {"type": "function_call_output", "call_id": "c", "output": output}],
+        format="openai-responses",
+    )
+    call, result = history.events()
+    encoder = Encoder("openai-responses", stored=history._stored_records())
+    assert encoder.shown([call], [call]) == [call_item]
+    (shown,) = encoder.shown([replace(result, content="cleared")], [result])
     assert (shown["type"], shown["call_id"], shown["output"]) == (
         "function_call_output",
         "c",

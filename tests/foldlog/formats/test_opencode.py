@@ -1,7 +1,6 @@
 """What OpenCode's messages mean, where they lie, and how a session grows."""
 
 import json
-import sqlite3
 from contextlib import closing
 
 import pytest
@@ -13,6 +12,7 @@ from tests.foldlog.archive.imports import new_store
 from tests.foldlog.formats.reading import histories_at, records_in
 from tests.foldlog.records import records_of
 from tests.golden.rows import rows
+from tests.stored_rows import execute
 
 OPENCODE = "opencode"
 RECORDS = records_of("opencode")
@@ -109,10 +109,7 @@ def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
     assert before is None or (
         path.read_bytes() == before and not list(tmp_path.glob("opencode.db-*"))
     )
-    assert (
-        foldlog("list", "--long", "--json").document["conversations"][0]["title"]
-        == "Files of the harbour"
-    )
+    assert foldlog("list --long --json").rows("title") == ["Files of the harbour"]
 
 
 def test_a_database_and_the_storage_that_it_came_from_are_one_history(tmp_path):
@@ -156,9 +153,8 @@ def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_chan
 
 
 def test_another_database_says_what_it_is(tmp_path):
-    with closing(sqlite3.connect(tmp_path / "o.db")) as other:
-        for table in ("session", "message", "part"):
-            other.execute(f"CREATE TABLE {table} (id)")
+    tables = "session", "message", "part"
+    execute(tmp_path / "o.db", *(f"CREATE TABLE {table} (id)" for table in tables))
     with pytest.raises(
         NotAHistory, match="is a SQLite database with the tables session, message, part;"
     ):
@@ -167,10 +163,11 @@ def test_another_database_says_what_it_is(tmp_path):
 
 def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
     path = database(tmp_path / "opencode.db", IN_ORDER)
-    with closing(sqlite3.connect(path)) as opened:
-        opened.execute("UPDATE part SET data = '{' WHERE id = 'prt_2_02'")
-        opened.execute("UPDATE message SET data = NULL WHERE id = 'msg_1'")
-        opened.commit()
+    execute(
+        path,
+        "UPDATE part SET data = '{' WHERE id = 'prt_2_02'",
+        "UPDATE message SET data = NULL WHERE id = 'msg_1'",
+    )
     (history,) = histories_at(path)
     counts = [len(record.get("parts", ())) for record in history.records]
     assert counts == [0, len(MESSAGES[1]["parts"]) - 1, 7]
@@ -184,8 +181,7 @@ def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
     for text in (session.read_bytes(), None, session.read_bytes()):
         session.write_bytes(text) if text else session.unlink()
         assert foldlog("import", path).status == (0 if text else 2)
-        (row,) = foldlog("list", "--json").document["conversations"]
-        assert row["conversation"] == "ses_1"
+        assert foldlog("list --json").rows() == ["ses_1"]
 
 
 def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(
@@ -194,10 +190,10 @@ def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imp
     path = database(tmp_path / "opencode.db", IN_ORDER)
     path.write_bytes(path.read_bytes()[:4096])
     exported(tmp_path / "z.json", IN_ORDER)
-    result = foldlog("import", ".")
+    result = foldlog("import .")
     assert result.status == 1
     assert "opencode.db: cannot be read: database disk image is malformed" in result.err
-    assert foldlog("list", "--json").document["conversations"][0]["conversation"] == "ses_1"
+    assert foldlog("list --json").rows() == ["ses_1"]
 
 
 def test_a_damaged_database_hides_no_storage_beside_it(tmp_path):
@@ -233,7 +229,7 @@ OF_2, AS_RECORDS = rows("opencode_2.json", "messages"), rows("opencode_2.json", 
 def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     assert foldlog("import", path).status == 0
-    before = foldlog("stats", "--json").document["spent"]
+    before = foldlog("stats --json").document["spent"]
     copies = [
         (each["info"]["id"], each["info"]["role"], {"text": "in other words"})
         for each in IN_ORDER[:-1]
@@ -247,12 +243,11 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
     with library.open("foldlog.db") as opened:
         records = records_in(opened.store, "ses_1")
     assert records == [*as_read(IN_ORDER), *AS_RECORDS[1:-1]]
-    spent = foldlog("stats", "--json").document["spent"]
+    spent = foldlog("stats --json").document["spent"]
     # the reply of the fork is a copy
     assert (spent["calls"], spent["cost"]) == (before["calls"] + 2, before["cost"] + 1)
-    listed = foldlog("list", "--long", "--json").document["conversations"]
-    titles = {row["conversation"]: row["title"] for row in listed}
-    assert titles == {"ses_1": "Newer", "ses_2": "Newer"}
+    listed = foldlog("list --long --json")
+    assert (listed.rows(), listed.rows("title")) == (["ses_1", "ses_2"], ["Newer"] * 2)
 
 
 def test_a_database_of_opencode_2_alone_is_read(tmp_path):

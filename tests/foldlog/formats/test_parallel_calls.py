@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-import foldlog
 from foldlog.adapters._shared import shown_records
 from foldlog.eventstore import Action, DocumentChanges, Message, Observation, SystemMessage
 from foldlog.formats import Encoder, decode
@@ -175,13 +174,11 @@ def test_each_line_of_a_call_names_its_reply():
 
 
 @pytest.mark.parametrize("format", SHAPES[all_results])
-def test_the_results_of_imported_calls_are_one_message(format):
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append_records(written(events_of("?k1 ?k2"), format), format=format)
-        for name in ("k2", "k1"):
-            history.append(Observation(tool="run", content=f"gives {name}", call_id=name))
-        *_, calling, answering = written(history.events(), format, history._stored_records())
+def test_the_results_of_imported_calls_are_one_message(history, format):
+    history.append_records(written(events_of("?k1 ?k2"), format), format=format)
+    for name in ("k2", "k1"):
+        history.append(Observation(tool="run", content=f"gives {name}", call_id=name))
+    *_, calling, answering = written(history.events(), format, history._stored_records())
     assert [steps_of(calling), steps_of(answering)] == [["?k1", "?k2"], ["=k2", "=k1"]]
 
 
@@ -201,12 +198,8 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
 
 
 @pytest.mark.parametrize("format", SHAPES[all_results][1:])
-def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(format):
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
-        history.append_records(written(events_of("?k1 ?k2 =k1 =k2"), format), format=format)
-        shown = [each for each in history.events() if isinstance(each, Action | Observation)]
-        records = [
-            list(map(steps_of, records)) for _, records in shown_records(shown, format, history)
-        ]
+def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(history, format):
+    history.append_records(written(events_of("?k1 ?k2 =k1 =k2"), format), format=format)
+    shown = [each for each in history.events() if isinstance(each, Action | Observation)]
+    records = [list(map(steps_of, records)) for _, records in shown_records(shown, format, history)]
     assert records == [[["?k1", "?k2"]], [["=k1", "=k2"]]]

@@ -3,21 +3,17 @@ object says.
 """
 
 import ast
-import contextlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, strategies as st
 
 from foldlog._formats import registry
-from foldlog._formats.detection import recognize
 from foldlog._formats.files.readers import Placed
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.record import at
 from foldlog.eventstore import InvalidArgument
-from foldlog.formats import decode, detect
 from tests.foldlog.formats.reading import histories_at
 
 PLACE = Path(registry.__file__).parent
@@ -49,78 +45,6 @@ def test_what_all_formats_share_names_none_of_them():
     }
     # What can write every history, and what a history of our own is written as.
     assert named == {("conversion.py", "openai-chat"), ("conversion.py", "openhands-v1")}
-
-
-_VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.text(max_size=3)
-    | st.sampled_from(["user", "system", "summary"]),
-    lambda inside: (
-        st.lists(inside, max_size=2) | st.dictionaries(st.text(max_size=3), inside, max_size=2)
-    ),
-    max_leaves=4,
-)
-_FIELDS = (
-    *(
-        "type",
-        "kind",
-        "role",
-        "action",
-        "observation",
-        "payload",
-        "message",
-        "content",
-        "subtype",
-        "summary",
-        "agent",
-    ),
-    *(
-        "sessionId",
-        "uuid",
-        "leafUuid",
-        "parentUuid",
-        "id",
-        "timestamp",
-        "instructions",
-        "record_type",
-        "created",
-    ),
-    *(
-        "working_dir",
-        "message_count",
-        "isSidechain",
-        "agentId",
-        "tool_calls",
-        "args",
-        "microcompactMetadata",
-        "source",
-    ),
-    *(
-        "aiTitle",
-        "customTitle",
-        "llm_message",
-        "parts",
-        "model_response",
-        "tool_call_metadata",
-        "tool_call_id",
-    ),
-)
-_RECORDS = st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=6) | _VALUES
-
-
-@example([{"type": "summary", "leafUuid": [1], "summary": "x"}])
-@example([{"type": "system", "sessionId": "s", "subtype": {}}])
-@given(st.lists(_RECORDS, max_size=3))
-def test_whatever_a_value_is_it_is_recognized_or_not_and_read_or_refused(records):
-    with contextlib.suppress(ValueError):
-        detect(records)
-    for format in registry.formats().values():
-        recognize(format.name).format_of(records)
-        format.conversation(records)
-        events = list(decode(records, format.name, findings=lambda finding: None))
-        assert [event.id for event in events] == list(range(len(events)))
 
 
 class _Notes(FileReader):

@@ -6,47 +6,51 @@ import json
 import math
 import random
 from collections import defaultdict
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, strategies as st
 
 import foldlog
+from foldlog._formats.detection import recognize
+from foldlog._formats.registry import formats
 from foldlog.eventstore import Annotation, InvalidEvent, codec
-from foldlog.formats import FORMATS, decode
+from foldlog.formats import FORMATS, decode, detect
 from tests.foldlog.records import records_of
 from tests.how_many import examples
 
 ODD = [
-    *(
-        None,
-        True,
-        False,
-        0,
-        0.0,
-        -0.0,
-        1,
-        1.0,
-        2,
-        -3,
-        2**64,
-        -(2**70),
-        10**300,
-        math.inf,
-        1e-320,
-        "9" * 5_000 + "→",
-    ),
-    *(
-        "",
-        "a\x00b",
-        "\ud800",
-        "é",
-        "🂡",
-        "0",
-        "soon",
-        "0001-01-01T00:00:00+14:00",
-        "9999-12-31T23:59:59-14:00",
-    ),
-    *([], {}, [1], {"a": 1}, {"": [None]}, ["x", {"type": "text"}]),
+    None,
+    True,
+    False,
+    0,
+    0.0,
+    -0.0,
+    1,
+    1.0,
+    2,
+    -3,
+    2**64,
+    -(2**70),
+    10**300,
+    math.inf,
+    1e-320,
+    "9" * 5_000 + "→",
+    "",
+    "a\x00b",
+    "\ud800",
+    "é",
+    "🂡",
+    "0",
+    "soon",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-14:00",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    {"": [None]},
+    ["x", {"type": "text"}],
 ]
 
 
@@ -117,10 +121,15 @@ def stored(events):
 @given(at=seeds)
 def test_records_become_the_same_events_each_time(format, at):
     """Decoding gives them the ids that count up from 0, changes no record, and does the same each
-    time.
+    time. Each format recognizes them or does not, and says what conversation they are of.
     """
     records = MIXED[format].records(at, 6)
     before = text(records)
+    with suppress(ValueError):
+        detect(records)
+    for each in formats().values():
+        recognize(each.name).format_of(records)
+        each.conversation(records)
     findings = []
     events = list(decode(records, format, findings=findings.append))
     assert text(records) == before
