@@ -275,11 +275,8 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
             scope.cancel()
         await anyio.sleep(0.01)
         middle.opened.set()
-    assert [[hasattr(error, "outcome") for error in errors] for errors in raised] == [
-        *([False], [False]),
-        *([True], [True]),
-        *([], []),
-    ]
+    outcomes = [[hasattr(error, "outcome") for error in errors] for errors in raised]
+    assert outcomes == [[False], [False], [True], [True], [], []]
     assert [raised[n][0].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]
     assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 

@@ -33,12 +33,6 @@ CONDENSERS = (
 )
 
 
-@pytest.fixture
-def histories():
-    with foldlog.open("memory:") as histories:
-        yield histories
-
-
 def turn(history, number, size=200, *, tool="run"):
     history.append(message(f"ask {number}"))
     history.append(call(tool, f"c{number}"))

@@ -37,7 +37,9 @@ from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
+from tests.between import before_next_call
 from tests.said import said
+from tests.stored_rows import execute
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "AUDIT.md"
 
@@ -74,12 +76,8 @@ def path(tmp_path):
 
 
 def rows(path, query):
-    connection = sqlite3.connect(path)
-    connection.row_factory = sqlite3.Row
-    try:
-        return [dict(row) for row in connection.execute(query)]
-    finally:
-        connection.close()
+    with closing(Database(path)) as database:
+        return [*database.query(query)]
 
 
 def test_everything_is_in_it(store, path):
@@ -128,8 +126,8 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(path):
     assert rows(path, tools) == expected
 
 
-def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, tmp_path, monkeypatch):
-    path, erased = tmp_path / "audit.db", next(iter(store.iter_conversations())).id
+def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store, path, monkeypatch):
+    erased = next(iter(store.iter_conversations())).id
     update(store, path)
     name = audit_database.name_of(path)
     assert erase(store, erased, reason="asked to").unconfirmed == (name,)
@@ -166,8 +164,7 @@ def test_it_confirms_again_what_could_not_be_confirmed(store, path, monkeypatch)
 
 
 def test_a_database_of_another_kind_stays_as_it_is(store, tmp_path):
-    with closing(sqlite3.connect(tmp_path / "foreign.db")) as connection, connection:
-        connection.execute("CREATE TABLE events (a)")
+    execute(tmp_path / "foreign.db", "CREATE TABLE events (a)")
     open_store(f"sqlite:///{tmp_path}/other.db").close()
     for path in (tmp_path / "foreign.db", tmp_path / "other.db"):
         before = path.read_bytes()
@@ -190,7 +187,7 @@ def test_the_documented_queries_find_something(store, path):
         assert rows(path, query.replace("c.id = 93", "c.id = 4")), query
 
 
-def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, tmp_path):
+def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, path):
     origin = Origin(format="codex", id=7)
     odd = [
         said("a", cause=10**30),
@@ -204,48 +201,35 @@ def test_numbers_of_any_size_and_what_is_none_are_taken_too(store, tmp_path):
         ),
     ]
     store.ingest("odd", odd)
-    update(store, tmp_path / "audit.db")
-    (row,) = rows(tmp_path / "audit.db", "SELECT * FROM condensations WHERE conversation = 'odd'")
+    update(store, path)
+    (row,) = rows(path, "SELECT * FROM condensations WHERE conversation = 'odd'")
     assert (row["forgotten_count"], row["tokens_before"]) == (1e35, 1e30)
     assert (row["tokens_after"], row["cost"]) == ('{"about": 1}', "little")
 
 
 def damage(store, conversation, event_id):
     """One character of an event's body is another, in the file."""
-    [key] = [
-        r["key"]
-        for r in rows(file_of(store), "SELECT key, id FROM conversations")
-        if r["id"] == conversation
-    ]
-    with closing(sqlite3.connect(file_of(store))) as connection, connection:
-        connection.execute(
-            "UPDATE events SET body = replace(body, 'word', 'WORD') WHERE conversation = ? AND"
-            " id = ?",
-            (key, event_id),
-        )
-
-
-def file_of(store):
-    return Path(store._recorder.path)
+    key = f"SELECT key FROM conversations WHERE id = '{conversation}'"
+    execute(
+        store._recorder.path,
+        "UPDATE events SET body = replace(body, 'word', 'WORD')"
+        f" WHERE conversation = ({key}) AND id = {event_id}",
+    )
 
 
 def test_what_is_redacted_while_named_conversations_are_added_goes_with_the_next_run(
-    store, tmp_path, monkeypatch
+    store, path, monkeypatch
 ):
-    add = audit_database.AuditTables._add
-
-    def redact_and_add(tables, changes):
-        if next(store.events("tidewatch", 0, 1)).redacted is None:
-            redact(store, "tidewatch", 0, reason="asked to", by="ann")
-        return add(tables, changes)
-
-    monkeypatch.setattr(audit_database.AuditTables, "_add", redact_and_add)
-    path = tmp_path / "audit.db"
+    before_next_call(
+        monkeypatch,
+        audit_database.AuditTables,
+        "_add",
+        lambda: redact(store, "tidewatch", 0, reason="asked to", by="ann"),
+    )
     for word in ("cache", "[redacted]"):
         update(store, path, ["tidewatch"])
-        with closing(sqlite3.connect(path)) as database:
-            ((text,),) = database.execute("SELECT text FROM events WHERE id = 0")
-        assert word in text
+        (event,) = rows(path, "SELECT text FROM events WHERE id = 0")
+        assert word in event["text"]
 
 
 def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store, tmp_path):
@@ -303,39 +287,36 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
     assert b"lost" not in audit.read_bytes()
 
 
-def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(
-    tmp_path,
-):
-    now, audit = [datetime(2026, 1, 1, tzinfo=UTC)], tmp_path / "audit.db"
+def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(path):
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
             store.append("c", said("former"), expected_version=ANY_VERSION)
-            update(store, audit, named)
+            update(store, path, named)
             now[0] -= timedelta(seconds=3)
             erase(store, "c", reason="asked for")
             Histories(store).create("c", replace_erased=True)
-            update(store, audit, named)
-            assert rows(audit, "SELECT kind FROM events") == [{"kind": "document_changes"}]
-            assert b"former" not in audit.read_bytes()
+            update(store, path, named)
+            assert rows(path, "SELECT kind FROM events") == [{"kind": "document_changes"}]
+            assert b"former" not in path.read_bytes()
 
 
 def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_they_are_still_there(
-    store, tmp_path, monkeypatch
+    store, path, monkeypatch
 ):
-    audit = tmp_path / "audit.db"
-    update(store, audit)
+    update(store, path)
     erase(store, "tidewatch", reason="asked to")
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
-    with closing(sqlite3.connect(audit, isolation_level=None)) as reader:
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()
         with pytest.raises(
             StoreUnavailable, match="has open readers, so deleted rows stay in its log"
         ):
-            update(store, audit)
-    update(store, audit)
-    assert b"why is the cache slow?" not in audit.read_bytes()
-    assert not audit.with_name("audit.db-wal").exists()
+            update(store, path)
+    update(store, path)
+    assert b"why is the cache slow?" not in path.read_bytes()
+    assert not path.with_name("audit.db-wal").exists()
 
 
 @pytest.mark.parametrize(
@@ -357,7 +338,7 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
         (sqlite3.SQLITE_NOTADB, "it; use another file"),
     ],
 )
-def test_an_error_of_its_file_names_the_remedy(store, tmp_path, monkeypatch, error, remedy):
+def test_an_error_of_its_file_names_the_remedy(store, path, monkeypatch, error, remedy):
     def fail(*_):
         if isinstance(error, int):
             raised = sqlite3.OperationalError("SQLite refuses it")
@@ -367,7 +348,7 @@ def test_an_error_of_its_file_names_the_remedy(store, tmp_path, monkeypatch, err
 
     monkeypatch.setattr(audit_database.AuditTables, "_insert", fail)
     with pytest.raises(NoAuditDatabase, match=f"{remedy}$"):
-        update(store, tmp_path / "audit.db")
+        update(store, path)
 
 
 def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog, tmp_path, monkeypatch):

@@ -2,11 +2,9 @@
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 
 import pytest
 
@@ -17,6 +15,7 @@ from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.said import said
+from tests.stored_rows import execute
 
 PATIENCE_S = 60.0
 
@@ -31,11 +30,6 @@ def url(request, tmp_path):
 def say(store, conversation, times):
     events = [said(f"word {n}") for n in range(times)]
     store.append(conversation, events, expected_version=ANY_VERSION)
-
-
-def fetch_all(path, query):
-    with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
-        return connection.execute(query).fetchall()
 
 
 def until(holds):
@@ -58,7 +52,7 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url, tmp_path)
             follower.catch_up(PATIENCE_S)
             follower.view.derived.refresh()
             assert store.conversation("c2").unconfirmed == ()
-        assert fetch_all(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
+        assert execute(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
             (0, "word 0"),
             (1, "[redacted]"),
             (2, "word 2"),
@@ -99,26 +93,16 @@ def test_two_followers_of_one_file_add_each_event_once(url, tmp_path):
                 each.catch_up(PATIENCE_S)
             expected = [("c1", 3), ("kept", number + 1)]
             assert (
-                fetch_all(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
+                execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
                 == expected
             )
             erase(store, "c1", reason="asked for")
-    assert fetch_all(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
+    assert execute(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
 def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
     url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
-    command = [
-        sys.executable,
-        "-m",
-        "foldlog",
-        "export",
-        "--db",
-        url,
-        "--to",
-        str(path),
-        "--follow",
-    ]
+    command = [sys.executable, "-m", *f"foldlog export --db {url} --to {path} --follow".split()]
     with open_store(url) as store:
         for round_ in range(3):
             process = subprocess.Popen(
@@ -133,7 +117,7 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path):
             assert store.version("c1") == 1_000 * (round_ + 1)
         with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
-    assert fetch_all(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
+    assert execute(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
         (3_000, 3_000, 2_999)
     ]
 
@@ -186,4 +170,4 @@ def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be
     assert process.stderr == ""
     assert int(process.stdout) > 20
     for number in range(0, int(process.stdout), every):
-        assert fetch_all(tmp_path / f"{number}.db", "SELECT text FROM events") == [("word",)]
+        assert execute(tmp_path / f"{number}.db", "SELECT text FROM events") == [("word",)]

@@ -2,14 +2,12 @@
 nothing half-done.
 """
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from foldlog.eventstore import StoreUnavailable
 from foldlog.eventstore.sources.tables import SourcesToWrite
 from tests.foldlog.records import said
+from tests.stored_rows import execute
 
 
 def refused(ran, *words):
@@ -95,8 +93,7 @@ def folder(foldlog, five_messages, write, tmp_path):
         (tmp_path / name).write_bytes(content)
     write("many/a.jsonl", [said(0, "a")])
     write("many/b.jsonl", [said(0, "b")])
-    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
-        connection.execute("CREATE TABLE notes (text)")
+    execute(tmp_path / "other.db", "CREATE TABLE notes (text)")
     return tmp_path
 
 

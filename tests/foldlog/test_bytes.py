@@ -58,23 +58,24 @@ def path(tmp_path):
 
 
 def test_every_command_that_shows_events_takes_them(foldlog, path):
-    for arguments in (
-        *(
-            "log c",
-            "log c --full",
-            "show c 0",
-            "show c 3",
-            "view c",
-            "why c 3",
-            "stats c",
-            "list",
-            "store verify",
-            "store verify c --views",
-        ),
-        *("search look", "export c --format openai-chat", "condense c", "compare c"),
+    for line in (
+        "log c",
+        "log c --full",
+        "show c 0",
+        "show c 3",
+        "view c",
+        "why c 3",
+        "stats c",
+        "list",
+        "store verify",
+        "store verify c --views",
+        "search look",
+        "export c --format openai-chat",
+        "condense c",
+        "compare c",
     ):
-        ran = foldlog(*arguments.split())
-        assert (ran.status, ran.err.count("Traceback")) == (0, 0), (arguments, ran)
+        ran = foldlog(line)
+        assert (ran.status, ran.err.count("Traceback")) == (0, 0), (line, ran)
 
 
 def test_documents_are_shown_with_the_names_of_their_bytes(foldlog, path):
@@ -86,13 +87,8 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog, path):
         f'state  {{"at": "{NAMED}"}}',
     ]
     assert foldlog("show c --documents --json").document["documents"]["state"] == {"at": "AP8="}
-    for command in (
-        ("log", "c"),
-        ("show", "c", str(version - 1)),
-        ("log", "c", "--json"),
-        ("search", "state"),
-    ):
-        ran = foldlog(*command)
+    for line in ("log c", f"show c {version - 1}", "log c --json", "search state"):
+        ran = foldlog(line)
         assert (ran.status, ran.err.count("Traceback")) == (0, 0), ran
 
 

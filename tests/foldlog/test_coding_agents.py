@@ -555,9 +555,7 @@ def test_secrets_are_kept_out_by_an_import_and_by_what_it_grows_by(planted, fold
     assert leaked_in(exported + stored) == []
 
 
-def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(
-    tmp_path, session, monkeypatch, capsys
-):
+def test_hooks_and_tools_keep_secrets_out_where_setup_says_so(tmp_path, session, monkeypatch):
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     key = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
     session.user("hello").user(f"the token is {key}")

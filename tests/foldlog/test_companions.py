@@ -2,9 +2,7 @@
 goes.
 """
 
-import sqlite3
 from base64 import b64encode
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +12,7 @@ from foldlog import Annotation, KeyRing, VersionConflict
 from foldlog.errors import ConversationHasForks, InvalidArgument
 from foldlog.eventstore.maintenance import erase, redact
 from tests.said import said
+from tests.stored_rows import execute
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAYS = timedelta(days=1)
@@ -59,14 +58,11 @@ ERASURES = {
     "detached": (lambda h: h.erase("t", **WHY, detach_forks=True), [*OTHERS, "t/@1"]),
     "of a fork": (lambda h: h.erase("t/@1", **WHY), [*OTHERS, "t", "t/+writes"]),
     "by age": (
-        lambda h: [*h.maintenance.expire(90 * DAYS, **WHY).conversations],
+        lambda h: h.maintenance.expire(90 * DAYS, **WHY),
         ["a/+state", "a/s2", "tt", "tt/+writes"],
     ),
-    "all by age": (lambda h: [*h.maintenance.expire(DAYS, **WHY).conversations], []),
-    "by attributes": (
-        lambda h: [*h.maintenance.expire(DAYS, {"user": "ann"}, **WHY).conversations],
-        OTHERS,
-    ),
+    "all by age": (lambda h: h.maintenance.expire(DAYS, **WHY), []),
+    "by attributes": (lambda h: h.maintenance.expire(DAYS, {"user": "ann"}, **WHY), OTHERS),
     "of a session": (
         lambda h: h.erase("a/s", **WHY),
         ["a/+state", *OTHERS[2:], "t", "t/+writes", "t/@1"],
@@ -208,10 +204,9 @@ def test_a_redaction_of_an_event_that_a_fork_shares_takes_the_copies_beside_the_
 @pytest.mark.parametrize("which", ["1", "--matching sk-4111"])
 def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
     foldlog("report t/+writes --output beside.html")
-    with closing(sqlite3.connect(tmp_path / "foldlog.db")) as database, database:
-        number = "SELECT key FROM conversations WHERE id = 't/+writes'"
-        damage = f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})"
-        database.execute(damage)
+    number = "SELECT key FROM conversations WHERE id = 't/+writes'"
+    damage = f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})"
+    execute(tmp_path / "foldlog.db", damage)
     ran = foldlog(f"store redact t {which} --reason x --yes --json --no-vacuum")
     holders = " ".join(ran.document["holders"])
     assert "beside.html" in holders
@@ -250,15 +245,12 @@ def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(
         said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}])
     )
     opened["u/+writes"].append(note("more words"))
-    command, before = (
-        ("store", "redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"),
-        redact.redact,
-    )
+    command, before = "store redact u --matching sk-4111 --reason x --yes", redact.redact
     with monkeypatch.context() as patched:
         patched.setattr(redact, "redact", lambda *which, **how: before(*which, **how) and 1 / 0)
-        assert foldlog(*command).status != 0
+        assert foldlog(command).status != 0
     assert redacted_in(opened, "u/+writes") == [0]
-    foldlog(*command)
+    foldlog(command)
     assert (redacted_in(opened, "u"), redacted_in(opened, "u/+writes")) == ([0], [0])
 
 
@@ -272,6 +264,4 @@ def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
         "a/s",
     ]
     aged = foldlog("store expire --older-than 2026-03-01 --dry-run --json")
-    assert not {"t", "t/+writes"}.intersection(
-        row["conversation"] for row in aged.document["conversations"]
-    )
+    assert not {"t", "t/+writes"}.intersection(aged.rows())

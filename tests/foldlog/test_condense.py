@@ -70,12 +70,12 @@ def stored_bytes(tmp_path):
     return b"".join(path.read_bytes() for path in sorted(tmp_path.glob("foldlog.db*")))
 
 
-@pytest.mark.parametrize("agent, estimated", [((), True), (("--agent-model", "gpt-4o"), None)])
+@pytest.mark.parametrize("agent, estimated", [("", True), ("--agent-model gpt-4o", None)])
 def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     foldlog, work, config, agent, estimated
 ):
     small = config('[condenser]\ntype = "digest"\nmax_tokens = 600\n')
-    document = foldlog("condense c1 --config", small, *agent, "--dry-run", "--json").document
+    document = foldlog(f"condense c1 --config {small} {agent} --dry-run --json").document
     assert (document["metadata"]["tokens_max"], document["metadata"].get("tokens_estimated")) == (
         600,
         estimated,
@@ -120,11 +120,8 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
     foldlog, work, config, tmp_path, answer
 ):
     with OpenAIServer(answer or Text("")) as server:
-        closed = server.url
-        if answer is not None:
-            ran = foldlog("condense c1 --config", config(asking(server)), "--json")
-    if answer is None:
-        ran = foldlog("condense c1 --config", config(asking(closed)), "--json")
+        file = config(asking(server if answer else "http://127.0.0.1:9/v1"))
+        ran = foldlog("condense c1 --config", file, "--json")
     assert ran.status == 1
     *notes, error = ran.err.splitlines()
     assert all('"level":"note"' in note for note in notes), "of the core's log"
@@ -183,11 +180,9 @@ def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(
     assert ran.status == 0
     assert "not counted; for that: pip install" in ran.out
     assert foldlog("condense c1 --dry-run --json").document["tokens"] is None
-    for refused in (
-        ["--agent-model", "gpt-4o"],
-        ["--config", config(asking("http://localhost:1"))],
-    ):
-        ran = foldlog("condense c1", *refused)
+    file = config(asking("http://localhost:1"))
+    for refused in ("--agent-model gpt-4o", f"--config {file}"):
+        ran = foldlog(f"condense c1 {refused}")
         assert (ran.status, ran.out) == (2, "")
         assert install_command("llm") in ran.err
     assert len(events_of()) == 42

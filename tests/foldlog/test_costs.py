@@ -7,7 +7,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -68,16 +67,9 @@ def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path, 
 
 
 def test_prices_of_the_package_have_the_steps_of_long_prompts(monkeypatch):
-    class Step(NamedTuple):
-        start: int
-        price: float
-
-    class Steps(NamedTuple):
-        base: float
-        tiers: list[Step]
-
+    step = SimpleNamespace(start=200_000, price=4.0)
     priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok"))
-    priced |= {"input_mtok": Steps(2.0, [Step(200_000, 4.0)]), "output_mtok": 10.0}
+    priced |= {"input_mtok": SimpleNamespace(base=2.0, tiers=[step]), "output_mtok": 10.0}
 
     def find(model, *more):
         if model != "its-model":
@@ -111,7 +103,7 @@ def test_a_model_that_its_maker_no_longer_serves_has_the_price_that_another_prov
     assert Prices().cost("other-old", {"prompt_tokens": 10, "completion_tokens": 2}) is None
 
 
-def test_prices_that_cannot_be_read_are_refused(tmp_path):
+def test_prices_that_cannot_be_read_are_refused(tmp_path, history):
     for text in [
         "",
         "[]",
@@ -124,11 +116,8 @@ def test_prices_that_cannot_be_read_are_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(InvalidArgument, match=r"prices\.json.*write JSON such as"):
             Prices(path)
-        with (
-            pytest.raises(InvalidArgument, match=r"missing\.json"),
-            foldlog.open("memory:") as histories,
-        ):
-            histories["c"].stats(prices=tmp_path / "missing.json")
+    with pytest.raises(InvalidArgument, match=r"missing\.json"):
+        history.stats(prices=tmp_path / "missing.json")
 
 
 def test_a_reply_has_a_cost_meta_and_a_time(history):

@@ -9,10 +9,10 @@ import pytest
 
 from foldlog._derived import follow, removals_of
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import ANY_VERSION, StoreUnavailable, open_store
+from foldlog.eventstore import StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from tests.said import said
+from tests.said import say
 
 ODD = "zebrafinch"
 
@@ -28,11 +28,6 @@ def store(request, tmp_path):
 def derived(store, tmp_path):
     with closing(AuditTables(store, tmp_path / "audit.db")) as opened:
         yield opened
-
-
-def say(store, conversation, *texts):
-    events = [said(text) for text in texts]
-    store.append(conversation, events, expected_version=ANY_VERSION)
 
 
 def texts(derived):

@@ -1,7 +1,5 @@
 """What a condensation dropped, and whether a fact is known: beside a naive look at the Views."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
@@ -20,10 +18,10 @@ from foldlog._reports import dropped as dropped_module
 from foldlog._reports.dropped import dropped_in, find_dropped
 from foldlog._reports.recall_score import event_terms, event_texts
 from foldlog.projections import View, begins_reply
+from tests.foldlog.records import SAMPLE
 from tests.how_many import examples
 from tests.said import said
 
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 NAMES = ["src/alpha.py", "src/beta.py", "alpha.py", "GAMMA_SIZE", "4711002", "words"]
 
 
@@ -242,7 +240,7 @@ def test_what_the_system_prompt_and_the_tools_name_was_not_needed_again():
         SystemMessage(content="You repair.", tools=[tool]),
         Action(tool="todo_list", arguments={}, call_id="1"),
         Observation(tool="todo_list", content="yes", call_id="1"),
-        Message(source="user", content=text),
+        said(text),
         CondensationAction(forgotten_event_ids=(3,)),
         Message(source="agent", content=text),
     )

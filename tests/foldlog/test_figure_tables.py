@@ -20,6 +20,7 @@ from foldlog._figures.updating import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.projections import Views
+from tests.between import before_next_call
 from tests.said import said
 
 KEYS = KeyRing(["11" * 32])
@@ -153,17 +154,24 @@ def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path):
             collect_stats(without, None, views=Views(without))
 
 
+def key_of(store, name):
+    found = store.database.recorder.query(
+        lambda reader: store.database.find(reader, name, pending=True)
+    )
+    return found.key
+
+
+def forget_figures(store, name):
+    key = key_of(store, name)
+    store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
+
+
 def test_figures_are_made_again_when_their_rows_are_gone(store):
     figures = FiguresOfStore(store)
     figures.refresh()
     before = figures.totals().document()
     for row in store.iter_conversations():
-        key = store.database.recorder.query(
-            lambda reader, name=row.id: store.database.find_key(reader, name)
-        ).key
-        store.database.recorder.transact(
-            lambda transaction, key=key: transaction.forget_figures(key)
-        )
+        forget_figures(store, row.id)
     again = FiguresOfStore(store)
     again.refresh()
     assert again.totals().document() == before
@@ -198,9 +206,7 @@ def replies_stored(store):
     """How many replies are stored by themselves, by the ids of the conversations."""
     counts = {}
     for row in store.iter_conversations():
-        key = store.database.recorder.query(
-            lambda reader, name=row.id: store.database.find(reader, name, pending=True)
-        ).key
+        key = key_of(store, row.id)
         of_key = store.database.recorder.query(
             lambda reader, key=key: reader.ask_sources("figure_replies_of", key)
         )
@@ -250,35 +256,21 @@ def test_replies_are_compared_again_when_figures_are_made_again(store, tmp_path)
     foldlog.Histories(store).import_(logs)
     figures = FiguresOfStore(store)
     before = calls_of(store, figures)
-    key = store.database.recorder.query(
-        lambda reader: store.database.find(reader, "first", pending=True)
-    ).key
-    store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
+    forget_figures(store, "first")
     assert calls_of(store, figures) == before
     assert replies_stored(store) == {"first": 2, "second": 2}
 
 
-def begin_fork(histories):
+@pytest.mark.parametrize("place", [(counting, "overview_of"), (FigureCounter, "_write")])
+def test_a_fork_that_is_detached_as_it_is_counted_has_its_figures(place, histories, monkeypatch):
     histories["c"].append([said("one"), said("two")])
     histories["c"].fork(2, "fork")
     histories["fork"].append([said("three")])
-
-
-def detach(histories):
-    if "c" in histories:
-        histories.erase("c", reason="asked to", detach_forks=True)
-
-
-@pytest.mark.parametrize("place", [counting.overview_of, FigureCounter._write])
-def test_a_fork_that_is_detached_as_it_is_counted_has_its_figures(place, histories, monkeypatch):
-    begin_fork(histories)
-
-    def after_a_detachment(*args):
-        detach(histories)
-        return place(*args)
-
-    owner = FigureCounter if place is FigureCounter._write else counting
-    monkeypatch.setattr(owner, place.__name__, after_a_detachment)
+    before_next_call(
+        monkeypatch,
+        *place,
+        lambda: histories.erase("c", reason="asked to", detach_forks=True),
+    )
     stored = FiguresOfStore(histories.store)
     stored.refresh()
     stored.refresh()

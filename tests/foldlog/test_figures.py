@@ -4,7 +4,6 @@ history.
 
 import json
 import re
-import sqlite3
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,12 +24,11 @@ from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.formats import decode
 from foldlog.projections import Views, view
-from tests.foldlog.records import CORPUS, records_of
+from tests.foldlog.records import CORPUS, SAMPLE, records_of
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.said import said
-
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+from tests.stored_rows import execute
 
 
 def left_of_page(page):
@@ -69,10 +67,9 @@ def test_every_place_says_the_same_of_a_history(foldlog, format):
     assert (run["tools"], run["calls"], run["errors"]) == (calls, sum(calls.values()), errors)
     assert listed["spent"] == run["spent"] == stats["spent"]
     assert foldlog("export --to audit.db").status == 0
-    with closing(sqlite3.connect("audit.db")) as database:
-        counted = "sum(not taken_back), sum(kind = 'observation' AND is_error AND NOT taken_back)"
-        of_c = f"SELECT {counted} FROM events WHERE conversation = 'c'"
-        assert database.execute(of_c).fetchone() == (events, errors or 0)
+    counted = "sum(not taken_back), sum(kind = 'observation' AND is_error AND NOT taken_back)"
+    of_c = f"SELECT {counted} FROM events WHERE conversation = 'c'"
+    assert execute("audit.db", of_c) == [(events, errors or 0)]
     with open_existing("foldlog.db") as store:
         with closing(ServedConversations(store)) as served:
             assert served.fleet("").events == events + 1
@@ -111,8 +108,7 @@ def test_a_run_that_ends_with_finish_is_answered(foldlog, tool, is_error, state)
         call = Action(tool=tool, call_id="1", arguments={"message": "done"})
         result = Observation(call_id="1", content="so be it", is_error=is_error)
         histories["c"].append([said("please"), call, result])
-    (row,) = foldlog("list --long --json").document["conversations"]
-    assert row["state"] == state
+    assert foldlog("list --long --json").rows("state") == [state]
 
 
 def test_the_borders_of_prices_are_those_of_the_table():
@@ -137,9 +133,8 @@ def test_the_borders_of_prices_are_those_of_the_table():
 
 
 def test_a_prompt_has_no_fewer_tokens_than_its_parts():
-    assert whole({"prompt_tokens": 13, "cached_tokens": 10, "cache_write_tokens": 7}) == {
-        **{"prompt_tokens": 20, "cached_tokens": 10, "cache_write_tokens": 7}
-    }
+    usage = {"prompt_tokens": 13, "cached_tokens": 10, "cache_write_tokens": 7}
+    assert whole(usage) == {**usage, "prompt_tokens": 20}
     assert whole({"prompt_tokens": 5, "cached_tokens": 6})["prompt_tokens"] == 6
     for usage in ({}, {"cached_tokens": 3}, {"prompt_tokens": 9, "cached_tokens": 9}):
         assert whole(usage) == usage
@@ -162,23 +157,20 @@ OF_NO_REPLY = {"aider": 1, "anthropic-messages": 1, "pydantic-ai": 1}
 
 
 @pytest.mark.parametrize("format", sorted({*FORMATS} - TELLS_NO_CALLS))
-def test_copies_of_a_history_count_each_reply_once(format):
+def test_copies_of_a_history_count_each_reply_once(histories, format):
     records = TELLS_CALLS[format]
     # which ends with a sum
     growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records
-    with library.open("memory:") as histories:
-        for name, copied in (("whole", records), ("copy", records), ("growing", growing)):
-            histories.store.ingest(name, decode(copied, format))
-        spent = [
-            {
-                (model.model, model.day): (model.calls, model.prompt_tokens, model.cost)
-                for model in figures.values()
-            }
-            for names in (["whole"], ["whole", "copy"], ["whole", "copy", "growing"])
-            for figures in [
-                collect_stats(histories.store, names, views=Views(histories.store)).models
-            ]
-        ]
+    store = histories.store
+    for name, copied in (("whole", records), ("copy", records), ("growing", growing)):
+        store.ingest(name, decode(copied, format))
+    spent = [
+        {
+            (model.model, model.day): (model.calls, model.prompt_tokens, model.cost)
+            for model in collect_stats(store, names, views=Views(store)).models.values()
+        }
+        for names in (["whole"], ["whole", "copy"], ["whole", "copy", "growing"])
+    ]
     calls = [sum(figures[0] for figures in each.values()) for each in spent]
     assert calls[0] > 0
     if format in OF_NO_REPLY:

@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,11 @@ from foldlog import open as foldlog_open
 from foldlog._cli.catalog import COMMANDS
 from foldlog.eventstore import open_store
 from tests.commands import command_named
+from tests.foldlog.records import SAMPLE
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
 from tests.said import said
 
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 NAMES = [name for names in COMMANDS.values() for name in names]
 
 

@@ -56,11 +56,11 @@ def store(tmp_path):
 
 
 def test_the_command_that_reverses_a_retraction_works_as_printed(foldlog, store, run_hint):
-    foldlog("attributes", "my $id", "--set", "a=1", "--db", store)
-    shown = foldlog("retract", "my $id", "--to", 1, "--db", store).out
+    foldlog("attributes 'my $id' --set a=1 --db", store)
+    shown = foldlog("retract 'my $id' --to 1 --db", store).out
     assert "took back 2 events, the View shows 1 event" in shown  # the attribute stays
     assert run_hint(shown) == [0]
-    assert "the View shows 3 events" in foldlog("retract", "my $id", "--to", 4, "--db", store).out
+    assert "the View shows 3 events" in foldlog("retract 'my $id' --to 4 --db", store).out
 
 
 def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monkeypatch):

@@ -21,14 +21,9 @@ from foldlog._formats.conversion import writable_formats
 from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
+from tests.foldlog.records import SAMPLE
 from tests.golden.rows import rows
-from tests.said import said
-
-SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
-
-
-def messages(*texts):
-    return [said(text) for text in texts]
+from tests.said import all_said, said
 
 
 def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, monkeypatch):
@@ -82,7 +77,7 @@ def test_a_history_without_events_is_empty_in_every_method(histories):
 
 def test_an_erased_history_is_an_error_in_every_method(histories):
     history = histories["c1"]
-    history.append(messages("one"))
+    history.append(all_said("one"))
     assert histories.erase("c1", reason="asked").version == 1
     for ask in (
         history.__len__,
@@ -99,7 +94,7 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
         lambda: history.difference(0, 0),
         history.lifetimes,
         history.pop,
-        lambda: history.append(messages("two")),
+        lambda: history.append(all_said("two")),
         lambda: history.append_tool_result("k", "x"),
     ):
         with pytest.raises(ConversationErased):
@@ -109,7 +104,7 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
 
 def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
     history, arguments = histories["c1"], {"command": "ls", "env": {"A": "1"}}
-    history.append([*messages("list it"), Action(tool="run", arguments=arguments, call_id="k")])
+    history.append([*all_said("list it"), Action(tool="run", arguments=arguments, call_id="k")])
     for calls in (history.open_calls, lambda: history.view().open_calls):
         (call,) = calls()
         call.arguments["env"].clear()
@@ -243,7 +238,7 @@ def test_a_view_is_made_of_events_and_a_time_is_not_negative(history):
 
 
 def test_histories_are_copied_from_histories(histories):
-    histories["c"].append(messages("hi"))
+    histories["c"].append(all_said("hi"))
     with foldlog.open("memory:") as copy:
         assert [moved.added for moved in copy.maintenance.copy_from(histories)] == [1]
         assert copy.maintenance.differences_from(histories) == ()
