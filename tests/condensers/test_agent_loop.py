@@ -18,6 +18,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from tests.condensers.openai_server import OpenAIServer, Text, ToolCall, up_to
+from tests.projections.chat_rules import openai_problems
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 LIMIT = 1_800
@@ -89,23 +90,11 @@ class Counting:
         self.calls = 0
 
     def __call__(self, request):
-        assert_fit_for_a_model(request.body["messages"])
+        assert openai_problems(request.body["messages"]) == []
         self.calls += 1
         if self.calls > STEPS:
             return Text("counted")
         return ToolCall("run", {"command": f"echo step {self.calls}: $(seq -s ' ' 1 120)"})
-
-
-def assert_fit_for_a_model(messages):
-    """Every call is answered right behind it, and nothing else is."""
-    waiting = []
-    for message in messages:
-        if message["role"] == "tool":
-            waiting.remove(message["tool_call_id"])
-        else:
-            assert waiting == []
-            waiting = [call["id"] for call in message.get("tool_calls") or ()]
-    assert waiting == []
 
 
 def test_an_agent_survives_a_history_that_its_model_refuses(run):

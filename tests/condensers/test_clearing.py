@@ -40,7 +40,7 @@ def test_a_prompt_begins_with_the_one_before_except_where_enough_was_cleared_at_
     assert min(batches) * ONE >= at_least
 
 
-def test_parallel_results_that_no_model_has_seen_stay(tmp_path):
+def test_parallel_results_that_no_model_has_seen_stay():
     with open_store("memory:") as store:
         handler = CondenseHandler(store, Views(store), condenser_from_config(CONFIG | {"keep": 0}))
         for n in range(6):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from foldlog.condensers.base import Reply, ToolCall
-from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.strategies.forgetting import (
     AmortizedForgettingCondenser,
@@ -37,6 +35,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.projections import View, words_of
+from tests.condensers.scripted import Scripted, called, failed
 
 Json = dict[str, Any]
 
@@ -62,42 +61,6 @@ def condenser_of(spec, script):
     if spec["type"] in WITH_A_MODEL:
         return WITH_A_MODEL[spec["type"]](script, **parameters)
     return CONDENSERS[spec["type"]](**parameters)
-
-
-@dataclass
-class Script:
-    """The model of a case: its replies in turn, the last one again and again. ``calls`` are the
-    prompts that it got.
-    """
-
-    replies: list[Any]
-    source_ids: Mapping[int, int]
-    supports_function_calling: bool = True
-    supports_response_schema: bool = True
-    calls: list[Sequence[Mapping[str, Any]]] = field(default_factory=list)
-    model: str = "scripted"
-
-    def complete(self, messages, **how):
-        scripted = self.replies[min(len(self.calls), len(self.replies) - 1)]
-        self.calls.append(messages)
-        reply = partial(
-            Reply, model=self.model, response_id="scripted-response", finish_reason="stop"
-        )
-        match scripted:
-            case {"error": problem}:
-                raise ModelCallFailed(self.model, "refused", problem, {"problem": problem})
-            case {"ids": ids}:
-                if how.get("response_schema") is not None:  # the model was shown our ids
-                    ids = [self.source_ids.get(each, each + 10**6) for each in ids]
-                return reply(text=json.dumps({"ids": ids}))
-            case {"tool_args": arguments}:
-                name = scripted.get("tool_name", TOOL_NAME)
-                return reply(text=None, tool_calls=(ToolCall(name, json.dumps(arguments)),))
-            case {"raw_tool_args": arguments}:
-                return reply(text=None, tool_calls=(ToolCall(TOOL_NAME, arguments),))
-            case {"no_tool_calls": True}:
-                return reply(text="x")
-        return reply(text=scripted)
 
 
 class CharacterAgent:
@@ -160,13 +123,31 @@ def keys_of(reports):
 
 
 def script_of(case, source_ids):
+    """Return the model of a case, with its replies in turn."""
     replies, llm = case.get("llm_reply"), case.get("llm", {})
-    return Script(
-        replies if isinstance(replies, list) else [replies],
-        source_ids,
-        llm.get("function_calling", True),
-        llm.get("response_schema", True),
+    return Scripted(
+        *(
+            reply_of(reply, source_ids)
+            for reply in (replies if isinstance(replies, list) else [replies])
+        ),
+        function_calling=llm.get("function_calling", True),
+        response_schema=llm.get("response_schema", True),
     )
+
+
+def reply_of(recorded, source_ids):
+    match recorded:
+        case {"error": problem}:
+            return failed("refused", problem)
+        case {"ids": ids}:  # the model was shown our ids
+            return json.dumps({"ids": [source_ids.get(each, each + 10**6) for each in ids]})
+        case {"tool_args": arguments}:
+            return called(arguments, recorded.get("tool_name", TOOL_NAME))
+        case {"raw_tool_args": arguments}:
+            return called(arguments)
+        case {"no_tool_calls": True}:
+            return "x"
+    return recorded
 
 
 def source_id(event):
