@@ -8,7 +8,6 @@ from foldlog.eventstore.log import importing
 from foldlog.eventstore.maintenance import verify as verification
 from foldlog.eventstore.maintenance.verify import Check, verify
 from tests.privacy import erased
-from tests.reading import reading
 from tests.said import said
 
 EVENTS = 1_200
@@ -63,11 +62,6 @@ def test_verifying_finds_no_damage(filled, monkeypatch):
     monkeypatch.setattr(verification, "Check", ErasesFirst)
     (verdict,) = [each for each in verify(filled, "c") if each.conversation == "c"]
     assert verdict.findings == ()
-
-
-def test_a_snapshot_that_is_open_reads_on(filled):
-    with reading(filled, "c") as snapshot:
-        assert len(list(snapshot.events())) == EVENTS
 
 
 def test_what_begins_a_history_again_never_says_that_one_is_there_which_was_erased(

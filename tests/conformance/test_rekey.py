@@ -191,7 +191,7 @@ def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder
     assert stored(recorder) == before
 
 
-def test_a_long_conversation_is_changed_in_small_transactions(recorder, monkeypatch):
+def test_a_long_conversation_is_changed_in_small_transactions(recorder):
     store = store_on(recorder, None)
     store.register(Views(store))
     store.ingest("c1", (event(n) for n in range(700)))

@@ -3,7 +3,6 @@ each recorder.
 """
 
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -208,13 +207,11 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
     assert firsts_of(store, source) == [0, 3, 6, start, start + 2]
 
 
-Question = tuple[str, tuple[Any, ...], list[Any]]
-"""A statement about sources, its parameters, and the rows that it returned."""
-
-
 @pytest.fixture
 def questions(monkeypatch):
-    """What is asked of the tables of sources, and written to them, from now on."""
+    """What is asked of the tables of sources, and written to them, from now on: each statement with
+    its parameters and the rows that it returned.
+    """
     noted = []
     asked_of, written_to = Reader.ask_sources, Transaction.write_sources
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,6 @@ from tests.reference_policy import cut_points_of_reference, loaded_by_reference
 from tests.said import ids
 
 CASES = Path(__file__).parent / "views"
-
-Json = dict[str, Any]
 
 
 @pytest.mark.parametrize("version", ["v0", "v1"])
@@ -46,11 +43,9 @@ def test_a_history_that_v0_refuses_to_read_is_read_and_has_a_view():
 
 # --- what is compared ---
 
-Comparison = tuple[str, object, object]
-"""What is compared, ours, and the recorded answer."""
-
 
 def v0_compared(case):
+    """Yield what is compared, ours, and the recorded answer."""
     if "view" not in case:  # the reference refused the history
         return
     view = View.from_events(decode(case["events"], format="openhands-v0", as_history=True))

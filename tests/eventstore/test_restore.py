@@ -133,7 +133,7 @@ def test_events_that_are_only_in_the_log_are_kept_too(path, backup, agent):
     assert contents(path) == ["in the backup"]
 
 
-def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup, tmp_path):
+def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path, backup):
     damages = [
         path.unlink,
         lambda: path.write_bytes(b""),

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import pytest
 import zstandard
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given, strategies as st
 from pydantic import SecretStr
 
 from foldlog.eventstore import (
@@ -34,7 +33,6 @@ from foldlog.eventstore import (
     UnknownEvent,
     open_store,
 )
-from foldlog.eventstore.log.row import crc32
 from foldlog.projections import Views
 from tests.said import say
 
@@ -379,11 +377,6 @@ def test_every_kind_and_field_is_on_the_page():
     for kind, event_class in fields_of.items():
         fields = event_class - common
         assert {field for field in fields if f"`{field}`" not in table[kind]} == set()
-
-
-@given(st.binary(max_size=3_000), st.integers(0, 2**32 - 1))
-def test_the_checksum_is_that_of_zlib(data, start):
-    assert crc32(data, start) == zlib.crc32(data, start)
 
 
 def test_a_store_is_read_without_the_package(tmp_path):

@@ -243,7 +243,7 @@ def test_an_encrypted_and_compressed_store_does_the_same(statements, tmp_path, m
         assert views.current("c") == folded(store)
 
 
-def test_views_of_a_fork_and_of_another_views_object(store, statements):
+def test_views_of_a_fork_and_of_another_views_object(store):
     views, others = watched(store), Views(store)
     store.fork("c", 2, "d")
     assert len(views.current("d")) == 2
