@@ -19,7 +19,6 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said, say, texts
@@ -28,14 +27,8 @@ from .cutting import CUTS, before_recovery
 
 
 @pytest.fixture
-def url(proxy, postgres_server, postgres_url):
-    """A new store, by way of the proxy."""
-    return postgres_url().replace(f":{postgres_server.port}/", f":{proxy.port}/")
-
-
-@pytest.fixture
-def store(url):
-    with open_store(url) as store:
+def store(via):
+    with open_store(via) as store:
         say(store, "warm", "up", expected_version=0)
         yield store
 
@@ -88,12 +81,12 @@ def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store, pr
     assert texts(store, "c1") == ["0", "1"]
 
 
-def test_a_commit_that_is_lost_gives_way_to_another_writer(store, proxy, url, postgres_server):
+def test_a_commit_that_is_lost_gives_way_to_another_writer(store, proxy, url):
     """The first one's commit never arrives; before it tries again, another takes its place: that is
     a conflict.
     """
     say(store, "c1", "0", expected_version=0)
-    with open_store(url.replace(f":{proxy.port}/", f":{postgres_server.port}/")) as other:
+    with open_store(url) as other:
         before_recovery(store, lambda: say(other, "c1", "theirs"))
         proxy.order("request")
         with pytest.raises(VersionConflict):
@@ -113,10 +106,9 @@ def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has
     assert texts(store, "c1") == ["0", "1"]
 
 
-def test_every_kind_of_write_is_found_again_after_a_lost_answer(url, proxy):
+def test_every_kind_of_write_is_found_again_after_a_lost_answer(store, proxy):
     """What would be refused the second time is not run a second time."""
-    recorder = PostgresRecorder(url.partition("?")[0], {"schema": "every_kind", "patience_s": "10"})
-    runs = []
+    recorder, runs = store._recorder, []
 
     def lose(work):
         proxy.order("answer")
@@ -137,7 +129,6 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url, proxy):
     lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))
     lose(lambda transaction: transaction.erase(staged, Erasure(5, "asked to", 0, b"head")))
     assert proxy.cuts == 5
-    recorder.close()
 
 
 def test_connections_that_the_server_ended_are_given_up_without_an_attempt(
@@ -195,8 +186,8 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
         assert len(list(store.follow())) == sum(acknowledged.values())
 
 
-def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(url, proxy):
-    with open_store(url.replace("patience_s=10", "patience_s=1")) as store:
+def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(via, proxy):
+    with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
         say(store, "c1", "0")
         proxy.close()
         with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was written"):

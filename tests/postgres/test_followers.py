@@ -32,6 +32,19 @@ def primary(folder):
         server.kill()
 
 
+@pytest.fixture
+def standby(primary, folder):
+    """A standby with an event. Once it is promoted, its commits wait for another one."""
+    with open_store(primary.url()) as store:
+        say(store, "c1", "0")
+    server = Server(folder / "standby")
+    server.follow(primary, "s1")
+    server.configure({"synchronous_standby_names": "away"})
+    server.start()
+    yield server
+    server.stop("immediate")
+
+
 def wait_for(server, standbys):
     """Have commits wait for these standbys."""
     server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
@@ -128,45 +141,27 @@ def test_a_follower_that_gave_up_leaves_no_session_behind(primary):
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary, folder):
-    standby = Server(folder / "standby")
-    with open_store(primary.url()) as store:
-        say(store, "c1", "0")
-        standby.follow(primary, "s1")
-    standby.configure({"synchronous_standby_names": "away"})
-    standby.start()
-    try:
-        with open_store(standby.url(mode="ro", patience_s=BRIEF)) as follower:
-            assert followed(follower) == ["0"]  # this connection lives on
-            standby.promote()
-            is_refused(follower)
-            wait_for(standby, "")
-            assert followed(follower) == ["0"]
-    finally:
-        standby.stop("immediate")
+def test_a_standby_that_was_promoted_confirms_before_it_is_followed(standby):
+    with open_store(standby.url(mode="ro", patience_s=BRIEF)) as follower:
+        assert followed(follower) == ["0"]  # this connection lives on
+        standby.promote()
+        is_refused(follower)
+        wait_for(standby, "")
+        assert followed(follower) == ["0"]
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary, folder):
+def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary, standby):
     """The epoch that begins then waits for no standby; the first append does."""
-    standby = Server(folder / "standby")
-    with open_store(primary.url()) as store:
-        [before] = say(store, "c1", "0")
-        standby.follow(primary, "s1")
-    standby.configure({"synchronous_standby_names": "away"})
-    standby.start()
     primary.kill()
     standby.promote()
-    try:
-        with open_store(standby.url(patience_s=BRIEF)) as store:
-            assert store.version("c1") == 1
-            assert standby.sql("SELECT epoch > 0 FROM foldlog.epoch") == "t"
-            with pytest.raises(StoreUnavailable, match="not known whether the events were written"):
-                say(store, "c1", "1", expected_version=1)
-            wait_for(standby, "")
-            assert followed(store, before.position) == ["1"]
-    finally:
-        standby.stop("immediate")
+    with open_store(standby.url(patience_s=BRIEF)) as store:
+        assert store.version("c1") == 1
+        assert standby.sql("SELECT epoch > 0 FROM foldlog.epoch") == "t"
+        with pytest.raises(StoreUnavailable, match="not known whether the events were written"):
+            say(store, "c1", "1", expected_version=1)
+        wait_for(standby, "")
+        assert followed(store) == ["0", "1"]
 
 
 def test_positions_are_asked_for_before_anything_else(postgres_url):

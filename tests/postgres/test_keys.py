@@ -33,9 +33,7 @@ OLD, NEW = "ab" * 32, "cd" * 32
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("expected", [ANY_VERSION, 0], ids=["any", "new"])
-def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
-    url, via, proxy, cut, expected
-):
+def test_the_first_append_of_an_encrypted_conversation_is_stored_once(via, proxy, cut, expected):
     with open_store(via, keys=KeyRing(NEW)) as store:
         proxy.order(cut, mark=b"set_key")
         [recorded] = say(store, "c1", "once", expected_version=expected)
@@ -93,18 +91,18 @@ def test_a_rotation_that_is_reported_is_done(url, via, proxy, cut):
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(url, via, proxy, cut, plain):
+def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(via, proxy, cut, plain):
     """Only the sealed key itself says whose it is: the salt of each encrypted conversation is
     empty.
     """
-    key = _key_of(plain, "c1")
+    key = key_of(plain)
     with open_store(via) as store:
         recorder = store._recorder
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k1", b"first"))
         proxy.order(cut)
         recorder.transact(lambda transaction: transaction.set_key(key, b"", "k2", b"second"))
         with recorder.read() as reader:
-            assert _existing(reader.conversation(key)).sealed_key == b"second"
+            assert reader.conversation(key).sealed_key == b"second"
 
 
 def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url, via, proxy):
@@ -142,7 +140,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url, postgres_server, pl
         contextlib.ExitStack() as end,
     ):
         database = sealing.database
-        key = _key_of(sealing, "c1")
+        key = key_of(sealing)
 
         def slowly(transaction):
             transaction.conversation(key)
@@ -158,7 +156,7 @@ def test_appends_wait_while_a_conversation_gets_its_key(url, postgres_server, pl
 
 
 def test_what_others_began_is_not_ended_with_a_detachment(postgres_server, plain):
-    recorder, key, end = plain.database.recorder, _key_of(plain, "c1"), contextlib.ExitStack()
+    recorder, key, end = plain.database.recorder, key_of(plain), contextlib.ExitStack()
     recorder.transact(lambda transaction: transaction.leave_unfinished(key, DETACH))
 
     def begin(transaction):
@@ -232,14 +230,8 @@ def blocked(server):
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 
 
-def _existing(conversation):
-    assert conversation is not None
-    return conversation
-
-
-def _key_of(store, conversation):
-    with store._recorder.read() as reader:
-        return int(_existing(reader.conversation(conversation)).key)
+def key_of(store):
+    return store.query("c1", lambda reading: reading.key)
 
 
 @pytest.fixture

@@ -34,7 +34,6 @@ class Held:
 def together(store, works, meanwhile=lambda: None):
     """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
     recorder, held, outcomes = store.database.recorder, Held(), {}
-    assert isinstance(recorder, PostgresRecorder)
     leading = threading.Thread(target=partial(recorder.transact, held, any_thread=True))
     leading.start()
     assert held.began.wait(30)
@@ -88,7 +87,6 @@ class Failing:
 
     def __call__(self, transaction):
         conversation = transaction.conversation("c1")
-        assert conversation is not None
         transaction.remember(conversation.key, "of the failed one", RecalledKey(0, 1))
         raise LookupError("too late")
 

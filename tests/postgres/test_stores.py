@@ -25,7 +25,6 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.postgres import Stores
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.foldlog.test_figure_tables import calls_of, check, filled, write_logs
@@ -44,12 +43,6 @@ def many(postgres_server):
     return url
 
 
-def stores_of(store):
-    recorder = store.database.recorder
-    assert isinstance(recorder, Stores)
-    return recorder
-
-
 def counted(postgres_server, table, where="true"):
     """How many rows each store has."""
     query = " UNION ALL ".join(
@@ -60,7 +53,7 @@ def counted(postgres_server, table, where="true"):
 
 def elsewhere(store, conversation):
     """An id that names another store than that of a conversation."""
-    home = stores_of(store).home
+    home = store.database.recorder.home
     return next(
         name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation)
     )
@@ -82,7 +75,8 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many, postgres_se
             )
             pairs = [row.split("|") for row in rows.splitlines()]
             assert all(
-                int(key) % COUNT == number == stores_of(store).home(name) for key, name in pairs
+                int(key) % COUNT == number == store.database.recorder.home(name)
+                for key, name in pairs
             )
             assert pairs
         with pytest.raises(VersionConflict):
@@ -147,9 +141,8 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many):
             say(store, name, "x")
         *_, last = store.follow()
         assert list(store.follow(last.position)) == []
-        number = stores_of(store).home("near")
+        number = store.database.recorder.home("near")
         [ahead] = [entry for entry in store.follow() if entry.conversation == "near"][-1:]
-        assert isinstance(last.position, Position)
         behind = Position.of(
             int(last.position), last.position.moved(number, ahead.position - 1).parts
         )
@@ -221,8 +214,10 @@ def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_bot
 
     with open_store(many) as ours, open_store(many) as other:
         say(ours, "forked", "0")
-        home = stores_of(ours).home("forked")
-        names = [name for n in range(40) if stores_of(ours).home(name := f"rival {n}") != home]
+        home = ours.database.recorder.home("forked")
+        names = [
+            name for n in range(40) if ours.database.recorder.home(name := f"rival {n}") != home
+        ]
         for name in islice(names, 10):
             won.clear()
             at_once(lambda is_fork, name=name: begin(name, is_fork), (False, True))
@@ -243,7 +238,7 @@ def test_what_belongs_to_a_conversation_is_in_its_store(many, postgres_server):
         with history.lease():
             history.append(said("1"))
             leases = counted(postgres_server, "records", "conversation = 0")
-        home = stores_of(histories.store).home(history.id)
+        home = histories.store.database.recorder.home(history.id)
     grown = [
         now - then
         for now, then in zip(counted(postgres_server, "conversations"), before[0], strict=True)
@@ -368,7 +363,7 @@ def test_stores_that_were_not_all_made_are_made_again(postgres_server):
 
 def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many):
     with open_store(many) as store:
-        home = stores_of(store).home
+        home = store.database.recorder.home
         name = next(name for n in range(99) if home(name := f"alone {n}") == 2)
     alone = many.replace(f"&stores={COUNT}", "").replace("schema=many", "schema=many_02")
     with open_store(alone) as part:
@@ -381,7 +376,7 @@ def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many):
 def test_a_store_moves_to_another_server_by_copy(many, postgres_server, other_server):
     """Its writers stop meanwhile: it is copied alone, and named in the URL then."""
     with open_store(many) as store:
-        home = stores_of(store).home
+        home = store.database.recorder.home
         names = [f"moved {n}" for n in range(16)]
         for name in names:
             say(store, name, "0")
@@ -424,7 +419,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     standby.start()
     primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
     primary.reload()
-    home = stores_of(opened[0]).home
+    home = opened[0].database.recorder.home
     gates = [threading.Lock() for _ in range(8)]
     acknowledged = []
     followed = []
@@ -508,7 +503,7 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
 def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(postgres_server, tmp_path):
     with open_store(postgres_server.url(schema="figured", stores="4")) as store:
         check(filled(store), tmp_path)
-        assert len({stores_of(store).home(row.id) for row in store.iter_conversations()}) > 1
+        assert len({store.database.recorder.home(row.id) for row in store.iter_conversations()}) > 1
 
 
 def test_a_reply_that_two_stores_have_counts_once(postgres_server, tmp_path):
