@@ -64,8 +64,8 @@ def table(answers: list[Answer]) -> Table:
         title="ours against raw, median of rounds", box=None, pad_edge=False, padding=(0, 1, 0, 0)
     )
     for column in ("question", "unit", "ours", "raw", "ratio", "target", ""):
-        left, question = column in ("question", "unit"), column == "question"
-        shown.add_column(column, justify="left" if left else "right", no_wrap=not question)
+        is_left, question = column in ("question", "unit"), column == "question"
+        shown.add_column(column, justify="left" if is_left else "right", no_wrap=not question)
     for a in answers:
         verdict = "[green]holds[/]" if a.holds else "[red]missed[/]"
         target = limit(a.better, a.target)
@@ -149,7 +149,7 @@ def main(
         return
     console = Console(stderr=True)
     chosen = SCALES[scale]
-    asked = questions(matching)
+    selected = questions(matching)
     answers: list[Answer] = []
     failed: list[Failed] = []
     before = os.getloadavg()[0]
@@ -164,7 +164,7 @@ def main(
         Progress(*columns, console=console) as progress,
         tempfile.TemporaryDirectory(prefix="foldlog-bench-") as shared,
     ):
-        for number, question in enumerate(asked):
+        for number, question in enumerate(selected):
             task = progress.add_task(question.name, total=chosen.rounds)
             folder = Path(shared) / str(number)
             folder.mkdir()

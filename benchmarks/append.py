@@ -98,8 +98,8 @@ def _written_back(path: Path) -> float:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         begun = time.perf_counter()
         while True:
-            _, pages, done = connection.execute("PRAGMA wal_checkpoint").fetchone()
-            if pages == done:
+            _, pages, written_pages = connection.execute("PRAGMA wal_checkpoint").fetchone()
+            if pages == written_pages:
                 return time.perf_counter() - begun
             time.sleep(0.000_1)  # a checkpoint of ours is in progress
 

@@ -123,10 +123,10 @@ def revisions(
     size = size if scale.name == "full" else size // 20
     stores = prepared(folder.parent, size, name, partial(history, size))
     db = sqlite3.connect(stores.ours)
-    (kept,) = db.execute("SELECT sum(length(body)) FROM records").fetchone()
+    (revision_bytes,) = db.execute("SELECT sum(length(body)) FROM records").fetchone()
     (said_bytes,) = db.execute("SELECT sum(length(CAST(body AS BLOB))) FROM events").fetchone()
     db.close()
-    yield Round(kept / 1_000, said_bytes / 1_000)
+    yield Round(revision_bytes / 1_000, said_bytes / 1_000)
 
 
 def digesting(scale: Scale, folder: Path) -> Iterator[Round]:

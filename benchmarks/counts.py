@@ -146,8 +146,8 @@ def count_all(length: int) -> dict[str, Count]:
         work()
         del statements[:]
         work()
-        asked = len(statements)
-        return Count(round(bytecodes(work) / per), asked, *footprint(work))
+        statement_count = len(statements)
+        return Count(round(bytecodes(work) / per), statement_count, *footprint(work))
 
     counts: dict[str, Count] = {}
     with tempfile.TemporaryDirectory() as folder, traced(statements):

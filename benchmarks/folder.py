@@ -64,7 +64,7 @@ def _records(
     def record(kind: str, message: dict[str, Any], **more: Any) -> dict[str, Any]:
         nonlocal at, parent
         at += timedelta(seconds=chance.randint(1, 40))
-        made = {
+        line = {
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
@@ -78,8 +78,8 @@ def _records(
             "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             **more,
         }
-        parent = made["uuid"]
-        return made
+        parent = line["uuid"]
+        return line
 
     def words(least: int, most: int) -> str:
         return " ".join(chance.choices(_WORDS, k=chance.randint(least, most)))

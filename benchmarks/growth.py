@@ -136,9 +136,9 @@ def _copy(
     transaction.
     """
     now = time.time_ns() // 1_000
-    asked = f"SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch"
+    query = f"SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch"
     connection.execute("SET LOCAL synchronous_commit TO off")
-    [(number,)] = connection.execute(asked.encode()).fetchall()
+    [(number,)] = connection.execute(query.encode()).fetchall()
     key = position = number << 20
     events, conversations, records = list[bytes](), list[bytes](), list[bytes]()
     for place in group:
@@ -371,12 +371,12 @@ def main(
 ) -> None:
     """Fill the stores, measure them, and print the figures."""
     for kind in form:
-        made = Path(tempfile.mkdtemp(prefix="foldlog-growth-", dir=folder))
-        made.chmod(0o755)  # the server is another user
+        place = Path(tempfile.mkdtemp(prefix="foldlog-growth-", dir=folder))
+        place.chmod(0o755)  # the server is another user
         try:
-            measure(kind, made, events)
+            measure(kind, place, events)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -40,11 +40,11 @@ class Thread:
         self._messages: list[BaseMessage] = []
 
     def read(self) -> Any:
-        found = self.saver.get_tuple(self._thread)
-        if found is not None:
-            self._config, self._versions = found.config, found.checkpoint["channel_versions"]
-            self._messages = found.checkpoint["channel_values"].get("messages", [])
-        return found
+        saved = self.saver.get_tuple(self._thread)
+        if saved is not None:
+            self._config, self._versions = saved.config, saved.checkpoint["channel_versions"]
+            self._messages = saved.checkpoint["channel_values"].get("messages", [])
+        return saved
 
     def put(self, messages: list[BaseMessage], **others: Any) -> None:
         if self._config is None:
@@ -53,13 +53,16 @@ class Thread:
         values = {"messages": self._messages, "branch:to:agent": None, **others}
         new = {name: self.saver.get_next_version(self._versions.get(name), None) for name in values}
         self._versions = {**self._versions, **new}
-        seen = {"__input__": {}, "agent": {"branch:to:agent": self._versions["branch:to:agent"]}}
+        versions_seen = {
+            "__input__": {},
+            "agent": {"branch:to:agent": self._versions["branch:to:agent"]},
+        }
         checkpoint: Any = {
             **empty_checkpoint(),
             "id": str(uuid6(clock_seq=1)),
             "channel_values": values,
         }
-        checkpoint |= {"channel_versions": dict(self._versions), "versions_seen": seen}
+        checkpoint |= {"channel_versions": dict(self._versions), "versions_seen": versions_seen}
         self._config = self.saver.put(
             self._config or self._thread, checkpoint, {"source": "loop", "step": 1}, new
         )

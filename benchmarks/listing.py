@@ -114,9 +114,9 @@ def _counted(folder: Path, count: int) -> str:
         for number in () if is_made else range(count):
             usage = {"prompt_tokens": 1_000 + number % 500, "completion_tokens": 50}
             meta = {"model": f"model-{number % 3}", "usage": usage, "cost": 0.01}
-            asked = Message(source="user", content=f"task {number} of the list")
+            request = Message(source="user", content=f"task {number} of the list")
             histories[f"{number * 48_271 % 100_003:06}-{number}"].append(
-                [asked, Message(source="agent", content="done", meta=meta)]
+                [request, Message(source="agent", content="done", meta=meta)]
             )
         for _ in FiguresOfStore(histories.store).of(histories.store.iter_conversations()):
             pass

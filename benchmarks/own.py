@@ -27,15 +27,15 @@ def main() -> int:
     parser.add_argument("--db", metavar="STORE", default=default_db())
     parser.add_argument("conversations", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=5, help="the median of these is shown")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     print(
         f"{'conversation':40} {'events':>8} {'View':>6} {'open ms':>9} {'past ms':>9}"
         f" {'fold all ms':>12} {'faster':>8}"
     )
     agree = True
-    with foldlog.open(asked.db) as histories:
-        for name in asked.conversations or longest(histories.store):
-            agree &= measure(histories.store, name, asked.rounds)
+    with foldlog.open(arguments.db) as histories:
+        for name in arguments.conversations or longest(histories.store):
+            agree &= measure(histories.store, name, arguments.rounds)
     return 0 if agree else 1
 
 

@@ -9,13 +9,13 @@ __all__ = ["END", "with_part"]
 END = "<!-- end of figures -->"
 
 
-def with_part(text: str, command: str, made: str) -> str:
-    """Return the page ``text`` with ``made`` as the figures of ``command``. Raises ``ValueError``
+def with_part(text: str, command: str, figures: str) -> str:
+    """Return the page ``text`` with ``figures`` as the figures of ``command``. Raises ``ValueError``
     if the page lacks one of the comments.
     """
     begin = f"<!-- figures: {command} -->"
-    before, found, rest = text.partition(begin)
+    before, separator, rest = text.partition(begin)
     _, end, after = rest.partition(END)
-    if not found or not end:
+    if not separator or not end:
         raise ValueError(f"the page lacks '{begin}' or '{END}'")
-    return f"{before}{begin}\n\n{made}\n\n{END}{after}"
+    return f"{before}{begin}\n\n{figures}\n\n{END}{after}"

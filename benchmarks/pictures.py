@@ -74,10 +74,10 @@ def view_svg(history: foldlog.History) -> str:
             f"At version {version} the log has {version} events and the View shows {len(view)}"
         )
         body.append(f'<text x="{left}" y="{top + 12}">{sentences[-1]}, {words}</text>')
-        for kind, wanted in (("shown", ids), ("gone", {*range(version)} - ids)):
+        for kind, columns in (("shown", ids), ("gone", {*range(version)} - ids)):
             strokes = "".join(
                 f"M{left + step * n:.1f} {top + 22}h{step * 0.8:.1f}v26h-{step * 0.8:.1f}z"
-                for n in wanted
+                for n in columns
             )
             body.append(f'<path class="{kind}" d="{strokes}"/>')
         for at, summary in ((n, event) for n, event in enumerate(view) if event.id < 0):
@@ -132,12 +132,12 @@ def dropped_svg(histories: foldlog.Histories) -> str:
         f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre"
         " }\n"
     )
-    asked = (
+    exchanges = (
         ("dropped(compaction=84)", answers.dropped(LIVE, 84), (1, 2)),
         ('why("BadLine")', answers.why("BadLine", LIVE), (0,)),
     )
     body, top = [], 30
-    for call, answer, lines in asked:
+    for call, answer, lines in exchanges:
         wrapped = [
             line for n in lines for line in textwrap.wrap(answer.splitlines()[n].strip(), 112)[:4]
         ]

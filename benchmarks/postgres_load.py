@@ -334,8 +334,8 @@ class Outcome(NamedTuple):
 def check(url: str, load: Load) -> Outcome:
     """Check all acknowledged events, with only the newest key."""
     stored: dict[tuple[str, int], str] = {}
-    seen: Counter[str] = Counter()
-    unreadable = left = 0
+    texts: Counter[str] = Counter()
+    unreadable = erased_texts = 0
     by_conversation = defaultdict(list)
     for append in load.acknowledged:
         by_conversation[append.conversation].append(append)
@@ -344,11 +344,11 @@ def check(url: str, load: Load) -> Outcome:
             try:
                 for event in store.events(conversation):
                     stored[conversation, event.id] = event.content
-                    seen[event.content] += 1
+                    texts[event.content] += 1
                 if load.erased.get(conversation):
-                    left += 1
+                    erased_texts += 1
             except ConversationErased:
-                left += _left_of(store, conversation) or conversation not in load.erased
+                erased_texts += _left_of(store, conversation) or conversation not in load.erased
             except EventStoreError as error:
                 print(f"{conversation}: {type(error).__name__}: {error}", flush=True)
                 unreadable += 1
@@ -359,7 +359,9 @@ def check(url: str, load: Load) -> Outcome:
         sum((append.conversation, append.id) not in load.followed for append in not_erased)
         + load.followed_again
     )
-    return Outcome(lost, sum(count - 1 for count in seen.values()), unreadable, missed, left)
+    return Outcome(
+        lost, sum(count - 1 for count in texts.values()), unreadable, missed, erased_texts
+    )
 
 
 def _left_of(store: Store, conversation: str) -> bool:

@@ -40,17 +40,19 @@ def prepared(
     """Return stores with ``events``, or by default with a workload of ``length`` events. The stores
     are made if they do not exist yet.
     """
-    made = Prepared(folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length)
-    if not made.ours.exists():
+    files = Prepared(
+        folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length
+    )
+    if not files.ours.exists():
         source = events or (lambda: history(length))
-        with open_store(f"sqlite:///{made.ours}", durability="relaxed") as store:
+        with open_store(f"sqlite:///{files.ours}", durability="relaxed") as store:
             views = Views(store)
             store.register(views)
             store.ingest("c1", source())
             view = views.current("c1")
-        _checkpoint(made.ours)
-        _make_raw(made.raw, source(), view)
-    return made
+        _checkpoint(files.ours)
+        _make_raw(files.raw, source(), view)
+    return files
 
 
 def _make_raw(path: Path, events: Iterable[Event], view: View) -> None:

@@ -114,14 +114,14 @@ class Copier:
         for event_id, text in self._EVENT.findall(material):
             length = self._ASKED if text.startswith("User:") else self._LINE
             lines.append(f"{' '.join(text.split())[:length]} [{event_id}]")
-        kept, room = set[int](), self._LENGTH
+        numbers, room = set[int](), self._LENGTH
         for number in sorted(
             range(len(lines)), key=lambda number: (not lines[number].startswith("User:"), -number)
         ):
             room -= len(lines[number]) + 1
-            kept |= {number} if room > 0 else set()
+            numbers |= {number} if room > 0 else set()
         return Reply(
-            text="\n".join(line for number, line in enumerate(lines) if number in kept),
+            text="\n".join(line for number, line in enumerate(lines) if number in numbers),
             model=self.model,
         )
 
@@ -183,12 +183,12 @@ def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
             return sha256(f"{seed} {history} {term}".encode()).digest()[0] < 128
 
         needed = sum(
-            drawn(history, term) for history, done in enumerate(replays) for term in done.needed
+            drawn(history, term) for history, replay in enumerate(replays) for term in replay.needed
         )
         missing = sum(
             drawn(history, missed.term)
-            for history, done in enumerate(replays)
-            for missed in done.missing
+            for history, replay in enumerate(replays)
+            for missed in replay.missing
         )
         shares.append(100 * (1 - missing / needed) if needed else 100.0)
     return min(shares), max(shares)
@@ -216,13 +216,13 @@ def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
 
 def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
     """Return the figures of one condenser over all histories."""
-    needed = sum(len(done.needed) for done in replays)
-    missing = [missed for done in replays for missed in done.missing]
+    needed = sum(len(replay.needed) for replay in replays)
+    missing = [missed for replay in replays for missed in replay.missing]
     sent, repeated = (
-        sum(getattr(done, name) or 0 for done in replays)
+        sum(getattr(replay, name) or 0 for replay in replays)
         for name in ("tokens_sent", "tokens_repeated")
     )
-    calls = sum(len(done.turns) for done in replays)
+    calls = sum(len(replay.turns) for replay in replays)
     low, high = spread(replays, seeds)
     return {
         "needed": needed,
@@ -232,16 +232,16 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
             if needed
             else None
         ),
-        "facts": sum(done.facts for done in replays),
+        "facts": sum(replay.facts for replay in replays),
         "facts_shown": round(100 * _part(replays, "facts_in_prompts", "facts"), 2),
         "shown_least": round(low, 2),
         "shown_most": round(high, 2),
         "tokens_sent": sent,
         "tokens_repeated": repeated,
-        "cost": round(sum(done.prompts_cost(PRICE) or 0.0 for done in replays), 6),
+        "cost": round(sum(replay.prompts_cost(PRICE) or 0.0 for replay in replays), 6),
         "calls": calls,
         "condensations_per_100_calls": round(
-            100 * sum(len(done.condensations) for done in replays) / calls, 1
+            100 * sum(len(replay.condensations) for replay in replays) / calls, 1
         ),
         "missing": Counter(missed.term for missed in missing).most_common(EXAMPLES),
     }
@@ -251,8 +251,8 @@ def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
     """Return the total of the count ``part`` in all replays, divided by the total of the count
     ``whole``.
     """
-    return sum(getattr(done, part) for done in replays) / max(
-        1, sum(getattr(done, whole) for done in replays)
+    return sum(getattr(replay, part) for replay in replays) / max(
+        1, sum(getattr(replay, whole) for replay in replays)
     )
 
 
@@ -315,13 +315,15 @@ def show(name: str, group: Mapping[str, Any]) -> None:
 
 def in_page(text: str, groups: Mapping[str, Any]) -> str:
     """Put the tables of docs/recall.json into the page, but leave out groups of few histories."""
-    made = ""
+    tables = ""
     for name, group in groups.items():
         if group["histories"] < HISTORIES_LEAST:
             continue
-        made += f"**{title(name, group)}**\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
-        made += "".join(f"| {' | '.join(cells)} |\n" for cells in figures(group)) + "\n"
-    return with_part(text, "python -m benchmarks.recall FOLDER --publish", made)
+        tables += (
+            f"**{title(name, group)}**\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
+        )
+        tables += "".join(f"| {' | '.join(cells)} |\n" for cells in figures(group)) + "\n"
+    return with_part(text, "python -m benchmarks.recall FOLDER --publish", tables)
 
 
 def publish(groups: Mapping[str, Any]) -> None:
@@ -391,15 +393,15 @@ def condensed_by(
     """
     groups: dict[str, dict[str, Sequence[Event]]] = {}
     for name, events in histories_by_name.items():
-        made = next(
+        first = next(
             (event for event in events if isinstance(event, CondensationAction) and event.origin),
             None,
         )
-        if made is None or made.origin is None:
+        if first is None or first.origin is None:
             continue
         recorded = replay(events, None)
         if recorded.acted and len(recorded.needed) >= USES_LEAST:
-            groups.setdefault(made.origin.format, {})[name] = events
+            groups.setdefault(first.origin.format, {})[name] = events
     return groups
 
 

@@ -101,17 +101,17 @@ def _panel(name: str, group: Mapping[str, Any], left: int) -> Iterator[str]:
         f'<text class="soft" x="{middle}" y="{_HEIGHT - 14}" text-anchor="middle">tokens sent'
         " (noop: 100 %)</text>"
     )
-    taken: list[tuple[float, float]] = []
+    labels: list[tuple[float, float]] = []
     for strategy, row in sorted(
         rows.items(), key=lambda name_and_row: name_and_row[1]["shown"], reverse=True
     ):
         at, shown, named = x(100 * row["tokens_sent"] / most), y(row["shown"]), y(row["named"])
         label = shown + 4
         while any(
-            abs(label - other) < _LABEL and abs(at - beside) < 150 for beside, other in taken
+            abs(label - other) < _LABEL and abs(at - beside) < 150 for beside, other in labels
         ):
             label += 1
-        taken.append((at, label))
+        labels.append((at, label))
         stem = (
             f'<path class="stem" d="M{at} {shown}V{named}"/><circle class="ring" cx="{at}"'
             f' cy="{named}" r="4.5"/>'

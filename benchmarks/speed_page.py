@@ -41,11 +41,11 @@ def published() -> Run:
 
 
 def in_page(text: str, run: Run) -> str:
-    for command, made in (
+    for command, table in (
         ("python -m benchmarks --publish", _answers(run)),
         ("python -m benchmarks --record", _counts()),
     ):
-        text = with_part(text, command, made)
+        text = with_part(text, command, table)
     return text
 
 

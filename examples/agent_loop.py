@@ -165,7 +165,7 @@ def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
 
 def run(folder: Path, command: str) -> str:
     """Return what the command printed, and how it ended."""
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         shell=True,
         cwd=folder,
@@ -175,12 +175,12 @@ def run(folder: Path, command: str) -> str:
         timeout=120,
         check=False,
     )
-    status = f"(exit status {done.returncode})" if done.returncode else ""
-    return done.stdout + done.stderr + status or "(no output)"
+    status = f"(exit status {process.returncode})" if process.returncode else ""
+    return process.stdout + process.stderr + status or "(no output)"
 
 
 def _account(metadata: dict[str, Any]) -> str:
-    told = (
+    names = (
         "condenser",
         "reason",
         "events_before",
@@ -189,7 +189,7 @@ def _account(metadata: dict[str, Any]) -> str:
         "tokens_after",
         "outcome",
     )
-    return ", ".join(f"{name} {metadata[name]}" for name in told if metadata.get(name) is not None)
+    return ", ".join(f"{name} {metadata[name]}" for name in names if metadata.get(name) is not None)
 
 
 def main() -> int:
@@ -211,26 +211,28 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path(), help="where commands run")
     parser.add_argument("--db", default="sqlite:///foldlog.db")
     parser.add_argument("--conversation", default="agent")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        print(work(given))
+        print(work(arguments))
     except (EventStoreError, TimeoutError) as error:
         print(f"agent_loop: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def work(given: argparse.Namespace) -> str:
+def work(arguments: argparse.Namespace) -> str:
     """Return what the agent answers to the task that was given."""
-    llm = None if given.rehearse else LLM(LLMConfig(model=given.model, base_url=given.base_url))
-    condenser = given.config or {"type": "digest"}
-    with foldlog.open(given.db, condenser=condenser, agent_llm=llm) as histories:
-        history = histories[given.conversation]
+    llm = None
+    if not arguments.rehearse:
+        llm = LLM(LLMConfig(model=arguments.model, base_url=arguments.base_url))
+    condenser = arguments.config or {"type": "digest"}
+    with foldlog.open(arguments.db, condenser=condenser, agent_llm=llm) as histories:
+        history = histories[arguments.conversation]
         if history.version() == 0:
             history.append(SystemMessage(content=PROMPT, tools=tuple(TOOLS)))
-        history.append(Message(source="user", content=given.task))
+        history.append(Message(source="user", content=arguments.task))
         with history.lease(ttl_s=5):
-            return run_agent(history, llm or Rehearsal(), given.folder)
+            return run_agent(history, llm or Rehearsal(), arguments.folder)
 
 
 if __name__ == "__main__":

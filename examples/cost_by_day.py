@@ -83,8 +83,13 @@ class CountCosts(Projection[Costs]):
         assert happened is not None  # it was read from the store
         place = f"{domain_event.originator_id} {event.id}"
         calls = [
-            Call(str(told.get("reply") or f"{place} {n}"), model, tokens_of(told), told.get("cost"))
-            for n, (model, told) in enumerate(calls_in(event))
+            Call(
+                str(fields.get("reply") or f"{place} {n}"),
+                model,
+                tokens_of(fields),
+                fields.get("cost"),
+            )
+            for n, (model, fields) in enumerate(calls_in(event))
         ]
         self.view.add(happened.astimezone(UTC).date().isoformat(), calls, tracking)
 
@@ -95,22 +100,22 @@ def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
     """
     if reports := on_a_model(reports_of(event)):
         return [(model_of(report), report["metrics"]) for report in reports]
-    told = event.metadata if isinstance(event, CondensationAction) else event.meta
-    is_call = told.get("model") or told.get("usage") or told.get("cost") is not None
-    return [(str(told.get("model", "(not named)")), told)] if is_call else []
+    fields = event.metadata if isinstance(event, CondensationAction) else event.meta
+    is_call = fields.get("model") or fields.get("usage") or fields.get("cost") is not None
+    return [(str(fields.get("model", "(not named)")), fields)] if is_call else []
 
 
-def tokens_of(told: Mapping[str, Any]) -> int | None:
+def tokens_of(fields: Mapping[str, Any]) -> int | None:
     """Return the tokens of a call, those of its prompt and of its reply; None if neither is
     told.
     """
-    usage = told.get("usage") or told
-    known = [
+    usage = fields.get("usage") or fields
+    counts = [
         usage[name]
         for name in ("prompt_tokens", "completion_tokens")
         if usage.get(name) is not None
     ]
-    return sum(known) if known else usage.get("total_tokens")
+    return sum(counts) if counts else usage.get("total_tokens")
 
 
 def runner(url: str, table: str) -> ProjectionRunner[Conversations, Costs]:
@@ -135,10 +140,10 @@ def main() -> int:
     parser.add_argument("url", help="the store, such as sqlite:///history.db")
     parser.add_argument("table", help="the SQLite file that keeps the table")
     parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C")
-    asked = parser.parse_args()
-    with runner(asked.url, asked.table) as following:
+    arguments = parser.parse_args()
+    with runner(arguments.url, arguments.table) as following:
         following.wait(following.app.recorder.max_notification_id(), timeout=PATIENCE_S)
-        if asked.follow:
+        if arguments.follow:
             with contextlib.suppress(KeyboardInterrupt):
                 following.run_forever()
         for day, model, calls, tokens, tokens_known, cost, costs_known in following.view.rows():

@@ -62,7 +62,7 @@ async def answer(
     """Yield an empty text once the message is recorded, and then the reply in pieces. However it
     ends, what was said is recorded and no call stays open.
     """
-    said, calls = list[str](), [{}]
+    texts, calls = list[str](), [{}]
     async with history.lease(ttl_s=TTL_S, wait_s=WAIT_S):
         try:
             # what an earlier process left open
@@ -75,21 +75,21 @@ async def answer(
                 calls = []
                 async with aclosing(model((await history.prepare()).to_messages())) as parts:
                     async for part in parts:
-                        (said if isinstance(part, str) else calls).append(part)
+                        (texts if isinstance(part, str) else calls).append(part)
                         if isinstance(part, str):
                             yield part
                 # the reply is recorded once, whenever the user goes away
                 with CancelScope(shield=True):
                     await history.append_reply(
-                        {"role": "assistant", "content": "".join(said), "tool_calls": calls}
+                        {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
                     )
-                    said.clear()
+                    texts.clear()
                 for call in await history.open_calls():
                     await history.append_tool_result(call, await run(call.tool, call.arguments))
         finally:
             with CancelScope(shield=True):
-                if said:
-                    await history.append(Message(source="agent", content="".join(said)))
+                if texts:
+                    await history.append(Message(source="agent", content="".join(texts)))
                 await history.close_open_calls("the reply was stopped")
 
 

@@ -95,13 +95,15 @@ def main(
         plot.main()
     elif only_prepare:
         return
-    wanted = {str(length) for length in events or USUAL}
-    asked = runs if publish else {length: run for length, run in runs.items() if length in wanted}
+    lengths = {str(length) for length in events or USUAL}
+    selected = (
+        runs if publish else {length: run for length, run in runs.items() if length in lengths}
+    )
     console = Console(width=None if sys.stdout.isatty() else 100)
-    console.print(report.table(asked))
-    for line in report.notes(asked):
+    console.print(report.table(selected))
+    for line in report.notes(selected):
         console.print(line, highlight=False, soft_wrap=True)
-    if report.failures(asked):
+    if report.failures(selected):
         raise typer.Exit(1)
 
 

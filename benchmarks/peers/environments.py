@@ -75,19 +75,21 @@ def python_of(peer: Peer, say: Sayer) -> Path:
     """
     if peer.environment is None:
         return Path(sys.executable)
-    made = CACHE / "environments" / peer.environment
+    environment = CACHE / "environments" / peer.environment
     requirements = _REQUIREMENTS / f"{peer.environment}.txt"
     base = _base(peer.python)
-    stamp, wanted = made / "made.stamp", f"{_version(base)}\n{requirements.read_text()}"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return made / "bin" / "python"
-    say(f"installing {', '.join(requirements.read_text().split())} in {made.relative_to(ROOT)}")
-    shutil.rmtree(made, ignore_errors=True)
-    made.parent.mkdir(parents=True, exist_ok=True)
-    _run([base, "-m", "venv", made])
+    stamp, content = environment / "made.stamp", f"{_version(base)}\n{requirements.read_text()}"
+    if stamp.exists() and stamp.read_text() == content:
+        return environment / "bin" / "python"
+    say(
+        f"installing {', '.join(requirements.read_text().split())} in {environment.relative_to(ROOT)}"
+    )
+    shutil.rmtree(environment, ignore_errors=True)
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    _run([base, "-m", "venv", environment])
     _run(
         [
-            made / "bin" / "python",
+            environment / "bin" / "python",
             "-m",
             "pip",
             "install",
@@ -97,8 +99,8 @@ def python_of(peer: Peer, say: Sayer) -> Path:
             requirements,
         ]
     )
-    stamp.write_text(wanted)
-    return made / "bin" / "python"
+    stamp.write_text(content)
+    return environment / "bin" / "python"
 
 
 def _base(oldest: tuple[int, int]) -> Path:
@@ -129,8 +131,8 @@ def _version(python: Path) -> str:
     """Return the version of a Python, or an empty text if it does not run. For example, pyenv puts
     commands on PATH that do not run.
     """
-    asked = subprocess.run([python, "-V"], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+    answer = subprocess.run([python, "-V"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def _run(command: Sequence[str | Path]) -> None:

@@ -107,10 +107,10 @@ def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer
     versions of packages, and be at most 2 % longer than ``events``.
     """
     folder = _store(worker.peer, cache, events)
-    stamp, wanted = folder / "versions", json.dumps(worker.versions, sort_keys=True)
+    stamp, versions = folder / "versions", json.dumps(worker.versions, sort_keys=True)
     if (
         stamp.exists()
-        and stamp.read_text() == wanted
+        and stamp.read_text() == versions
         and events <= _length(folder) <= 1.02 * events
     ):
         return
@@ -121,7 +121,7 @@ def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer
     os.sync()
     (folder / "bytes").write_text(str(_disk_bytes(folder)))
     (folder / "length").write_text(str(events))
-    stamp.write_text(wanted)
+    stamp.write_text(versions)
 
 
 def _disk_bytes(folder: Path) -> int:
@@ -156,9 +156,9 @@ class _Rounds:
         folder = _store(self._peer, cache, self._events)
         start = _length(folder)
         (folder / "length").unlink()  # a store that is written to is not the one that was filled
-        asked = {"start": start, "appends": APPENDS, "turns": TURNS, "seconds": TURNS_S}
+        limits = {"start": start, "appends": APPENDS, "turns": TURNS, "seconds": TURNS_S}
         answer = worker.ask(
-            "work", ASK_S, path=str(folder / "history"), items=str(items_file), **asked
+            "work", ASK_S, path=str(folder / "history"), items=str(items_file), **limits
         )
         (folder / "length").write_text(str(answer["stop"]))
         self._check(worker, items_file, answer, answer["stop"])
@@ -180,12 +180,12 @@ class _Rounds:
 
     def _check(self, worker: Worker, items_file: Path, answer: dict[str, Any], stop: int) -> None:
         if worker.shows.startswith("newest"):
-            wanted = items.expected_end(items_file, stop, answer["entries"])
+            expected = items.expected_end(items_file, stop, answer["entries"])
         else:
-            wanted = items.expected(items_file, stop, worker.shows)
-        if (answer["entries"], answer["answer"]) != wanted:
+            expected = items.expected(items_file, stop, worker.shows)
+        if (answer["entries"], answer["answer"]) != expected:
             raise SideFailed(
-                f"returned {answer['entries']} items that differ from the {wanted[0]} recorded"
+                f"returned {answer['entries']} items that differ from the {expected[0]} recorded"
                 " items"
             )
 
@@ -221,14 +221,14 @@ def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str,
     """Return figures from the rounds of two runs together. If a peer failed in one of the runs,
     return the failure in place of its figures.
     """
-    made = {**before, **after}
+    answers = {**before, **after}
     for name in before.keys() & after.keys():
         if "failed" in before[name] or "failed" in after[name]:
-            made[name] = before[name] if "failed" in before[name] else after[name]
+            answers[name] = before[name] if "failed" in before[name] else after[name]
         elif before[name]["versions"] == after[name]["versions"]:
             rounds = {
                 figure: [*values, *after[name]["rounds"][figure]]
                 for figure, values in before[name]["rounds"].items()
             }
-            made[name] = summed_up({**after[name], "rounds": rounds})
-    return made
+            answers[name] = summed_up({**after[name], "rounds": rounds})
+    return answers

@@ -116,18 +116,18 @@ def _time(power: int) -> str:
     return f"{10 ** (power - 3):,} s" if power >= 3 else f"{10**power:g} ms"
 
 
-def _apart(wanted: dict[str, float]) -> dict[str, float]:
+def _apart(heights: dict[str, float]) -> dict[str, float]:
     """Move overlapping labels apart, as little as possible, and keep their order."""
-    names = sorted(wanted, key=lambda name: wanted[name])
+    names = sorted(heights, key=lambda name: heights[name])
     groups: list[tuple[list[str], float]] = []  # names, and the place of the first
     for name in names:
-        groups.append(([name], wanted[name]))
+        groups.append(([name], heights[name]))
         while len(groups) > 1 and groups[-1][1] < groups[-2][1] + _LABEL * len(groups[-2][0]):
             together = groups[-2][0] + groups[-1][0]
             groups[-2:] = [
                 (
                     together,
-                    sum(wanted[member] - _LABEL * index for index, member in enumerate(together))
+                    sum(heights[member] - _LABEL * index for index, member in enumerate(together))
                     / len(together),
                 )
             ]

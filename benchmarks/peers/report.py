@@ -117,8 +117,8 @@ def table(runs: Runs) -> Table:
     )
     shown.pad_edge, shown.padding = False, (0, 1, 0, 0)
     for name in head(runs):
-        left = name in ("store", "syncs")
-        shown.add_column(name, justify="left" if left else "right", no_wrap=name != "syncs")
+        is_left = name in ("store", "syncs")
+        shown.add_column(name, justify="left" if is_left else "right", no_wrap=name != "syncs")
     for row in rows(runs):
         shown.add_row(*row)
     return shown

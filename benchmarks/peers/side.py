@@ -160,17 +160,17 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     if side.shows == "view":  # a runtime with a View has the View in memory at this point
         store.read()
     source = read_items(request["items"], request["start"], sys.maxsize)
-    first, taken = next(source), 0
+    first, turn_count = next(source), 0
     if first["kind"] == "result":  # an earlier ``synced`` ended at the call of this result
         store.add([first])
-        taken = 1
+        turn_count = 1
     else:
         source = chain([first], source)
 
     def following(kind: str) -> Item:
-        nonlocal taken
+        nonlocal turn_count
         for item in source:
-            taken += 1
+            turn_count += 1
             if item["kind"] == "condensation":
                 store.condense(item)
             elif item["kind"] == kind:
@@ -202,7 +202,7 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "appends": appends[2:],
         "turns": turns,
-        "stop": request["start"] + taken,
+        "stop": request["start"] + turn_count,
         "entries": len(entries),
         "answer": digest(entries),
     }

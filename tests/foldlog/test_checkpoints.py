@@ -284,16 +284,16 @@ def test_a_checkpoint_in_a_fork_repeats_no_value_that_was_redacted_in_its_parent
     first = {"small": {"flower": "marigold"}, "channels": ["flower"]}
     put_small("000", parent=None, channels=lambda before: (first, {}))
     put_small("001", parent="000", channels=lambda before: ({"small": {}, "channels": []}, {}))
-    found = []
+    values = []
 
     def repeat_small(before):
-        found.append({} if before.value is None else before.value["small"])
-        if len(found) == 1:
+        values.append({} if before.value is None else before.value["small"])
+        if len(values) == 1:
             histories[THREAD].redact(0, reason="asked to")
-        return {"small": found[-1], "channels": []}, {}
+        return {"small": values[-1], "channels": []}, {}
 
     put_small("002", parent="000", channels=repeat_small)
-    assert found == [{"flower": "marigold"}, {}]
+    assert values == [{"flower": "marigold"}, {}]
     assert checkpoints.find(THREAD, "002").value["small"] == {}
 
 
@@ -311,18 +311,18 @@ def test_a_redacted_note_is_not_taken_from_memory(checkpoints, histories):
 def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile(checkpoints, histories):
     put(checkpoints, 0, None, "x")
     checkpoints.note(THREAD, "000", "writes", {"flower": "marigold"})
-    found = []
+    notes = []
 
     def listed(before, records):
-        found.append(checkpoints.notes_here(THREAD, "000"))
-        if len(found) == 1:
+        notes.append(checkpoints.notes_here(THREAD, "000"))
+        if len(notes) == 1:
             histories[companion(THREAD, "writes")].redact(0, reason="asked to")
-        names = ["x", *(note["flower"] for note in found[-1])]
+        names = ["x", *(note["flower"] for note in notes[-1])]
         return keys_and_ids([record(name) for name in names])
 
     body = {"delta": WRITES}
     checkpoints.put(THREAD, "001", "000", body, lambda before: ({}, {}), listed)
-    assert found == [[{"flower": "marigold"}], []]
+    assert notes == [[{"flower": "marigold"}], []]
     assert "marigold" not in repr(list(histories[THREAD].events()))
     assert checkpoints.find(THREAD).id == "001"
 

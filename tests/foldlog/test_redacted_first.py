@@ -137,9 +137,9 @@ def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
     below = KeptBeside.below
 
     def read_and_redact(beside, start):
-        found = [*below(beside, start)]
+        paths = [*below(beside, start)]
         parent.redact(1, reason="asked to")
-        return found
+        return paths
 
     monkeypatch.setattr(KeptBeside, "below", read_and_redact)
     assert [*kept(histories, "test", "paren", lambda row, before: before)] == []

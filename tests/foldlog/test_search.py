@@ -86,8 +86,8 @@ def test_a_fork_that_is_detached_meanwhile_is_searched_whole(before, histories, 
     histories["c"].append([said("gauge 1"), said("the rest")])
     histories["c"].fork(2, "fork")
     histories["fork"].append([said("gauge 2")])
-    found = histories.search("gauge", conversation="fork")
-    assert [(hit.conversation, hit.id) for hit in found] == [("fork", 2), ("fork", 0)]
+    hits = histories.search("gauge", conversation="fork")
+    assert [(hit.conversation, hit.id) for hit in hits] == [("fork", 2), ("fork", 0)]
 
 
 @pytest.mark.parametrize("before", ["c", "fork"])
@@ -96,5 +96,5 @@ def test_the_events_of_a_fork_that_is_detached_meanwhile_are_found(before, histo
     histories["c"].fork(2, "fork")
     histories["fork"].append([said("gauge 2")])
     monkeypatch.setattr(_search, "_Conversation", detaching(histories, before))
-    found = events_with(histories.store, "fork", SearchTerms("gauge"), [])
-    assert [event.id for event in found] == [0, 2]
+    events = events_with(histories.store, "fork", SearchTerms("gauge"), [])
+    assert [event.id for event in events] == [0, 2]

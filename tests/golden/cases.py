@@ -82,11 +82,11 @@ def cases_in(folder):
     }
 
 
-def write_anew(folder, made):
-    """Write each output of a folder's cases as ``made`` makes it of the case and the name."""
+def write_anew(folder, make_output):
+    """Write each output of a folder's cases as ``make_output`` makes it of the case and the name."""
     for path, cases in cases_in(folder).items():
         for case in cases:
-            case.outputs.update({name: made(case, name) for name in case.outputs})
+            case.outputs.update({name: make_output(case, name) for name in case.outputs})
         path.write_text("\n".join(map(str, cases)), "utf-8")
 
 
@@ -122,11 +122,11 @@ def _parts(fields):
 
 def _event(place, kind, fields):
     type_, main = KINDS[kind]
-    made = {"id": place, main: fields.pop(kind), **fields}
+    fields_of_event = {"id": place, main: fields.pop(kind), **fields}
     if type_ is Message:
-        made["source"] = kind
+        fields_of_event["source"] = kind
     elif kind == "call":
-        made.setdefault("call_id", f"c{place}")
+        fields_of_event.setdefault("call_id", f"c{place}")
     elif kind == "result":
-        made.setdefault("call_id", f"c{place - 1}")
-    return msgspec.convert(made, type_)
+        fields_of_event.setdefault("call_id", f"c{place - 1}")
+    return msgspec.convert(fields_of_event, type_)

@@ -114,7 +114,7 @@ def contents(store):
     store. A long list is given as its SHA-256.
     """
     views = Views(store)
-    found = {}
+    conversations = {}
     for row in store.conversations():
         events = (
             []
@@ -122,7 +122,7 @@ def contents(store):
             else [encode(each, ours=True).body.decode() for each in store.events(row.id)]
         )
         view = [event.id for event in views.current(row.id)] if events else []
-        found[row.id] = {
+        conversations[row.id] = {
             "version": row.version,
             "head": row.head,
             "events": short(events),
@@ -132,7 +132,7 @@ def contents(store):
         (each.position, each.conversation, each.event.id, type(each.event).__name__)
         for each in store.follow()
     ]
-    return {"conversations": found, "order": short(order)}
+    return {"conversations": conversations, "order": short(order)}
 
 
 def short(items):

@@ -127,21 +127,21 @@ def output_of(name, folder):
     exit status.
     """
     line = _LINES[name]
-    with tempfile.TemporaryDirectory() as made:
-        work = folder_of_user(Path(made))
+    with tempfile.TemporaryDirectory() as temporary:
+        work = folder_of_user(Path(temporary))
         shutil.copytree(folder, work, dirs_exist_ok=True)
         printed, status = run(shlex.split(line), work, {})
-    lines = lines_of(printed, work, folder, Path(made))
+    lines = lines_of(printed, work, folder, Path(temporary))
     return "\n".join([f"$ foldlog {line}", *lines, f"exit status {status}", ""])
 
 
-def folder_of_user(made):
+def folder_of_user(temporary):
     """Return a new folder in which ``run`` runs commands. The user's data folder is a link to it, so
     the user's store is ``foldlog.db`` in this folder.
     """
-    work = made / "work"
+    work = temporary / "work"
     work.mkdir()
-    (made / "foldlog").symlink_to(work)
+    (temporary / "foldlog").symlink_to(work)
     return work
 
 

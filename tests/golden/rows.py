@@ -15,8 +15,8 @@ __all__ = ["made_events", "rows", "with_bytes"]
 
 
 def rows(file: str, part: str) -> list[Any]:
-    found: list[Any] = json.loads((Path(__file__).parent / file).read_text("utf-8"))[part]
-    return found
+    part_rows: list[Any] = json.loads((Path(__file__).parent / file).read_text("utf-8"))[part]
+    return part_rows
 
 
 def with_bytes(value: dict[str, Any]) -> Any:
@@ -28,9 +28,9 @@ def made_events(written: Iterable[dict[str, dict[str, Any]]]) -> Iterator[Event]
     """Make events of maps, each from the name of a class to the fields of the event."""
     for event in written:
         ((kind, fields),) = event.items()
-        made = dict(fields)
-        if "timestamp" in made:
-            made["timestamp"] = datetime.fromisoformat(made["timestamp"])
-        if "origin" in made:
-            made["origin"] = Origin(**made["origin"])
-        yield getattr(eventstore, kind)(**made)
+        values = dict(fields)
+        if "timestamp" in values:
+            values["timestamp"] = datetime.fromisoformat(values["timestamp"])
+        if "origin" in values:
+            values["origin"] = Origin(**values["origin"])
+        yield getattr(eventstore, kind)(**values)

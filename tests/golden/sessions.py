@@ -26,8 +26,8 @@ SESSIONS = Path(__file__).parent / "sessions"
 
 def replay(session):
     """Type the commands of a session in an empty folder, and return it with what is shown now."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = folder_of_user(Path(made).resolve())
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = folder_of_user(Path(temporary).resolve())
         steps = [
             "\n".join([*comments, f"$ {command}", *_shown(command, folder)])
             for comments, command in _steps(session)
@@ -56,8 +56,8 @@ def _shown(command, folder):
     if "foldlog" not in words:
         # Files are listed in the order of their bytes, whatever language the machine has.
         typed = f"export LC_ALL=C; {command}"
-        done = subprocess.run(typed, shell=True, cwd=folder, capture_output=True, check=True)
-        return lines_of(done.stdout.decode(), folder)
+        process = subprocess.run(typed, shell=True, cwd=folder, capture_output=True, check=True)
+        return lines_of(process.stdout.decode(), folder)
     program = words.index("foldlog")
     variables = dict(word.split("=", 1) for word in words[:program])
     arguments, stdin, target = words[program + 1 :], b"", None
@@ -101,8 +101,8 @@ _LIST = re.compile(r"\[\s+([^\[\]{}]+?)\s+\]")
 """A list of numbers or texts, with each in a line of its own."""
 
 
-def _in_one_line(found):
-    return f"[{' '.join(found[1].split())}]"
+def _in_one_line(match):
+    return f"[{' '.join(match[1].split())}]"
 
 
 def _is_counting(document):

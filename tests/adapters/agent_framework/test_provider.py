@@ -319,8 +319,8 @@ async def test_a_summary_that_may_quote_a_message_redacted_meanwhile_is_not_stor
     history = histories[provider.conversation("s")]
 
     def redact():
-        found = [event.id for event in history.events() if "marigold" in repr(event)]
-        history.redact(found, reason="asked to")
+        ids = [event.id for event in history.events() if "marigold" in repr(event)]
+        history.redact(ids, reason="asked to")
 
     agent = await summarized_once(provider, redact)
     assert condensations(history) == []

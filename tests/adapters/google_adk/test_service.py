@@ -671,9 +671,9 @@ async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histor
 
     monkeypatch.setattr(service.histories.sync._handler, "preview", condense_and_redact)
     await service.append_event(session, Event(author="user", invocation_id="4", content=said("4")))
-    kept = await events_of(service)
-    assert len(kept) == 4
-    assert not any(event.actions.compaction for event in kept)
+    events = await events_of(service)
+    assert len(events) == 4
+    assert not any(event.actions.compaction for event in events)
 
 
 async def test_an_event_is_stored_although_another_program_appends_before_its_compaction(

@@ -859,7 +859,7 @@ def test_a_thread_that_is_deleted_as_checkpoints_are_listed_is_left_out(saver):
     listed = saver.list(None)
     assert next(listed).config["configurable"]["thread_id"] == "b"
     saver.delete_thread("b")
-    assert [found.config["configurable"]["thread_id"] for found in listed] == ["a"] * 3
+    assert [checkpoint.config["configurable"]["thread_id"] for checkpoint in listed] == ["a"] * 3
 
 
 @pytest.mark.parametrize("place", ["walk", "hide"])
@@ -872,9 +872,9 @@ def test_a_thread_that_is_deleted_as_runs_are_hidden_stops_nothing(place, saver,
     original = getattr(owner, name)
 
     def then_deleted(*args, **options):
-        found = original(*args, **options)
+        checkpoint = original(*args, **options)
         saver.delete_thread("t")
-        return found
+        return checkpoint
 
     monkeypatch.setattr(owner, name, then_deleted)
     saver.delete_for_runs(["r"])

@@ -201,8 +201,8 @@ def test_a_redacted_message_stays_redacted_although_the_condenser_hid_other_mess
         messages = store.get_messages("k")
         assert [message.content for message in messages] == ["marigold", "re marigold"]
         history = store.history("k")
-        found = [event.id for event in history.events() if "marigold" in repr(event)]
-        history.redact(found, reason="asked to")
+        ids = [event.id for event in history.events() if "marigold" in repr(event)]
+        history.redact(ids, reason="asked to")
         store.set_messages("k", messages)
         assert "marigold" not in repr(list(history.events()))
         texts = [message.content for message in store.get_messages("k")]

@@ -273,8 +273,8 @@ def redacting(history, text):
     """Return a function that redacts the events of a history that have a text."""
 
     def redact():
-        found = [event.id for event in history.events() if text in repr(event)]
-        history.redact(found, reason="asked to")
+        ids = [event.id for event in history.events() if text in repr(event)]
+        history.redact(ids, reason="asked to")
 
     return redact
 

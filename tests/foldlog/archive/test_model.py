@@ -318,8 +318,8 @@ class Model:
         else:
             self.check_import(result.conversation)
         self.check_removed()
-        found = problems(self.store)
-        assert found == [], (self.log, found)
+        findings = problems(self.store)
+        assert findings == [], (self.log, findings)
 
     def check_removed(self):
         stored_text = self.stored()
