@@ -19,10 +19,11 @@ file. The steps, and the events that they become:
 
 The field ``extra.context_management`` of a step holds the boundary. Some agents write no boundary,
 and begin a second trajectory in a file of its own instead. The second file becomes a conversation
-of its own, without a condensation. Its first steps are copies (``is_copied_context``). A View shows
-copies, because the agent sent the copies to the model. Figures do not count the calls, requests and
-tokens of copies, and ignore the totals (``final_metrics``) of a trajectory with copies. The last
-record contains the trajectories of sub-agents. Each of these becomes a conversation too.
+of its own, or a fork if both files have the same id, without a condensation. Its first steps are
+copies (``is_copied_context``). A View shows copies, because the agent sent the copies to the model.
+Figures do not count the calls, requests and tokens of copies, and ignore the totals
+(``final_metrics``) of a trajectory with copies. The last record contains the trajectories of
+sub-agents. Each of these becomes a conversation too.
 
 foldlog writes its own condensation as a step with a boundary. After this step, foldlog writes
 copies of the events that stay in the View.
