@@ -40,8 +40,8 @@ from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _STRAIGHT_QUOTES = str.maketrans("“”", '""')
-_ASCII = re.compile(rb"[!-\[\]-~]+")
-"""Characters that JSON never escapes."""
+_ASCII = re.compile(rb"[\w.:-]+")
+"""Characters that no usual JSON encoder escapes. Some encoders escape slashes and HTML."""
 _BEFORE = 60
 _SNIPPET = 200
 _PAGE: Final = 1_000

@@ -31,6 +31,16 @@ def test_a_result_that_names_no_tool_has_the_tool_of_its_call(histories):
         assert sorted(hit.id for hit in hits) == ids
 
 
+def test_a_path_is_found_in_a_record_whose_encoder_escapes_slashes(histories, tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text(
+        '{"role": "user", "content": "read src\\/app.py & <b>"}\n'.replace("<", "\\u003c")
+    )
+    histories.import_(path, conversation="c", format="openai-chat")
+    for words in ("src/app.py", '"<b"'):
+        assert len(histories.search(words)) == 1
+
+
 @pytest.mark.parametrize(
     "window, shown_as",
     [
