@@ -86,8 +86,8 @@ _MAY_BE_BESIDE = {
 the source records shows whether they are included.
 """
 _COUNT_MAX: Final = 2**40
-"""The largest number of tokens that is accepted for a call, so that a sum of millions of counts
-fits in 64 bits.
+"""The largest number of tokens, calls or dollars that is accepted for a call, so that a sum of
+millions of numbers fits in 64 bits.
 """
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
@@ -107,13 +107,13 @@ def count_of(value: Any) -> int | None:
 
 def cost_of(value: Any) -> float | None:
     """Convert a number or its text into a cost. Return None for any other value, and for a number
-    below 0.
+    below 0 or above ``_COUNT_MAX``.
     """
     try:
         cost = float(value) if type(value) is str else value
     except ValueError:
         return None
-    if type(cost) in (int, float) and 0 <= cost < float("inf"):
+    if type(cost) in (int, float) and 0 <= cost <= _COUNT_MAX:
         return cost
     return None
 

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from foldlog._documents import SavingsDocument
 from foldlog._formats.places import is_declined
+from foldlog._formats.usage import model_reports
 from foldlog._labels import label
-from foldlog.condensers import Usage, on_a_model, reports_of
+from foldlog.condensers import Usage
 from foldlog.eventstore import CondensationAction
 
 _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
@@ -32,7 +33,7 @@ def recorded_cost(event: CondensationAction) -> float | None:
     without reports, return the cost in its metadata. Return None if the cost is unknown. A strategy
     without a model costs nothing.
     """
-    model_reports = on_a_model(reports_of(event))
+    reports = model_reports(event)
     metadata = event.metadata
     is_free = (
         event.origin is None
@@ -40,8 +41,8 @@ def recorded_cost(event: CondensationAction) -> float | None:
         and "model" not in metadata
     )
     cost: Any
-    if model_reports:
-        cost = Usage.of(model_reports).cost
+    if reports:
+        cost = Usage.of(reports).cost
     else:
         cost = metadata.get("cost", event.meta.get("cost", 0.0 if is_free else None))
     is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)

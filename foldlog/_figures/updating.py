@@ -199,6 +199,9 @@ class FigureCounter:
                 row.version,
                 overview=Overview(problem=str(error), needs_key=isinstance(error, KeyUnavailable)),
             )
+        except Exception as error:  # noqa: BLE001 - lists must still show all other conversations
+            problem = f"its figures cannot be counted: {type(error).__name__}: {error}"
+            return Figures(row.version, overview=Overview(problem=problem))
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
         """Return the ids of the conversations whose figures were written. Nothing is written while

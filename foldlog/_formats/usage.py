@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
 from foldlog._formats.event_fields import id_of_source
-from foldlog._formats.record import dict_or_empty, text_or_none, time_in, within
-from foldlog._usage import COPIED, OF_NO_MODEL, cost_of, usage_of
-from foldlog.condensers import model_of, on_a_model, reports_of
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none, time_in, within
+from foldlog._usage import COPIED, OF_NO_MODEL, cost_of, count_of, usage_of
+from foldlog.condensers import model_of, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event
 from foldlog.projections import begins_reply
 
@@ -96,12 +96,11 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     """
     at = event.timestamp or recorded_at
     fields = event.metadata if isinstance(event, CondensationAction) else event.meta
-    reports = on_a_model(reports_of(event))
+    reports = model_reports(event)
     for report in reports:
         metrics = report["metrics"]
-        attempts = metrics.get("attempts")
-        attempt_count = attempts if type(attempts) is int and attempts > 0 else 1
-        yield _call(at, model_of(report) or fields.get("model"), metrics, attempt_count)._replace(
+        attempts = count_of(metrics.get("attempts")) or 1
+        yield _call(at, model_of(report) or fields.get("model"), metrics, attempts)._replace(
             by_condenser=True
         )
     has_call = (
@@ -113,6 +112,17 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         yield _call(at, fields.get("model"), fields)._replace(
             by_condenser=isinstance(event, CondensationAction)
         )
+
+
+def model_reports(event: Event) -> list[dict[str, Any]]:
+    """Return the reports on model calls in an event. Other programs may write reports of any
+    form, so reports without metrics are left out.
+    """
+    return [
+        report
+        for report in dicts_in(reports_of(event))
+        if isinstance(report.get("metrics"), dict) and isinstance(report.get("response", {}), dict)
+    ]
 
 
 def _call(
@@ -153,13 +163,8 @@ def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
 
 
 def _call_of_source(fields: Mapping[str, Any]) -> ModelCall:
-    calls = fields.get("calls")
-    call = _call(
-        time_in(fields.get("at")),
-        fields.get("model"),
-        fields,
-        calls if type(calls) is int and calls > 0 else 1,
-    )
+    calls = count_of(fields.get("calls")) or 1
+    call = _call(time_in(fields.get("at")), fields.get("model"), fields, calls)
     reply = text_or_none(fields.get("reply"))
     is_condenser = fields.get("use") == OF_CONDENSER
     return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)
@@ -206,13 +211,13 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
             replies[str(event.meta["reply"]) if "reply" in event.meta else event.id] = event
     for event in replies.values():
         meta = event.meta
-        calls = meta["calls"] if type(meta.get("calls")) is int else 1
+        calls = count_of(meta.get("calls", 1))
         yield call_told_by(
             event,
             model_named(meta),
             usage_of(inner(meta, "usage")),
             cost_of(meta.get("cost")),
-            calls,
+            1 if calls is None else calls,
         )
 
 
