@@ -34,13 +34,16 @@ def answer_hook(
     After a compaction, the hook prints a text of at most 120 tokens for the model. A hook for any
     other event prints nothing. The hook notes the event in the folder ``fired``. If ``is_secret``
     is true for a record, the record is imported without its content. OpenCode's plugin names no
-    transcript, so OpenCode's database is imported. Raises the errors of the import.
+    transcript, so OpenCode's database is imported. If a conversation cannot be imported, the hook
+    imports all others, then raises the first error.
     """
     event = str(payload.get("hook_event_name") or "")
     session = str(payload.get("session_id") or payload.get("sessionId") or "")
-    where = {"cwd": str(payload["cwd"])} if payload.get("cwd") else {}
+    cwd = str(payload.get("cwd") or "").encode("utf-8", "replace").decode()
+    where = {"cwd": cwd} if cwd else {}
     program = ""
     conversation = ""
+    errors = list[Exception]()
     paths = _transcripts(payload)
     for path in paths:
         if not path.exists():  # Copilot writes the transcript after its first turn
@@ -48,14 +51,13 @@ def answer_hook(
         importing = Import(store, [path], only=session or None, where=where, is_secret=is_secret)
         for outcome in importing:
             if isinstance(outcome, Failed):
-                raise outcome.error
+                errors.append(outcome.error)
+                continue
             program = outcome.format
             conversation = outcome.conversation
-        if not program:
+        if not program and not errors:
             raise importing.nothing()
-    if not conversation:
-        return {}
-    if fired is not None:
+    if program and fired is not None:
         _note_time(fired, program, event)
     starts_after_compaction = event == "SessionStart" and payload.get("source") == "compact"
     is_compacted = event == "PostCompact" or starts_after_compaction
@@ -64,9 +66,9 @@ def answer_hook(
     # A coming compaction is noted for every program. After a compaction, the transcript that was
     # imported above already contains the compaction. Only Claude Code writes the compaction after
     # its hooks.
-    if event == "PreCompact" or (is_compacted and is_claude_code):
+    if conversation and (event == "PreCompact" or (is_compacted and is_claude_code)):
         noted = note_compaction(store, conversation)
-    if starts_after_compaction:
+    if conversation and starts_after_compaction:
         about = f"about {count(noted.events, 'event')}" if noted else "earlier events"
         return {
             "hookSpecificOutput": {
@@ -76,7 +78,9 @@ def answer_hook(
         }
     for outcome in Import(store, list(_sub_agent_folders(paths)), where=where, is_secret=is_secret):
         if isinstance(outcome, Failed):
-            raise outcome.error
+            errors.append(outcome.error)
+    if errors:
+        raise errors[0]
     return {}
 
 

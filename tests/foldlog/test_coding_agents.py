@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as library
+from foldlog._archive import importing
 from foldlog._archive.importing import Import
 from foldlog._cli import quick_hook
 from foldlog._cli.quick_hook import answer, is_hook
@@ -25,6 +26,7 @@ from foldlog._programs.server import Requests, serve_stdio
 from foldlog._secrets import is_secret, may_hold_secrets, secret_finder
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
+from foldlog.formats import SourceRefused
 from tests.web_client import Client
 
 WORD = "zebra_lighthouse_4711"
@@ -150,11 +152,11 @@ def test_an_id_of_a_transcript_is_no_advice_of_ours(name, histories, tmp_path):
     assert estimate(text) <= 120
 
 
-def sub_agent_of(session, words):
-    child = Session(session.path.parent / session.name / "subagents", "agent-x1")
+def sub_agent_of(session, words, agent="x1"):
+    child = Session(session.path.parent / session.name / "subagents", f"agent-{agent}")
     child.name = session.name
     message = {"role": "user", "content": words}
-    return child.add("user", isSidechain=True, agentId="x1", message=message)
+    return child.add("user", isSidechain=True, agentId=agent, message=message)
 
 
 def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(histories, session):
@@ -166,6 +168,18 @@ def test_the_hook_imports_the_transcripts_of_sub_agents_which_are_deleted_too(hi
     child.write({"type": "user"}).write({"type": "user"}).path.write_bytes(b"\x00\xff")
     assert compact(histories, session), "a broken one does not hide a compaction"
     assert answers(histories).dropped("s1").startswith("NOTE: a compaction began at ")
+
+
+def test_an_erased_sub_agent_ends_no_import_of_the_others(histories, session, monkeypatch):
+    monkeypatch.setattr(importing, "_TOGETHER_BYTES", 0)
+    session.user("begin").reply("fine")
+    sub_agent_of(session, "first")
+    stop(histories, session)
+    histories.erase("s1/agent-x1", reason="asked for")
+    sub_agent_of(session, "more", "x2")
+    with pytest.raises(SourceRefused):
+        stop(histories, session)
+    assert "s1/agent-x2" in histories
 
 
 ASKING = "If your conversation is one of these, call again with its id:"
