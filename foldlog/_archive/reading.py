@@ -32,12 +32,6 @@ Add = Callable[[bytes, bytes], None]
 ``msgspec.DecodeError`` or ``UnreadableJson`` for a record that is not JSON.
 """
 
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode
-
-
-def check_json(record: bytes, hashed: bytes) -> None:
-    _check_json(record)
-
 
 class Reading(Protocol):
     """A pass over a source.

@@ -17,7 +17,7 @@ import msgspec
 
 from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
-from foldlog._archive.reading import FINDINGS_MAX, check_json, reading_of, state_of
+from foldlog._archive.reading import FINDINGS_MAX, reading_of, state_of
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
@@ -30,6 +30,7 @@ from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
 from foldlog._usage import IMPORTED
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
+from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.log.appending import begin_fork
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
@@ -148,7 +149,7 @@ class SourceWriter:
         def add(record: bytes, record_hash: bytes) -> None:
             nonlocal number
             if number < skip:
-                check_json(record, record_hash)  # A damaged line is not a record.
+                self.skeleton.check(record, record_hash)  # A damaged line is not a record.
             elif record_hash in forbidden:
                 add_new(self.skeleton.left_of(record), record_hash)
             else:
@@ -354,7 +355,7 @@ class SourceWriter:
             records=records,
             head=chain_head(source.head, hashes),
             redacted=tuple(sorted({*source.redacted, *redacted_numbers})),
-            about=msgspec.json.encode(fields),
+            about=_encode(fields),
         )
         self._is_counted = reading.is_done or not source.records
         writing.set_pending(grown.records - grown.made)
@@ -469,7 +470,7 @@ class SourceWriter:
                     "paths": self._paths(stored),
                     **self._texts_beside(sources, stored),
                 }
-                if (encoded := msgspec.json.encode(fields)) != stored.about:
+                if (encoded := _encode(fields)) != stored.about:
                     sources.put(stored._replace(about=encoded))
                     transaction.forget_figures(stored.conversation)
 
@@ -490,7 +491,7 @@ class SourceWriter:
         is_older = _sum_usage(fields["usage"]) < _sum_usage(usage_before)
         if fields["usage"] == usage_before or is_older:
             return
-        changed = source._replace(about=msgspec.json.encode(fields))
+        changed = source._replace(about=_encode(fields))
         events = list[DocumentChanges]()
         version = self.store.conversation(name, pending=True).version
         if source.made == source.records:
@@ -507,9 +508,7 @@ class SourceWriter:
         self.store.extend(name, events, expected_version=version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
-        paths = (
-            os_path.abspath(path) for path in (self.found_history.path, *self.found_history.others)
-        )
+        paths = map(_storable, (self.found_history.path, *self.found_history.others))
         return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
 
     def _present_place(self, source: Source) -> Place:
@@ -563,6 +562,21 @@ class SourceWriter:
             + self._decoder_findings_count,
             note=self.found_history.format.note,
         )
+
+
+def _encode(fields: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(fields)
+    except UnicodeEncodeError:  # a title has half a surrogate pair
+        return msgspec.json.encode(whole_pairs(fields, "replace"))
+
+
+def _storable(path: Path) -> str:
+    """Return the absolute path. If the path is not UTF-8, return its last folder that is."""
+    name = os_path.abspath(path)
+    while name != name.encode("utf-8", "replace").decode():
+        name = os_path.dirname(name)
+    return name
 
 
 def _compared_by(source: Source) -> tuple[object, ...]:

@@ -94,6 +94,10 @@ class DecodedRecords:
         """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""
         self.take(parse(record))
 
+    def check(self, record: bytes, record_hash: bytes) -> None:
+        """Raise the error that ``add`` would raise."""
+        parse(record)
+
     def take(self, record: Any) -> None:
         if len(self._first) < 50:
             self._first.append(record)

@@ -17,8 +17,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foldlog._formats.hash_set import HashSet, index_of
+from foldlog._formats.json_text import bytes_of, parse
 from foldlog._formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
 from foldlog._formats.user_requests import asked_in
+from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 
 UNNAMED_TOOL = "(not named)"
@@ -31,8 +33,6 @@ LAST_TOOLS = ("finish",)
 _ERROR_MAX = 200
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that does not fit the format's record class."""
-
-_any_json = msgspec.json.Decoder().decode
 
 
 class SourceState(Struct):
@@ -212,13 +212,11 @@ class Skeleton(ABC):
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
 
     def add(self, record: bytes, record_hash: bytes) -> None:
-        """Count the record with the hash ``record_hash``. Raises ``msgspec.DecodeError`` for a
-        record that is not JSON.
+        """Count the record with the hash ``record_hash``. Raises ``UnreadableJson`` for a record
+        that is not JSON.
         """
-        try:
-            skeleton = self._decode(record)
-        except msgspec.ValidationError:
-            _any_json(record)  # raises if the record is not JSON
+        skeleton, text = self._read(record)
+        if skeleton is None:
             self._seen.is_again(record_hash, None, None)
             self._count_kind(OF_ANOTHER_SHAPE)
             return
@@ -229,7 +227,27 @@ class Skeleton(ABC):
         else:
             self.count(skeleton)
             if self.state.errors and self.state.first_error is None:
-                self.state.first_error = beginning_of(self.error_in(record))
+                self.state.first_error = beginning_of(self.error_in(text))
+
+    def check(self, record: bytes, record_hash: bytes) -> None:
+        """Raise the error that ``add`` would raise."""
+        self._read(record)
+
+    def _read(self, record: bytes) -> tuple[Any, bytes]:
+        """Return the skeleton of a record, and the record as strict JSON. The skeleton is None if
+        the record has another shape.
+        """
+        try:
+            skeleton = self._decode(record)
+            if not record.isascii():
+                record.decode()  # msgspec does not check the fields outside of a skeleton
+            return skeleton, record
+        except msgspec.DecodeError:
+            text = bytes_of(whole_pairs(parse(record), "replace"))
+        try:
+            return self._decode(text), text
+        except msgspec.DecodeError:
+            return None, text
 
     @property
     def conversation(self) -> str | None:
@@ -253,9 +271,8 @@ class Skeleton(ABC):
 
     def left_of(self, record: bytes) -> bytes:
         """Return what the store keeps of a record after a redaction: its skeleton without texts."""
-        try:
-            skeleton = self._decode(record)
-        except msgspec.DecodeError:
+        skeleton, _ = self._read(record)
+        if skeleton is None:
             return b"{}"
         self.blank(skeleton)
         return msgspec.json.encode(skeleton)

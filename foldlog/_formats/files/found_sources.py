@@ -19,7 +19,8 @@ class FoundHistory(NamedTuple):
 
     ``reader`` reads the records. ``usage`` is the usage of models that ``Format.beside`` read.
     ``others`` are further files that were read for the history. ``findings`` are the problems found
-    in ``others``. ``title`` is described at ``Contained``.
+    in ``others``. ``title`` is described at ``Contained``. ``own_name`` is the part of ``name`` by
+    which the history is recognized among the histories of its file, or empty for a log.
     """
 
     name: str
@@ -30,6 +31,7 @@ class FoundHistory(NamedTuple):
     others: Sequence[Path] = ()
     findings: Sequence[ImportFinding] = ()
     title: str = ""
+    own_name: str = ""
 
 
 class LeftOut(NamedTuple):

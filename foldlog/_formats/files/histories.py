@@ -141,12 +141,13 @@ def _histories_inside(
     names = Names(root, path, folder=path.is_dir())
     return (
         FoundHistory(
-            names.of({}, number=str(number), conversation=entry.name),
+            name := names.of({}, number=str(number), conversation=entry.name),
             format,
             path,
             entry.records,
             others=entry.others,
             title=entry.title,
+            own_name=names.own_part(name),
         )
         for number, entry in enumerate(chain(passed, contained))
     )
@@ -421,7 +422,12 @@ class _File:
                 value, number=number, conversation=format.conversation([*answer, *records])
             )
             return FoundHistory(
-                name, format, self._path, document_of(holder, key, [*records, *answer]), usage=usage
+                name,
+                format,
+                self._path,
+                document_of(holder, key, [*records, *answer]),
+                usage=usage,
+                own_name=names.own_part(name),
             )
         return None
 
@@ -474,7 +480,11 @@ class _File:
         text = text_of(row.text)
         name = names.of({}, number=str(number), conversation=format.conversation(row.value))
         return FoundHistory(
-            name, format, self._path, DocumentRecords(text, list(elements(text, row.place)))
+            name,
+            format,
+            self._path,
+            DocumentRecords(text, list(elements(text, row.place))),
+            own_name=names.own_part(name),
         )
 
     def _whole_line(self, row: Located) -> Located:

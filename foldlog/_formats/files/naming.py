@@ -79,6 +79,12 @@ class Names:
         count = self._seen[name] = self._seen.get(name, 0) + 1
         return _clean(f"{name}#{count}" if count > 1 else name)
 
+    def own_part(self, name: str) -> str:
+        """Return the part of a name that does not depend on the path of the file. The part is empty
+        if the history has the name of the file.
+        """
+        return name.removeprefix(_clean(self._place))
+
     def _name_place(self, container: Mapping[str, Any], number: str) -> str:
         task = _task_in(container)
         if task is None:

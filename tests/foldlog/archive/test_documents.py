@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._archive.importing import Import
+from foldlog._archive.importing import Import, Imported
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
 from foldlog._formats.json_text import UnreadableJson
@@ -64,6 +64,8 @@ def test_json_that_is_not_strict_is_kept(tmp_path, store):
     outcome = imported(store, path, "openai-chat")
     assert bytes_of(store, outcome.conversation) == data
     assert outcome.records == len(MESSAGES)
+    path.write_bytes(data[:-1] + b', {"role": "user", "content": "go on"}]')
+    assert imported(store, path, "openai-chat")[:2] == (outcome.conversation, 1)
 
 
 def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
@@ -183,6 +185,22 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path, store)
     parts = [bytes_of(store, outcome.conversation) for outcome in Import(store, [path])]
     assert list(map(json.loads, parts)) == [TASK, other]
     assert all(part in path.read_bytes() for part in parts)
+
+
+def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(tmp_path, store):
+    def added(names):
+        runs = [
+            {"instance_id": name, "messages": [ASKED, {"role": "user", "content": f"do {name}"}]}
+            for name in names
+        ]
+        write(tmp_path / "kite.json", runs, {})
+        outcomes = Import(store, [tmp_path / "kite.json"])
+        return [outcome[:2] for outcome in outcomes if isinstance(outcome, Imported)]
+
+    added("ab")
+    assert added("cab") == [("kite:c", 2), ("kite:a", 0), ("kite:b", 0)]
+    Histories(store).erase("kite:c", reason="asked for")
+    assert added("dca") == [("kite:d", 2), ("kite:a", 0)]
 
 
 def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):

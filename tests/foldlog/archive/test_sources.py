@@ -2,11 +2,14 @@
 went on elsewhere.
 """
 
+import json
+
 import pytest
 
 from foldlog import Histories
 from foldlog._archive import importing, projecting, reading, writing
 from foldlog._archive.importing import Failed, Import
+from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message
@@ -253,3 +256,20 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
         len(lines) - 1,
         ["not UTF-8"],
     )
+
+
+def test_half_a_character_in_a_line_loses_no_record(lines, path, store):
+    odd = lines[1].rstrip()[:-1] + b', "odd": "\\ud83d"}\n'
+    path.write_bytes(b"".join([lines[0], odd, *lines[2:]]))
+    assert imported(store, path).added == len(lines)
+
+
+def test_a_name_that_is_not_utf_8_and_half_a_title_end_no_import(tmp_path, store):
+    odd = tmp_path / "caf\udce9.json"
+    message = {"uuid": "m", "sender": "human", "text": "hello"}
+    chat = {"name": "\ud83d", "created_at": "2026-01-05T09:00:00Z", "chat_messages": [message]}
+    for path in (odd, tmp_path / "kite.json"):
+        path.write_text(json.dumps([{"uuid": path.stem[0], **chat}]))
+    outcomes = list(Import(store, [tmp_path]))
+    assert sorted(outcome.conversation for outcome in outcomes) == ["c", "k"]
+    assert source_files(store, ["c"]) == {"c": (str(tmp_path),)}
