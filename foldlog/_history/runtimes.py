@@ -14,9 +14,9 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from foldlog._history import effects
 from foldlog.eventstore import (
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PROCESS: Final = secrets.token_hex(8)
 _REMEMBERED: Final = 1_000
 """The number of calls that this process remembers. A remembered call is recognized when the runtime
 repeats it.
 """
+
+_Bound: TypeAlias = tuple[str, int | None]
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -57,41 +58,52 @@ class RuntimeCall:
     attributes: Mapping[str, Any]
     """The attributes that the conversation gets if this call is its first event."""
 
-    def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
+    def begin(self, rule: effects.EffectRule, *, is_repeated: bool = False) -> tuple[str, Any]:
         """Record that the tool begins, and return the key of the call. If the tool must not run,
         also return an answer for the model.
 
-        The first call of this method in a process also reads the effects for which other processes
-        recorded no outcome. Before the tool runs, the model gets a message about them.
+        The first call of this method with a ``Histories`` also reads the effects of other workers
+        that have no outcome. Before the tool runs, the model gets a message about these effects.
         """
         if rule.repeat == "safe":
             return "", None
         history = self.histories[self.conversation]
-        begun_ids: dict[tuple[str, str], int] = vars(self.histories).setdefault("_begun_tools", {})
-        intent_id = begun_ids.get((history.id, self.call_id))
+        begun_ids: dict[tuple[_Bound, str], int] = vars(self.histories).setdefault(
+            "_begun_tools", {}
+        )
+        this_call = _bound(history), self.call_id
+        intent_id = begun_ids.get(this_call)
         if intent_id is not None:
             traces, keys = effects.read_traces(history, intent_id)
             if traces[intent_id].observation is None:  # The runtime tries this call again.
                 return self._repeat(history, rule, keys[intent_id], traces[intent_id])
-        if history.recorded(key_of_intent(self.call_id)):
-            # Another process began this call, perhaps after this process read the effects of other
-            # processes. So read them again.
-            vars(self.histories).setdefault("_left_behind", {}).pop(history.id, None)
+        is_repeated = is_repeated or bool(history.recorded(key_of_intent(self.call_id)))
+        if is_repeated:
+            # Another worker began this call, perhaps after this worker read the effects of other
+            # workers. So read them again.
+            vars(self.histories).setdefault("_left_behind", {}).pop(_bound(history), None)
         left_traces = _left_behind(self.histories, history)
         left_key = next(
             (key for key, trace in left_traces.items() if trace.call.call_id == self.call_id), None
         )
         if left_key is not None:
-            return self._repeat(history, rule, left_key, left_traces.pop(left_key))
-        if left_traces:
-            return "", self._tell_model(history, left_traces)
+            left_trace = left_traces.pop(left_key)
+            _remember(begun_ids, this_call, left_trace.call.id)
+            return self._repeat(history, rule, left_key, left_trace)
+        untold_traces = _untold(left_traces)
+        if untold_traces:
+            return "", self._tell_model(history, untold_traces)
         stored_call = next(
             (call for call in reversed(history.open_calls()) if call.call_id == self.call_id), None
         )
-        intent_id, key = self._mark(history, stored_call, 1)
-        begun_ids[history.id, self.call_id] = intent_id
-        if len(begun_ids) > _REMEMBERED:
-            del begun_ids[next(iter(begun_ids))]
+        try:
+            intent_id, key = self._mark(history, stored_call, 1, is_repeated)
+        except IdempotencyConflict:
+            if is_repeated:
+                raise
+            # Another worker began this call after this worker looked for the call.
+            return self.begin(rule, is_repeated=True)
+        _remember(begun_ids, (_bound(history), self.call_id), intent_id)
         return key, None
 
     def _repeat(
@@ -106,17 +118,20 @@ class RuntimeCall:
         self._mark(history, trace.call, len(trace.marks) + 1)
         return key, None
 
-    def _tell_model(self, history: History, left_traces: dict[str, CallTrace]) -> str:
-        _mark_as_told(history, left_traces)
+    def _tell_model(self, history: History, traces: dict[str, CallTrace]) -> str:
+        _mark_as_told(history, traces)
         lines = [
             effects.in_doubt_words(effects.without_redacted(history, trace.call), key)
-            for key, trace in left_traces.items()
+            for key, trace in traces.items()
         ]
-        left_traces.clear()
+        for trace in traces.values():
+            trace.is_told = True
         return "\n".join(lines)
 
-    def _mark(self, history: History, stored: Action | None, attempt: int) -> tuple[int, str]:
-        data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _this_process()}
+    def _mark(
+        self, history: History, stored: Action | None, attempt: int, is_repeated: bool = True
+    ) -> tuple[int, str]:
+        data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _worker(self.histories)}
         if stored is not None:
             key = _read_key(history, stored.id)
             mark = Annotation(name=MARK, data=data, cause=stored.id)
@@ -130,6 +145,8 @@ class RuntimeCall:
         try:
             (recorded,) = history.append(mark, idempotency_key=key_of_intent(self.call_id))
         except IdempotencyConflict:
+            if not is_repeated:
+                raise
             # In this runtime, several calls may have the same id. The key belongs to the first of
             # their intents, from which all of them are read.
             (recorded,) = history.append(mark)
@@ -171,7 +188,7 @@ def effect(
         shown_parameters = [each for name, each in signature.parameters.items() if name != "key"]
         guarded.__signature__ = signature.replace(parameters=shown_parameters)
         guarded.__annotations__ = {
-            name: of for name, of in tool.__annotations__.items() if name != "key"
+            name: of for name, of in getattr(tool, "__annotations__", {}).items() if name != "key"
         }
         setattr(guarded, effects.RULE, rule)
         return cast("F", guarded)
@@ -183,8 +200,9 @@ def _current(tool: Callable[..., Any]) -> RuntimeCall:
     call = CURRENT.get()
     if call is None:
         raise InvalidArgument(
-            f"{tool.__name__!r} is marked with foldlog.effect, but was called without a runtime;"
-            " run it with history.run, or through the adapter of your runtime (docs/ADAPTERS.md)"
+            f"{getattr(tool, '__name__', tool)!r} is marked with foldlog.effect, but was called"
+            " without a runtime; run it with history.run, or through the adapter of your runtime"
+            " (docs/ADAPTERS.md)"
         )
     return call
 
@@ -195,8 +213,24 @@ def _read_key(history: History, call_id: int) -> str:
     )
 
 
-def _this_process() -> str:
-    return f"{_PROCESS} {os.getpid()}"
+def _remember(
+    begun_ids: dict[tuple[_Bound, str], int], call: tuple[_Bound, str], event_id: int
+) -> None:
+    begun_ids[call] = event_id
+    if len(begun_ids) > _REMEMBERED:
+        del begun_ids[next(iter(begun_ids))]
+
+
+def _bound(history: History) -> _Bound:
+    # After an erasure, another conversation may have the same id.
+    return history.id, history._conversation_key()
+
+
+def _worker(histories: Histories) -> str:
+    # Two ``Histories`` of one process count as two workers, because neither knows which calls the
+    # other has begun.
+    token = vars(histories).setdefault("_worker", secrets.token_hex(8))
+    return f"{token} {os.getpid()}"
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
@@ -206,8 +240,8 @@ def note_left_behind(histories: Histories, conversation: str) -> None:
     """
     history = histories[conversation]
     with suppress(ConversationErased):
-        if left_traces := _left_behind(histories, history):
-            _mark_as_told(history, left_traces)
+        if untold_traces := _untold(_left_behind(histories, history)):
+            _mark_as_told(history, untold_traces)
 
 
 def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
@@ -219,20 +253,27 @@ def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
     )
 
 
+def _untold(traces: Mapping[str, CallTrace]) -> dict[str, CallTrace]:
+    return {key: trace for key, trace in traces.items() if not trace.is_told}
+
+
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
-    left_by_conversation: dict[str, dict[str, CallTrace]] = vars(histories).setdefault(
+    # A call of which the model was told stays left behind: its runtime may still repeat it, for
+    # example if the program was killed before the runtime stored the answer.
+    left_by_conversation: dict[_Bound, dict[str, CallTrace]] = vars(histories).setdefault(
         "_left_behind", {}
     )
-    if history.id not in left_by_conversation:
-        left_by_conversation[history.id] = {}
+    bound = _bound(history)
+    if bound not in left_by_conversation:
+        left_by_conversation[bound] = {}
         if _has_effects(history):
             traces, keys = effects.read_traces(history)
-            left_by_conversation[history.id] = {
+            left_by_conversation[bound] = {
                 keys[trace.call.id]: trace
                 for trace in effects.each_once(traces)
-                if trace.is_left_by(_this_process())
+                if replace(trace, is_told=False).is_left_by(_worker(histories))
             }
-    return left_by_conversation[history.id]
+    return left_by_conversation[bound]
 
 
 def _has_effects(history: History) -> bool:

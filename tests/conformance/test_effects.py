@@ -14,7 +14,6 @@ import pytest
 
 import foldlog
 from foldlog import Histories, LeaseTaken, Message, Store
-from foldlog._history import runtimes
 from foldlog._history.effects import EffectRule
 from foldlog._history.lease import LeaseBlock
 from foldlog._history.runtimes import RuntimeCall, note_left_behind
@@ -314,6 +313,10 @@ def test_what_a_tool_returns_or_raises_is_recorded(history, tool, state, content
     assert (effect.state, effect.attempts) == (state, 0 if "not begun" in content else 1)
 
 
+def streamed(to):
+    yield f"paid {to}"
+
+
 def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
     call, bank = called(history), Bank()
     with pytest.raises(InvalidArgument, match="an effect needs a lease"):
@@ -325,6 +328,8 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
             history.run(call, bank.pay, repeat="often")
         with pytest.raises(TypeError, match="needs a call"):
             history.run("call-0", bank.pay)
+        with pytest.raises(TypeError, match="yields"):
+            history.run(call, streamed)
         history.run(call, bank.pay)
         with pytest.raises(InvalidEvent, match="already has a result"):
             history.run(call, bank.pay)
@@ -336,12 +341,13 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history):
 def test_the_mark_of_a_tool_says_how_it_may_be_repeated(history):
     bank = Bank()
 
-    @foldlog.effect(repeat="same key")
-    def pay(to, key):
-        return bank.pay_once(to, key)
+    class Tools:
+        @foldlog.effect(repeat="same key")
+        def pay(self, to, key):
+            return bank.pay_once(to, key)
 
     killed_in_its_tool(history)
-    assert run(history, history.open_calls()[0], pay).content == "paid ann"
+    assert run(history, history.open_calls()[0], Tools().pay).content == "paid ann"
     (effect,) = history.effects()
     assert (bank.paid, effect.attempts) == ([("ann", effect.key)], 2)
 
@@ -443,6 +449,10 @@ def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_
     never = history.fork(call.id + 1)
     assert run(never, never.open_calls()[0], bank.pay).is_error
     assert run(never, called(never, "bob"), bank.pay).content == "paid bob"
+    called(history, "eve")
+    for each in (history.fork(), history):
+        run(each, each.open_calls()[0], bank.pay_noting, check=bank.look_up)
+    assert Counter(to for to, _ in bank.paid) == {"ann": 1, "bob": 1, "eve": 1}
     before = ledger(forks[0])
     erased(history._store, history.id, detach_forks=True)
     assert ledger(history._histories[forks[0].id]) == before
@@ -468,14 +478,12 @@ def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
     assert bank.paid == []
 
 
-def test_a_call_that_another_process_began_since_is_in_doubt(history, monkeypatch):
+def test_a_call_that_another_process_began_since_is_in_doubt(history):
     here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     there = replace(here, histories=Histories(history._store))
     history.append(said("pay"))
     note_left_behind(here.histories, "pay")
-    with monkeypatch.context() as other:
-        other.setattr(runtimes, "_PROCESS", "another")
-        assert there.begin(EffectRule())[1] is None
+    assert there.begin(EffectRule())[1] is None
     assert "may have run" in here.begin(EffectRule())[1]
 
 
@@ -616,3 +624,9 @@ def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history):
         return {"role": "assistant", "content": "slower"}
 
     assert history.once("other", overtaken)[0].event.content == "quicker"
+
+    def overtaken_without_a_reply():
+        history.append(said("z"), idempotency_key="empty")
+        return {"role": "assistant", "content": ""}
+
+    assert history.once("empty", overtaken_without_a_reply)[0].event.content == "z"

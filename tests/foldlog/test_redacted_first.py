@@ -10,7 +10,6 @@ from foldlog._archive.projecting import change_of_documents
 from foldlog._cached_values import KeptBeside
 from foldlog._cli.commands import export
 from foldlog._formats.record import UNREAD
-from foldlog._history import runtimes
 from foldlog._history.effects import Attempt, EffectRule
 from foldlog._history.runtimes import RuntimeCall
 from foldlog._matching import holding, keep_documents
@@ -112,7 +111,7 @@ def test_a_late_outcome_quotes_no_redacted_call(parent, paid, redacted_before):
     assert "pay {} (event 4" in late.content
 
 
-def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, parent, monkeypatch):
+def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, parent):
     attempts = [
         RuntimeCall(histories, parent.id, call_id, "pay", {"to": f"marigold {call_id}"}, None, {})
         for call_id in ("a", "b")
@@ -121,8 +120,7 @@ def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, pare
     for attempt in attempts:
         attempt.begin(EffectRule())
         intents.append(parent.version() - 1)
-    monkeypatch.setattr(runtimes, "_PROCESS", "another process")
-    del histories._begun_tools, histories._left_behind
+    del histories._begun_tools, histories._left_behind, histories._worker
     assert "marigold a" in attempts[0].begin(EffectRule())[1]
     parent.redact(intents[1], reason="asked to")
     answer = RuntimeCall(histories, parent.id, "c", "pay", {}, None, {}).begin(EffectRule())[1]

@@ -7,12 +7,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 import foldlog
 from foldlog import Action, Message, Observation, aio
 from foldlog._history import runtimes
+from foldlog._history.effects import EffectRule
 from foldlog._history.runtimes import CURRENT, RuntimeCall, note_left_behind
 from foldlog.errors import InvalidArgument
 
@@ -24,12 +27,11 @@ def histories():
 
 
 @pytest.fixture
-def restarted(histories, monkeypatch):
+def restarted(histories):
     """Has the next calls come from another process."""
 
     def restart():
-        monkeypatch.setattr(runtimes, "_PROCESS", "another process")
-        for name in ("_left_behind", "_begun_tools"):
+        for name in ("_left_behind", "_begun_tools", "_worker"):
             vars(histories).pop(name, None)
 
     return restart
@@ -69,8 +71,9 @@ def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
         "pay",
         ["to", "return"],
     )
-    with pytest.raises(InvalidArgument, match="was called without a runtime"):
-        pay("ann")
+    for marked in (pay, foldlog.effect()(partial(tool))):
+        with pytest.raises(InvalidArgument, match="was called without a runtime"):
+            marked("ann")
 
 
 def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(histories):
@@ -117,6 +120,45 @@ def test_after_a_restart_the_same_call_is_looked_up(histories, known_result, res
     )
 
 
+def test_a_call_does_not_run_again_however_often_its_runtime_repeats_it(histories, restarted):
+    paid = []
+    with calling(histories, "k"):
+        tool(paid)("ann")
+        for _ in range(2):
+            restarted()
+            assert "may have run" in tool(paid)("ann")
+            assert "may have run" in tool(paid)("ann")
+        restarted()
+        for _ in range(2):
+            tool(paid, repeat="same key")("ann")
+    assert len(paid) == 1
+
+
+def test_of_two_processes_that_begin_a_call_at_the_same_time_one_runs_it(histories, monkeypatch):
+    here = RuntimeCall(histories, "c", "k", "pay", {"to": "ann"}, None, {})
+    there = replace(here, histories=foldlog.Histories(histories.store))
+    look = runtimes._left_behind
+
+    def look_before_the_other(*looked):
+        found = look(*looked)
+        monkeypatch.setattr(runtimes, "_left_behind", look)
+        there.begin(EffectRule())
+        return found
+
+    monkeypatch.setattr(runtimes, "_left_behind", look_before_the_other)
+    assert "may have run" in here.begin(EffectRule())[1]
+
+
+def test_a_conversation_that_begins_again_has_none_of_the_calls_of_the_erased_one(histories):
+    paid = []
+    with calling(histories, "k", user="u7"):
+        for _ in range(2):
+            assert tool(paid)("ann") == "paid ann"
+            histories.erase("c", reason="the user asked")
+            histories.create("c", replace_erased=True)
+    assert len(paid) == 2
+
+
 def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(histories, restarted):
     paid = []
     with calling(histories, "k1"):
@@ -135,7 +177,7 @@ def test_after_a_restart_the_model_hears_of_it_once_before_another_effect(histor
     restarted()
     assert [
         trace.call.call_id for trace in runtimes._left_behind(histories, histories["c"]).values()
-    ] == []
+    ] == ["k3"]
 
 
 def test_an_async_tool_asks_in_a_thread(histories):
