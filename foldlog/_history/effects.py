@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
@@ -87,7 +88,10 @@ def rule_for(
     if not isinstance(marked_rule, EffectRule):
         return tool, EffectRule(repeat or "never", check)
     rule = EffectRule(repeat or marked_rule.repeat, check or marked_rule.check)
-    return vars(tool)["__wrapped__"], rule
+    unmarked = vars(tool)["__wrapped__"]
+    if inspect.ismethod(tool):
+        unmarked = MethodType(unmarked, tool.__self__)
+    return unmarked, rule
 
 
 def run(
@@ -103,7 +107,7 @@ def run(
     with alone(history, call):
         attempt = Attempt(history, call, tool, rule, by, reason)
         recorded = attempt.ended_before()
-        if recorded is None and rule.check is not None and attempt.is_in_doubt:
+        if recorded is None and rule.check is not None and attempt.needs_check:
             recorded = attempt.checked(rule.check(attempt.key, call))
         recorded = recorded or attempt.begin()
         if recorded is not None:
@@ -144,7 +148,7 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 class Attempt:
     """An attempt to run a tool. Call ``ended_before`` first and ``begin`` last. If the call
-    ``is_in_doubt`` and its rule has a check, call ``checked`` before ``begin``. If one of the three
+    ``needs_check`` and its rule has a check, call ``checked`` before ``begin``. If one of the three
     methods returns an outcome, the tool must not run. Otherwise run the tool, and call ``end`` or
     ``failed``. The constructor raises ``InvalidEvent`` if the call is not open.
     """
@@ -162,6 +166,10 @@ class Attempt:
         self.call = call
         self._tool = tool
         self._rule = rule
+        if inspect.isgeneratorfunction(tool) or inspect.isasyncgenfunction(tool):
+            raise TypeError(
+                f"{tool!r} yields, so a call does not run it; a tool returns its result"
+            )
         self._hands_key_on = "key" in inspect.signature(tool).parameters
         if rule.repeat == "same key" and not self._hands_key_on:
             raise InvalidArgument(
@@ -172,6 +180,9 @@ class Attempt:
             raise InvalidEvent(refuse_result(history.id, call, history.view()))
         self._read_trace()
         self._is_shared = call.id < history._store.query(history.id, first_own)
+        self._has_forks = rule.check is not None and bool(
+            history._store.forks_sharing(history.id, call.id)
+        )
         self.arguments: dict[str, Any] = {}
 
     def _read_trace(self) -> None:
@@ -184,6 +195,11 @@ class Attempt:
     def is_in_doubt(self) -> bool:
         # A fork shares calls with its parent, and cannot know whether the parent ran the tool.
         return bool(self._trace.marks) or self._is_shared
+
+    @property
+    def needs_check(self) -> bool:
+        # A fork that shares the call may have checked it and run its tool.
+        return self.is_in_doubt or self._has_forks
 
     def ended_before(self) -> Recorded | None:
         """If the log has an outcome of the call, record this outcome again and return it. If the
@@ -405,7 +421,7 @@ def settle(
 
 
 def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
-    if state is not None and state not in STATES:
+    if state is not None and state not in [*STATES]:  # The caller may pass any type.
         raise InvalidArgument(
             f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
         )

@@ -310,6 +310,10 @@ class LeaseBlock:
         """If another worker has the lease, return the number of seconds after which to try again.
         Raises ``LeaseTaken`` if another worker still has the lease after ``wait_s`` seconds.
         """
+        if self._renewing.ident is not None:
+            raise InvalidArgument(
+                f"this lease() block of {self._id!r} has ended; call history.lease() again"
+            )
         # If two threads call ``setdefault``, only one of them sets the value, without a lock.
         block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
         if block_of_history is not self:

@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from foldlog.eventstore import Event, IdempotencyConflict, Recorded
+from foldlog.eventstore import (
+    Event,
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidEvent,
+    Recorded,
+)
 
 if TYPE_CHECKING:
     from foldlog._history.history import History
@@ -18,8 +24,11 @@ def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Re
     append = history.append if _are_events(result) else history.append_reply
     try:
         return append(result, idempotency_key=idempotency_key)
-    except IdempotencyConflict:
-        return history.recorded(idempotency_key)
+    except (IdempotencyConflict, InvalidArgument, InvalidEvent):
+        recorded = history.recorded(idempotency_key)
+        if not recorded:
+            raise
+        return recorded
 
 
 def _are_events(result: Any) -> bool:

@@ -192,7 +192,9 @@ def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
     for wrong in ({"wait_s": "1"}, {"worker": 7}):
         with pytest.raises(TypeError, match=next(iter(wrong))):
             history.lease(**wrong)
-    with history.lease():
+    with (block := history.lease()):
+        pass
+    with pytest.raises(InvalidArgument, match="has ended; call"), block:
         pass
 
 
