@@ -29,7 +29,7 @@ from foldlog._history.history import History as SyncHistory
 from foldlog._history.once import append_once
 from foldlog._history.recall import RecallTool
 from foldlog._threads import ThreadPool, pause
-from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store
+from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreUnusable
 from foldlog.eventstore.inside import Appending, Outcome, prepare_append
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
@@ -341,6 +341,7 @@ class AsyncHistories:
         self.sync = histories
         self.pool = pool
         self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
+        self._first_close = Lock()
         store = histories.store
         if appending.can_append_all(store.database):
             self._appending = ThreadPool("foldlog-appends", 1, partial(append_all, store))
@@ -415,8 +416,9 @@ class AsyncHistories:
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
         # A thread of the pool waits until the other threads have ended. Starting another thread for
-        # this took a tenth of the time of an opening.
-        if self.pool.is_open:
+        # this took a tenth of the time of an opening. Only the first close uses the pool, because
+        # two threads of the pool would wait for each other.
+        if self._first_close.acquire(blocking=False) and self.pool.is_open:
             closing = self.pool
         else:
             closing = ThreadPool("foldlog-close", 1)
@@ -475,7 +477,12 @@ class _AsyncLeaseBlock:
         return self._block.lease
 
     async def __aexit__(self, *error: object) -> None:
-        await self._pool.run(self._block.leave, finish=True, may_withdraw=False)
+        try:
+            await self._pool.run(self._block.leave, finish=True, may_withdraw=False)
+        except StoreUnusable:
+            # The store was closed, so ``leave`` writes nothing. The error or the cancellation of
+            # the block must not be lost.
+            self._block.leave()
 
 
 class AsyncHistory:
@@ -556,7 +563,7 @@ class AsyncHistory:
                 partial(effects.Attempt, self.sync, call, tool, rule, by, reason)
             )
             ended = await pool.run(attempt.ended_before)
-            if ended is None and rule.check is not None and attempt.is_in_doubt:
+            if ended is None and rule.check is not None and attempt.needs_check:
                 outcome = await self._call(partial(rule.check, attempt.key, call))
                 ended = await pool.run(partial(attempt.checked, outcome), may_withdraw=False)
             ended = ended or await pool.run(attempt.begin)

@@ -463,8 +463,10 @@ async def test_either_face_ends_the_threads_and_connections_of_both(tmp_path, cl
         await face["c1"].prepare()
         if close == "sync":
             opened.close()
-        else:
-            await face.close()
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(face.close)
+            tasks.start_soon(face.close)
 
     def ours():
         return [
@@ -552,6 +554,14 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     async with history.lease(wait_s=0):
         await history.append(said("the next one"))
     assert await history.version() == 2
+
+    async def fail_after_a_close():
+        async with history.lease():
+            await histories.close()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_after_a_close()
 
 
 # -- effects
