@@ -346,7 +346,7 @@ class _Criteria:
 
 def _needles(term: str) -> Iterator[bytes]:
     for word in term.split():
-        parts = _ASCII.findall(word.lower().encode())
+        parts = _ASCII.findall(word.lower().encode(errors="surrogatepass"))
         if parts:
             yield max(parts, key=len)
 

@@ -1051,7 +1051,7 @@ class History:
         from foldlog._maintenance import clear
         from foldlog._redacting import redact_events
 
-        items = [event] if isinstance(event, int | Event) else event
+        items = event if isinstance(event, Iterable) else [event]
         event_ids = [
             item.id if isinstance(item, Event) else check_whole("event", item) for item in items
         ]
@@ -1112,6 +1112,8 @@ class History:
         """
         from foldlog._reports.dropped import dropped_by
 
+        if condensation is not None:
+            check_whole("condensation", condensation)
         try:
             return dropped_by(self._store, self._views, self.id, condensation)
         except ConversationNotFound:

@@ -128,15 +128,7 @@ class RecallTool:
                 "arguments:"
                 f" {str(arguments)[:200]}"
             )
-        query = arguments.get("query") or ""
-        ids = arguments.get("ids") or []
-        path = arguments.get("path") or ""
-        ids = [ids] if isinstance(ids, int) else ids
-        if not (isinstance(query, str) and isinstance(path, str)):
-            return "query and path of recall must be texts"
-        if not (isinstance(ids, list) and all(type(event_id) is int for event_id in ids)):
-            return "ids of recall must be a list of whole numbers"
-        return self.recall(query, ids, path)
+        return self.recall(**arguments)
 
     def recall(self, query: str = "", ids: list[int] | None = None, path: str = "") -> str:
         """Read earlier events of this conversation that are no longer shown. Use one of query, ids
@@ -150,6 +142,18 @@ class RecallTool:
         Returns:
             The text of the events with their ids, cut to at most ``max_tokens`` estimated tokens.
         """
+        return self._recall(query, ids, path)
+
+    def _recall(self, query: Any, ids: Any, path: Any) -> str:
+        # A model may pass values of any type.
+        query = query or ""
+        ids = ids or []
+        path = path or ""
+        ids = [ids] if isinstance(ids, int) else ids
+        if not (isinstance(query, str) and isinstance(path, str)):
+            return "query and path of recall must be texts"
+        if not (isinstance(ids, list) and all(type(event_id) is int for event_id in ids)):
+            return "ids of recall must be a list of whole numbers"
         if bool(query.strip()) + bool(ids) + bool(path.strip()) != 1:
             return "use one of query, ids and path of recall"
         unread_problems = list[str]()

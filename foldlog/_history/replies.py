@@ -29,6 +29,7 @@ from foldlog._formats.messages import (
     drop_empty,
     is_message_of_anthropic,
     is_odd,
+    unknown_role,
 )
 from foldlog._formats.openai_chat import message_of, time_of_message
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
@@ -286,8 +287,8 @@ def _events_of_list(values: list[Any]) -> Iterator[Event]:
     earlier_events = list[Event]()
     for value in values:
         is_response_item = isinstance(value, dict) and _is_of_a_response(value)
-        has_results = bool(items) and items[-1].get("type") in OUTPUTS
-        if not is_response_item or (has_results and value.get("type") not in OUTPUTS):
+        has_results = bool(items) and kind_of(items[-1]) in OUTPUTS
+        if not is_response_item or (has_results and kind_of(value) not in OUTPUTS):
             yield from _response_events(items, None, {})
             items = []
         if is_response_item:
@@ -338,6 +339,8 @@ def _completion_events(completion: Part) -> Iterator[Event]:
 def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
     # The first event that is not an annotation gets a ``meta`` with the fields of the message that
     # an export would lose or change.
+    if not isinstance(message["role"], str):
+        _reader.refuse(unknown_role(message["role"]))
     events = _reader.chat(message, response_id, meta)
     main_event = next(
         (event for event in events if not isinstance(event, Annotation)),

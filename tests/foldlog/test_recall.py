@@ -175,6 +175,7 @@ def test_a_call_that_cannot_be_used_is_answered(history):
         ({"query": "x", "path": "y"}, "use one of"),
         ({"query": " "}, "use one of"),
         ({"query": 5}, "must be texts"),
+        ({"path": "\ud83d/x"}, "no event"),
         ({"ids": ["3"]}, "whole numbers"),
         ({"ids": [True]}, "whole numbers"),
     ]:

@@ -145,6 +145,7 @@ def test_a_map_of_arguments_that_the_store_cannot_hold_is_its_text(history):
         ({"a": 1}, "with a"),
         (object(), "type object"),
         ({"role": "critic", "content": "x"}, "the role 'critic'"),
+        ({"role": {}, "content": "x"}, "the role {}"),
     ],
 )
 def test_what_is_no_reply_is_named(reply, why):
