@@ -26,7 +26,7 @@ from tests.conformance.conftest import ENCRYPTS, RECORDERS
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import ids, say, texts
-from tests.simulation.run import worlds
+from tests.simulation.run import run_worlds
 from tests.sound import assert_sound
 
 
@@ -194,7 +194,7 @@ def test_forks_and_appends_at_once_disturb_nobody(store):
 def test_random_operations_answer_as_a_tree_of_lists_does(recorder, request):
     """``tests/simulation`` has the tree, and takes more steps."""
     database = request.getfixturevalue("postgres_url") if recorder == "postgresql" else None
-    assert worlds(2, 60, float("inf"), recorder, database) == (60, None)
+    assert run_worlds(2, 60, float("inf"), recorder, database) == (60, None)
 
 
 def test_the_forks_that_share_an_event_are_named(family):

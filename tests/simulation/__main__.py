@@ -1,9 +1,9 @@
-"""Stores, copies and backups of many processes, against a model: ``python -m tests.simulation
+"""Compare stores, copies and backups of many processes with a model: ``python -m tests.simulation
 --seed 1 --steps 10000``.
 
-Everything that varies is drawn from the seed. What fails is printed with its seed and a shortened
-sequence of steps, and is taken again with ``--again SEED/WORLD``. A long run says each minute how
-far it came; ``--world`` goes on from there. Exit status 1 where something failed.
+The seed determines everything that varies. A failure is printed with its seed and a shortened
+sequence of steps, and ``--again SEED/WORLD`` repeats it. A long run prints each minute how far it
+came, and ``--world`` continues from there. The exit status is 1 if something failed.
 """
 
 import argparse
@@ -12,8 +12,8 @@ import sys
 import time
 from functools import partial
 
-from tests.simulation.run import again, shortened, worlds
-from tests.simulation.steps import crowd
+from tests.simulation.run import replay, run_worlds, shorten
+from tests.simulation.table import crowd
 from tests.simulation.world import sped_up
 
 
@@ -25,66 +25,63 @@ def main():
     parser.add_argument("--world", type=int, default=0, help="begin with this world of the seed")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="end after so many, whatever is left"
+        "--seconds", type=float, default=float("inf"), help="end after this time, whatever is left"
     )
     parser.add_argument(
-        "--memory", action="store_true", help="stores in memory: faster, without backups"
+        "--memory", action="store_true", help="use stores in memory: faster, without backups"
     )
     parser.add_argument(
-        "--postgres",
-        action="store_true",
-        help="stores on a PostgreSQL server, which is started for it",
+        "--postgres", action="store_true", help="start a PostgreSQL server and use stores on it"
     )
     parser.add_argument(
         "--crowded",
         action="store_true",
-        help="another process takes a step within each step: finds races sooner",
+        help="let another process take a step within each step, which shows races sooner",
     )
-    parser.add_argument("--again", metavar="SEED/WORLD", help="take the steps of one world again")
-    given = parser.parse_args()
+    parser.add_argument("--again", metavar="SEED/WORLD", help="run the steps of one world again")
+    arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    if given.crowded:
+    if arguments.crowded:
         crowd()
-    recorder = "memory" if given.memory else "sqlite"
-    if given.postgres:
-        from tests.simulation.servers import server
+    if arguments.postgres:
+        from tests.simulation.servers import running_server
 
-        with server() as new_url:
-            return _run(given, "postgres", new_url)
-    return _run(given, recorder, None)
+        with running_server() as new_url:
+            return _run(arguments, "postgres", new_url)
+    return _run(arguments, "memory" if arguments.memory else "sqlite", None)
 
 
-def _run(given, recorder, database):
-    began, ran = time.monotonic(), time.process_time()
-    taken = 0
-    if given.again:
+def _run(arguments, recorder, database):
+    began, cpu_began = time.monotonic(), time.process_time()
+    count = 0
+    if arguments.again:
         with sped_up():
-            failed = again(given.again, recorder, database)
+            failure = replay(arguments.again, recorder, database)
     else:
-        taken, failed = worlds(
-            given.seed,
-            given.steps,
-            given.seconds,
+        count, failure = run_worlds(
+            arguments.seed,
+            arguments.steps,
+            arguments.seconds,
             recorder,
             database,
-            first=given.world,
-            tell=partial(print, flush=True),
+            first=arguments.world,
+            report=partial(print, flush=True),
         )
-    seconds, cpu = time.monotonic() - began, time.process_time() - ran
-    if failed is not None:
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu_began
+    if failure is not None:
         with sped_up():
-            _tell(shortened(failed, database=database))
+            _print_failure(shorten(failure, database=database))
     print(
-        f"seed {given.seed}, {recorder}: {taken:,} steps in {seconds:.0f} s"
-        f" ({taken / max(cpu, 1e-9):,.0f} a second of processor time),"
-        f" {'nothing' if failed is None else failed.label} found"
+        f"seed {arguments.seed}, {recorder}: {count:,} steps in {seconds:.0f} s"
+        f" ({count / max(cpu, 1e-9):,.0f} a second of processor time),"
+        f" {'nothing' if failure is None else failure.label} found"
     )
-    return int(failed is not None)
+    return int(failure is not None)
 
 
-def _tell(failed):
-    print(f"\nFOUND {failed.label} in world {failed.seed} ({failed.recorder}):")
-    print("\n".join(failed.told), failed.detail, f"steps = {list(failed.steps)}", sep="\n")
+def _print_failure(failure):
+    print(f"\nFOUND {failure.label} in world {failure.seed} ({failure.recorder}):")
+    print(*failure.trace, failure.detail, f"steps = {list(failure.steps)}", sep="\n")
 
 
 sys.exit(main())

@@ -1,4 +1,4 @@
-"""What a store answers, against what the model says."""
+"""Compare the answers of a store with the answers of the model."""
 
 import sqlite3
 from contextlib import closing
@@ -13,25 +13,24 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog._reports.audit_database import update
 from foldlog.projections.audit import audit
 from tests.simulation import model
-from tests.simulation.plain import expected, said
-from tests.simulation.world import NAMES, WORDS, Finding, figures
+from tests.simulation.conversion import model_fields, product_fields
+from tests.simulation.world import NAMES, WORDS, Finding, Follower, count_figures
 
 
-def same(label, got, want, about=""):
-    if got != want:
-        raise Finding(label, f"{about}\n    got      {got!r}\n    expected {want!r}")
+def check_equal(label, actual, expected, about=""):
+    if actual != expected:
+        raise Finding(label, f"{about}\n    actual   {actual!r}\n    expected {expected!r}")
 
 
 def name_of(error):
-    """Return the name of an error's class; of an error of a recorder, that of what it is for a
-    caller.
-    """
+    """Return the name of the class of an error, as a caller knows it: not that of a recorder."""
     return next(
-        each.__name__ for each in type(error).__mro__ if ".recorders." not in each.__module__
+        class_.__name__ for class_ in type(error).__mro__ if ".recorders." not in class_.__module__
     )
 
 
 def error_of(call):
+    """Return the name of the error with which the store refuses a call; None if it does not."""
     try:
         call()
     except es.EventStoreError as error:
@@ -39,152 +38,148 @@ def error_of(call):
     return None
 
 
-def quick(process, name, *, tail=True):
-    """What an agent asks: the version, the end of the log, and the View."""
+def check_view(process, name, *, tail=True):
+    """Compare what an agent reads: the version, the last events, and the View."""
     site = process.site
-    found = site.model.living.get(name)
-    if found is None:
-        erased = bool(site.model.tombs.get(name))
-        got = error_of(lambda: process.store.version(name))
-        same("version of one that is gone", got, "ConversationErased" if erased else None, name)
-        if not erased:
-            same("version of one that never was", process.store.version(name), 0, name)
+    conversation = site.model.living.get(name)
+    if conversation is None:
+        refusal = model.refusal_of(lambda: site.model.version(name))
+        actual = error_of(lambda: process.store.version(name))
+        check_equal("version of a missing conversation", actual, refusal, name)
+        if refusal is None:
+            check_equal("version of a new name", process.store.version(name), 0, name)
         return
-    history, former = process.history(name)
+    history, former = process.reader(name)
     if former is not None:
-        same("View of an erased one", error_of(former.view), "ConversationErased", name)
+        check_equal("View after erasure", error_of(former.view), "ConversationErased", name)
     if tail:
-        same("version", process.store.version(name), found.version, name)
-        same(
-            "tail",
-            [said(event) for event in history.tail(2)],
-            [expected(each) for each in found.events[-2:]],
-            name,
-        )
-    view, shown = history.view(), found.shown()
-    same("version of the View", view.version, found.version, name)
-    same("View", [event.id for event in view], list(shown.ids), name)
-    same("request", view.unhandled_condensation_request, shown.requested, name)
+        version = process.store.version(name)
+        check_equal("version", version, conversation.version, name)
+        check_equal("tail", *_fields(history.tail(2), conversation.events[-2:]), name)
+    view = history.view()
+    check_equal("version of the View", view.version, conversation.version, name)
+    _check_ids(view, conversation.view(), name)
 
 
-def whole(process, name, rng):
-    """All that can be asked of one conversation."""
-    quick(process, name)
+def _fields(events, model_events):
+    """Return both lists of events in the form in which they can be compared."""
+    return (
+        [product_fields(event) for event in events],
+        [model_fields(event) for event in model_events],
+    )
+
+
+def _check_ids(view, expected, about):
+    check_equal("View", [event.id for event in view], list(expected.ids), about)
+    requested = view.unhandled_condensation_request
+    check_equal("request", requested, expected.requested, about)
+
+
+def check_rows(world, rows, events, label, about=""):
+    """Compare stored rows with events of the model, and the times at which they were recorded."""
+    check_equal(label, *_fields([row.event for row in rows], events), about)
+    times = [world.microseconds(row.recorded_at) for row in rows]
+    check_equal(f"{label}: times", times, [event["at"] for event in events], about)
+
+
+def check_conversation(process, name, rng):
+    """Compare all that can be read of one conversation."""
+    check_view(process, name)
     site = process.site
-    found = site.model.living.get(name)
-    if found is None:
-        want = "ConversationErased" if site.model.tombs.get(name) else "ConversationNotFound"
-        same(
-            "events of one that is gone",
-            error_of(lambda: list(process.store.events(name))),
-            want,
-            name,
-        )
+    conversation = site.model.living.get(name)
+    if conversation is None:
+        error = error_of(lambda: list(process.store.events(name)))
+        _check_refusal("events of a missing conversation", site, name, error)
         return
-    history, now = process.histories[name], found.version
-    logged = list(process.store.log(name))
-    same(
-        "events",
-        [said(each.event) for each in logged],
-        [expected(each) for each in found.events],
-        name,
-    )
-    same(
-        "times",
-        [site.world.at_of(each.recorded_at) for each in logged],
-        [each["at"] for each in found.events],
-        name,
-    )
+    history, version = process.histories[name], conversation.version
+    check_rows(site.world, list(process.store.log(name)), conversation.events, "events", name)
     if rng.random() < 0.3:
-        start, stop = sorted((rng.randrange(now + 1), rng.randrange(now + 1)))
-        got = [event.id for event in history.events(start, stop, reverse=True)]
-        same("events backwards", got, list(range(start, stop))[::-1], name)
-        same(
-            "no such version",
-            error_of(lambda: history.at(now + 1)) or "NoSuchVersion",
-            "NoSuchVersion",
-            name,
-        )
-    for version in (now, rng.randrange(now + 1)):
-        view_at(process, found, version, rng.choice(("openai", "anthropic")))
-    for version in (None, rng.randrange(now + 1)):
+        start, stop = sorted((rng.randrange(version + 1), rng.randrange(version + 1)))
+        ids = [event.id for event in history.events(start, stop, reverse=True)]
+        check_equal("events backwards", ids, list(range(start, stop))[::-1], name)
+        error = error_of(lambda: history.at(version + 1))
+        check_equal("no such version", error in (None, "NoSuchVersion"), True, error)
+    for at in (version, rng.randrange(version + 1)):
+        check_view_at(process, conversation, at, rng.choice(("openai", "anthropic")))
+    for at in (None, rng.randrange(version + 1)):
         if rng.random() < 0.5:
-            got, want = history.documents(version), found.documents(version)
-            same("documents", model.typed(got), model.typed(want), f"{name} at {version}")
+            documents = model.typed(history.documents(at))
+            expected = model.typed(conversation.documents(at))
+            check_equal("documents", documents, expected, f"{name} at {at}")
     if rng.random() < 0.5:
-        _why(process, found, rng)
-    one, other = rng.randrange(now + 1), rng.randrange(now + 1)
-    if one < other and rng.random() < 0.5:
-        difference = history.difference(one, other)
-        before, after = found.shown(one).ids, found.shown(other).ids
-        same(
-            "entered",
-            [e.id for e in difference.entered],
-            [e for e in after if e not in before],
-            name,
-        )
-        same("left", [e.id for e in difference.left], [e for e in before if e not in after], name)
+        _check_why(process, conversation, rng)
+    first, second = rng.randrange(version + 1), rng.randrange(version + 1)
+    if first < second and rng.random() < 0.5:
+        difference = history.difference(first, second)
+        before, after = conversation.view(first).ids, conversation.view(second).ids
+        entered = [event.id for event in difference.entered]
+        left = [event.id for event in difference.left]
+        check_equal("entered", entered, [id_ for id_ in after if id_ not in before], name)
+        check_equal("left", left, [id_ for id_ in before if id_ not in after], name)
 
 
-def view_at(process, found, version, dialect):
-    history = process.histories[found.name]
-    view = history.view() if version == found.version else history.at(version)
-    shown = found.shown(version)
-    about = f"{found.name} at {version}"
-    same("View", [event.id for event in view], list(shown.ids), about)
-    same("request", view.unhandled_condensation_request, shown.requested, about)
-    same("left behind", set(view.left_behind), set(shown.left), about)
-    same(
-        "View's words",
-        [_view_words(event) for event in view],
-        [_words(found.item(e)) for e in shown.ids],
+def _check_refusal(label, site, name, error):
+    """Compare the error with which the store refuses to read a conversation that it does not have."""
+    check_equal(label, error, model.refusal_of(lambda: site.model.get(name)), name)
+
+
+def check_view_at(process, conversation, version, dialect):
+    history = process.histories[conversation.name]
+    view = history.view() if version == conversation.version else history.at(version)
+    expected = conversation.view(version)
+    about = f"{conversation.name} at {version}"
+    _check_ids(view, expected, about)
+    check_equal("left behind", set(view.left_behind), set(expected.left_behind), about)
+    check_equal(
+        "content of the View",
+        [_view_content(event) for event in view],
+        [_content(conversation.item(item_id)) for item_id in expected.ids],
         about,
     )
-    same("cut points", list(view.cut_points), found.cut_points(shown), about)
-    same("open calls", [event.id for event in view.open_calls], found.open_calls(shown), about)
-    count = 3
-    same("View's tail", [event.id for event in view.tail(count)], list(shown.ids[-count:]), about)
-    _messages(view, found, shown, f"{about}, {dialect}", dialect)
+    cut_points = conversation.cut_points(expected)
+    check_equal("cut points", list(view.cut_points), cut_points, about)
+    open_calls = [event.id for event in view.open_calls]
+    check_equal("open calls", open_calls, conversation.open_calls(expected), about)
+    tail = [event.id for event in view.tail(3)]
+    check_equal("tail of the View", tail, list(expected.ids[-3:]), about)
+    _check_messages(view, conversation, expected, f"{about}, {dialect}", dialect)
 
 
-def _words(event):
+def _content(event):
     return event.get("content", event.get("arguments"))
 
 
-def _view_words(event):
+def _view_content(event):
     if isinstance(event, es.CondensationSummary):
         return event.content
-    return _words(said(event))
+    return _content(product_fields(event))
 
 
-def _messages(view, found, shown, about, dialect):
-    fit = model.as_sent([found.item(each) for each in found.fit(shown)])
-    told = tokens(view.to_messages(dialect))
-    words = [tokens(_sent(each)) for each in fit]
-    same(
-        "words of the messages",
-        sorted(told),
-        sorted(word for each in words for word in each),
+def _check_messages(view, conversation, expected, about, dialect):
+    items = [conversation.item(item_id) for item_id in conversation.sendable_ids(expected)]
+    sent = model.in_message_order(items)
+    words = made_words(view.to_messages(dialect))
+    expected_words = made_words([_sent_content(event) for event in sent])
+    check_equal("words of the messages", sorted(words), sorted(expected_words), about)
+    # answers stand where their calls are: only the order of the other words is compared
+    answers = [_sent_content(event) for event in sent if event["kind"] == "observation"]
+    aside = set(made_words(answers))
+    check_equal(
+        "order of the messages",
+        [word for word in words if word not in aside],
+        [word for word in expected_words if word not in aside],
         about,
     )
-    answers = {
-        word
-        for each, some in zip(fit, words, strict=True)
-        for word in some
-        if each["kind"] == "observation"
-    }
-    in_order = [word for each in words for word in each if word not in answers]
-    same("order of the messages", [word for word in told if word not in answers], in_order, about)
 
 
-def _sent(event):
+def _sent_content(event):
     if event["kind"] == "action":
         return [event["thought"], event["arguments"]]
     return event.get("content")
 
 
-def tokens(value):
-    """Return the words within a value that the simulation has made: each is in one event."""
+def made_words(value):
+    """Return the words within a value that the simulation has made. Each is in one event only."""
     return [word for word in split(value) if word.startswith("word")]
 
 
@@ -194,89 +189,85 @@ def split(value):
         case str():
             return model.words_of(value)
         case dict():
-            return [word for each in value.values() for word in split(each)]
+            return split([*value.values()])
         case list() | tuple():
-            return [word for each in value for word in split(each)]
+            return [word for member in value for word in split(member)]
     return []
 
 
-def _why(process, found, rng):
-    event_id = rng.randrange(found.version)
-    why = process.histories[found.name].why(event_id)
-    ids = found.shown().ids
-    ever = any(
-        event_id in found.shown(version).ids for version in range(event_id, found.version + 1)
-    )
-    gone = "taken back" if isinstance(why.by, es.Retraction) else "forgotten"
-    fate = "shown" if event_id in ids else gone if ever else "never shown"
-    same(
-        "why",
-        (why.fate, why.position),
-        (fate, ids.index(event_id) if fate == "shown" else None),
-        found.name,
-    )
+def _check_why(process, conversation, rng):
+    event_id = rng.randrange(conversation.version)
+    why = process.histories[conversation.name].why(event_id)
+    ids = conversation.view().ids
+    position = None
+    if event_id in ids:
+        fate = "shown"
+        position = ids.index(event_id)
+    elif all(
+        event_id not in conversation.view(version).ids
+        for version in range(event_id, conversation.version)
+    ):
+        fate = "never shown"
+    else:
+        fate = "taken back" if isinstance(why.by, es.Retraction) else "forgotten"
+    check_equal("why", (why.fate, why.position), (fate, position), conversation.name)
 
 
-def rows(process):
-    """The list of conversations, and their heads: an event has one head, in every store, for
-    ever.
+def check_list(process):
+    """Compare the list of conversations and their heads. An event has one head for ever, in every
+    store.
     """
     site = process.site
-    found = list(process.store.iter_conversations())
-    same("ids in the list", [row.id for row in found], site.model.names())
-    for row in found:
-        living = site.model.living.get(row.id)
+    rows = list(process.store.iter_conversations())
+    check_equal("ids in the list", [row.id for row in rows], site.model.names())
+    for row in rows:
+        conversation = site.model.living.get(row.id)
         tombs = site.model.tombs.get(row.id, [])
-        generation = len(tombs) - (living is None)
-        same("generation", row.generation, generation, row.id)
-        if living is None:
-            same(
-                "erased",
-                ((row.erased_reason or "").split(";")[0], row.version),
-                (tombs[-1].erased, tombs[-1].version),
-                row.id,
-            )
+        generation = len(tombs) - (conversation is None)
+        check_equal("generation", row.generation, generation, row.id)
+        if conversation is None:
+            tomb = tombs[-1]
+            check_equal("erased", erasure_of(row), (tomb.version, tomb.erased_reason), row.id)
             continue
-        same("row", (row.version, row.erased_at), (living.version, None), row.id)
-        parent = None if living.parent is None else living.parent.name
-        same("parent", row.parent, parent, row.id)
-        head = site.world.heads.setdefault(living.events[-1]["tag"], row.head)
-        same("head", row.head, head, row.id)
+        stored = (row.version, row.erased_at, row.parent)
+        parent = conversation.parent and conversation.parent.name
+        check_equal("row", stored, (conversation.version, None, parent), row.id)
+        head = site.world.heads.setdefault(conversation.events[-1]["tag"], row.head)
+        check_equal("head", row.head, head, row.id)
 
 
-def recent(process, rng):
+def erasure_of(row):
+    """Return the version and the reason of an erased conversation."""
+    return row.version, (row.erased_reason or "").split(";")[0]
+
+
+def check_recent(process, rng):
     site = process.site
     wanted = rng.choice([{}, {}, {"app": "x"}, {"app": "y"}, {"tags": ["t"]}, {"app": "x", "n": 1}])
-    got = []
+    rows = []
     after = None
     while True:
         page = process.histories.list(wanted, limit=rng.choice((2, 100)), after=after, age_max_s=0)
-        got += page.conversations
+        rows += page.conversations
         after = page.after
         if after is None:
             break
-    want = site.model.recent(wanted)
-    same("recent", sorted(each.id for each in got), sorted(name for _, name in want), wanted)
-    active = {name: at for at, name in want}
-    same(
-        "recent's times",
-        [site.world.at_of(each.updated_at) for each in got],
-        [active[each.id] for each in got],
-        wanted,
-    )
-    same("recent's order", [active[each.id] for each in got], [at for at, _ in want], wanted)
-    for each in got:
-        attributes = site.model.living[each.id].documents().get("attributes", {})
-        same("recent's attributes", dict(each.attributes or {}), attributes, each.id)
+    expected = site.model.recent(wanted)
+    times = [(site.world.microseconds(row.updated_at), row.id) for row in rows]
+    check_equal("recent", sorted(times), sorted(expected), wanted)
+    order = [at for at, _ in times]
+    check_equal("order of recent", order, [at for at, _ in expected], wanted)
+    for row in rows:
+        attributes = site.model.living[row.id].documents().get("attributes", {})
+        check_equal("attributes of recent", dict(row.attributes or {}), attributes, row.id)
 
 
-def search(process, rng):
+def check_search(process, rng):
     site = process.site
-    words = (
-        [rng.choice(WORDS)]
-        if rng.random() < 0.4
-        else [f"word{rng.randrange(1, site.world.tokens + 2):06d}q"]
-    )
+    if rng.random() < 0.4:
+        words = [rng.choice(WORDS)]
+    else:
+        words = [f"word{rng.randrange(1, site.world.words + 2):06d}q"]
     if rng.random() < 0.2:
         words.append(rng.choice(WORDS))
     within = rng.choice((None, None, rng.choice(NAMES)))
@@ -285,179 +276,162 @@ def search(process, rng):
     if site.ring and process.store.database.settings.keys is None:
         return
     hits = process.histories.search(" ".join(words), conversation=within, limit=1000)
-    got = sorted((hit.conversation, hit.id) for hit in hits)
-    same("search", got, sorted(site.model.found(words, within)), f"{words} in {within}")
+    ids = sorted((hit.conversation, hit.id) for hit in hits)
+    check_equal("search", ids, sorted(site.model.search(words, within)), f"{words} in {within}")
 
 
-def follow(process, *, anew=True):
-    """Follow on from where this follower was, and compare what it holds, and what one holds that
-    begins now.
+def check_follow(process, *, anew=True):
+    """Let the follower of this store read on, and compare what it has read; with ``anew``, compare
+    also a follower that begins now.
     """
     site = process.site
-    if site.position > process.store.database.last_position:
-        site.followed, site.forks, site.position = {}, {}, 0
-    site.position = _followed(process, site.position, site.followed, site.forks)
-    _compare_followed("follow", site.followed, site.forks, site.model)
+    if site.follower.position > process.store.database.last_position:
+        site.follower = Follower()
+    site.follower = _read_on(process, site.follower)
+    _check_follower("follow", site.follower, site.model)
     if anew:
-        held = {}
-        forks = {}
-        _followed(process, 0, held, forks)
-        _compare_followed("follow anew", held, forks, site.model)
+        _check_follower("follow anew", _read_on(process, Follower()), site.model)
 
 
-def _followed(process, last, held, forks):
-    """``held`` has the events of each conversation with their positions; None for redacted ones."""
-    start = last
-    for recorded in process.store.follow(last):
-        if not recorded.position > last:
-            raise Finding("positions", f"{recorded.position} after {last}")
-        last = recorded.position
+def _read_on(process, follower):
+    """Read the positions after those that a follower has read; return the follower, a new one if
+    the store was restored to a position before them.
+    """
+    start = follower.position
+    for recorded in process.store.follow(start):
+        if not recorded.position > follower.position:
+            raise Finding("positions", f"{recorded.position} after {follower.position}")
+        follower.position = recorded.position
         name = recorded.conversation
         match recorded.event:
             case es.Erased():
-                held.pop(name, None)
-                forks.pop(name, None)
-                continue
+                follower.events.pop(name, None)
+                follower.forks.pop(name, None)
             case es.Forked(parent=parent, version=version):
-                forks[name] = (parent, version)
-                continue
+                follower.forks[name] = (parent, version)
             case es.Detached():
-                forks.pop(name, None)  # one entry for each conversation whose events it has
-                continue
-            case es.StoreRestored(after=kept) if kept < start:
-                held.clear()
-                forks.clear()
-                return _followed(process, 0, held, forks)
+                # there is an entry for each conversation whose events the fork now stores
+                follower.forks.pop(name, None)
+            case es.StoreRestored(after=last_kept) if last_kept < start:
+                return _read_on(process, Follower())
             case es.Redaction(event_ids=ids) | es.RedactionCopied(event_ids=ids):
-                for each in ids:
-                    if each in held.get(name, {}):
-                        held[name][each] = (held[name][each][0], None)
-        if isinstance(recorded.event, es.Entry):
-            continue  # what else is entered changes nothing that this follower holds
-        event = said(recorded.event)
-        held.setdefault(name, {})[event["id"]] = (last, None if event["redacted"] else event)
-    return last
+                for event_id in set(ids) & follower.events.get(name, {}).keys():
+                    position, _ = follower.events[name][event_id]
+                    follower.events[name][event_id] = (position, None)
+        if not isinstance(recorded.event, es.Entry):
+            fields = product_fields(recorded.event)
+            event = None if fields["redacted"] else fields
+            follower.events.setdefault(name, {})[fields["id"]] = (follower.position, event)
+    return follower
 
 
-def _compare_followed(label, held, forks, store):
-    parents = {
-        each.name: (each.parent.name, each.own_from)
-        for each in store.living.values()
-        if each.parent
+def _check_follower(label, follower, store):
+    forks = {
+        fork.name: (fork.parent.name, fork.own_from)
+        for fork in store.living.values()
+        if fork.parent
     }
-    same(f"{label}: forks", forks, parents)
-    want = {
-        name: {event["id"]: None if event["redacted"] else expected(event) for event in events}
-        for name, events in store.followed().items()
+    check_equal(f"{label}: forks", follower.forks, forks)
+    expected = {
+        name: {event["id"]: None if event["redacted"] else model_fields(event) for event in events}
+        for name, events in store.own_events().items()
     }
-    got = {
-        name: {number: event for number, (_, event) in events.items()}
-        for name, events in held.items()
-    }
-    same(f"{label}: conversations", sorted(got), sorted(want))
-    for name, events in want.items():
-        same(label, got[name], events, name)
-        places = [held[name][number][0] for number in sorted(held[name])]
+    check_equal(f"{label}: conversations", sorted(follower.events), sorted(expected))
+    for name, events in expected.items():
+        read = follower.events[name]
+        check_equal(label, {id_: event for id_, (_, event) in read.items()}, events, name)
+        positions = [read[event_id][0] for event_id in sorted(read)]
         if not store.living[name].detached:
-            same(f"{label}: order", places, sorted(places), name)
+            check_equal(f"{label}: order", positions, sorted(positions), name)
 
 
-def audited(process):
+def check_audit(process):
     for name in process.site.model.living:
-        audited = audit(process.store, name)
-        same("audit", (audited.findings, audited.missing), ((), 0), name)
+        report = audit(process.store, name)
+        check_equal("audit", (report.findings, report.missing), ((), 0), name)
 
 
-def verified(process):
+def check_verify(process):
+    unfinished = {name for name, _ in process.site.unfinished}
+    if unfinished:
+        unfinished.add(None)  # the verdict on the store itself
     for verdict in process.histories.maintenance.verify():
-        unfinished = {name for name, _ in process.site.unfinished}
-        if verdict.conversation not in unfinished and not (
-            verdict.conversation is None and unfinished
-        ):
-            same("verify", [str(finding) for finding in verdict.findings], [], verdict.conversation)
+        if verdict.conversation not in unfinished:
+            findings = [str(finding) for finding in verdict.findings]
+            check_equal("verify", findings, [], verdict.conversation)
 
 
-def served(process, name, rng):
-    """What the server reads: a page of a conversation, its texts, the list with its titles."""
+def check_served(process, name, rng):
+    """Compare what the server reads: a page of a conversation, its texts, the list with titles."""
     site = process.site
-    found = site.model.living.get(name)
-    if found is None:
-        want = "ConversationErased" if site.model.tombs.get(name) else "ConversationNotFound"
-        same("page of one that is gone", error_of(lambda: process.pages.history(name)), want, name)
+    conversation = site.model.living.get(name)
+    if conversation is None:
+        error = error_of(lambda: process.pages.history(name))
+        _check_refusal("page of a missing conversation", site, name, error)
     else:
-        _page(process, found, rng)
+        _check_page(process, conversation, rng)
     if rng.random() < 0.8:
         return
     process.served.list()
-    figures(process.served)
-    listed = process.served.list()
-    rows = {each.conversation: each.version for each in listed.conversations}
-    same("served list", rows, {each.name: each.version for each in site.model.living.values()})
-    told = [word for each in listed.conversations for word in split([each.title, each.attributes])]
-    same("what the served list says", erased(site).intersection(told), set())
+    count_figures(process.served)
+    rows = process.served.list().conversations
+    versions = {row.conversation: row.version for row in rows}
+    check_equal("served list", versions, versions_of(site.model))
+    words = split([[row.title, row.attributes] for row in rows])
+    check_equal("erased words in the served list", erased_words(site).intersection(words), set())
 
 
-def _page(process, found, rng):
-    name, now = found.name, found.version
-    since = rng.choice((0, rng.randrange(now + 1)))
+def versions_of(store):
+    return {name: conversation.version for name, conversation in store.living.items()}
+
+
+def _check_page(process, conversation, rng):
+    name, version = conversation.name, conversation.version
+    since = rng.choice((0, rng.randrange(version + 1)))
     page = process.pages.history(name, since)
-    same("page", (page.version, page.since), (now, since), name)
-    lineage, each = [], found
-    while each.parent is not None:
-        lineage.insert(0, (each.parent.name, each.own_from))
-        each = each.parent
-    same(
-        "page's borders",
-        [(each.parent, each.parent_version) for each in page.borders],
-        lineage,
-        name,
-    )
-    attributes = found.documents().get("attributes", {})
-    same("page's attributes", page.attributes, attributes, name)
-    views = [set(found.shown(version).ids) for version in range(now + 1)]
-    left = []
-    for each_id in range(since, now):
-        shown = [version for version in range(each_id + 1, now + 1) if each_id in views[version]]
-        gone = (
-            [version for version in range(shown[0], now + 1) if each_id not in views[version]]
-            if shown
-            else [-1]
-        )
-        left.append(gone[0] if gone else 0)
-    same("page's column of what left", list(page.events.left), left, f"{name} since {since}")
-    words = [set(tokens(event)) for event in found.events]
-    event_id = rng.randrange(now)
-    text = process.pages.event(name, event_id)
-    same(
-        "page's text",
-        set(tokens(text.event)),
-        words[event_id],
-        f"{name} {event_id}",
-    )
+    check_equal("page", (page.version, page.since), (version, since), name)
+    borders = []
+    descendant = conversation
+    while descendant.parent is not None:
+        borders.insert(0, (descendant.parent.name, descendant.own_from))
+        descendant = descendant.parent
+    page_borders = [(border.parent, border.parent_version) for border in page.borders]
+    check_equal("borders of the page", page_borders, borders, name)
+    attributes = conversation.documents().get("attributes", {})
+    check_equal("attributes of the page", page.attributes, attributes, name)
+    views = [conversation.view(at).ids for at in range(version + 1)]
+    left = [_left_at(views, event_id) for event_id in range(since, version)]
+    check_equal("column left of the page", list(page.events.left), left, f"{name} since {since}")
+    words = [set(made_words(event)) for event in conversation.events]
+    event_id = rng.randrange(version)
+    page_words = set(made_words(process.pages.event(name, event_id).event))
+    check_equal("text of the page", page_words, words[event_id], f"{name} {event_id}")
     if words[event_id]:
         word = min(words[event_id])
         hits = [hit.event for hit in process.pages.find(name, word)]
-        same(
-            "page's find",
-            hits,
-            [number for number, some in enumerate(words) if word in some],
-            f"{name} {word}",
-        )
+        ids = [number for number, in_event in enumerate(words) if word in in_event]
+        check_equal("find on the page", hits, ids, f"{name} {word}")
 
 
-def erased(site):
-    """Return the words that were erased or redacted in a store, and that nothing there says."""
-    said = {
-        word
-        for each in site.model.living.values()
-        for event in each.events
-        for word in tokens(event)
-    }
-    return site.gone - said
+def _left_at(views, event_id):
+    """Return the version at which an event left the View: 0 if it is still there, -1 if it never
+    was.
+    """
+    is_shown = [event_id in ids for ids in views]
+    if True not in is_shown:
+        return -1
+    first = is_shown.index(True)
+    return is_shown.index(False, first) if False in is_shown[first:] else 0
 
 
-def reported(process):
-    """The audit file, brought up to date: its events, and no word that was erased."""
+def erased_words(site):
+    """Return the words that were erased or redacted in a store, and that no event there has."""
+    events = [conversation.events for conversation in site.model.living.values()]
+    return site.erased_words.difference(made_words(events))
+
+
+def check_audit_file(process):
+    """Bring the audit file up to date; compare its events, and look for erased words in it."""
     site = process.site
     path = site.world.folder / f"{site.name}.audit"
     update(process.store, path)
@@ -466,55 +440,54 @@ def reported(process):
         conversations = connection.execute(
             "SELECT id, version FROM conversations WHERE erased_at IS NULL"
         ).fetchall()
-    living = site.model.living
-    got = {(name, number): set(tokens(text)) for name, number, text in rows}
-    want = {
-        (name, e["id"]): set(tokens(e))
-        for name, events in site.model.followed().items()
-        for e in events
+    words = {(name, number): set(made_words(text)) for name, number, text in rows}
+    expected = {
+        (name, event["id"]): set(made_words(event))
+        for name, events in site.model.own_events().items()
+        for event in events
     }
-    same("audit file's events", sorted(got), sorted(want))
-    for key, words in want.items():
-        same("audit file's words", got[key], words, key)
-    same(
-        "audit file's conversations",
-        dict(conversations),
-        {each.name: each.version for each in living.values()},
-    )
+    check_equal("events of the audit file", sorted(words), sorted(expected))
+    for key in expected:
+        check_equal("words of the audit file", words[key], expected[key], key)
+    check_equal("conversations of the audit file", dict(conversations), versions_of(site.model))
+    check_no_words("audit file", erased_words(site), path)
+
+
+def check_no_words(label, words, path):
     data = path.read_bytes()
-    for word in erased(site):
+    for word in words:
         if word.encode() in data:
-            raise Finding("audit file", f"it still says {word}")
+            raise Finding(label, f"{word} in {path.name}")
 
 
-def figured(process):
-    """The figures that are stored, against figures that are made anew."""
+def check_figures(process):
+    """Compare the stored figures with figures that are computed anew."""
     store, views = process.store, process.histories.views
     living = [row for row in store.iter_conversations() if row.erased_at is None]
     for row, stored in FiguresOfStore(store).of(living):
-        same("overview", stored.overview, overview_of(store, views, row), row.id)
+        check_equal("overview", stored.overview, overview_of(store, views, row), row.id)
         spent = process.histories[row.id].stats().document().spent
-        same("cost", spent_by(stored.calls, Prices()).cost, spent.cost, row.id)
+        check_equal("cost", spent_by(stored.calls, Prices()).cost, spent.cost, row.id)
     stored_stats = collect_stats(store, None, views=views).document()
     for row in living:
         key = store.query(row.id, attrgetter("key"))
         store.database.recorder.transact(methodcaller("forget_figures", key))
-    same("stats", stored_stats, collect_stats(store, None, views=views).document())
+    check_equal("stats", stored_stats, collect_stats(store, None, views=views).document())
 
 
-def everything(process, rng):
+def check_everything(process, rng):
     for name in NAMES:
-        whole(process, name, rng)
-    rows(process)
-    follow(process)
-    search(process, rng)
-    recent(process, rng)
-    verified(process)
+        check_conversation(process, name, rng)
+    check_list(process)
+    check_follow(process)
+    check_search(process, rng)
+    check_recent(process, rng)
+    check_verify(process)
 
 
-def derived(process, rng):
-    """What is kept or shown beside the events."""
-    audited(process)
-    served(process, rng.choice(NAMES), rng)
-    reported(process)
-    figured(process)
+def check_derived(process, rng):
+    """Compare what is derived from the events: audits, pages, the audit file, figures."""
+    check_audit(process)
+    check_served(process, rng.choice(NAMES), rng)
+    check_audit_file(process)
+    check_figures(process)

@@ -1,22 +1,19 @@
-"""What a store must answer, as the documents say it: conversations are lists of dicts, and a fork's
-list begins with the very dicts of its parent's. Nothing of the product is imported; every answer is
-found the slow and plain way.
+"""A model of a store, written from the documentation: what a store must answer.
 
-An event is a dict: ``kind``, ``id``, ``at`` (when it was recorded), ``tag`` (which event this is,
-also in a copy), and the fields of its kind. ``redacted`` is set once its content was erased.
+The model imports nothing of the product, and computes each answer in the slow and plain way. A
+conversation is a list of events. The list of a fork begins with the very events of its parent.
+
+An event is a dict with ``kind``, ``id``, ``at`` (when it was recorded), ``tag`` (identifies the
+event, also in its copies), ``redacted`` (whether its content was erased) and the fields of its
+kind. A redacted event also has ``was``: its origin before the redaction.
 """
 
-import copy
 import itertools
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 Event = dict[str, Any]
-Calls = tuple[dict[int, int], set[int], dict[int, int]]
-"""The actions that answers belong to, the answers that belong to none, and the first actions of
-their responses.
-"""
 DELETED = "\0deleted"
 NOTES = ("annotation", "unknown")
 """Kinds of events that do not end a loop, nor a wait for an answer, where a model does not see them."""
@@ -26,7 +23,7 @@ _tags = itertools.count()
 
 
 def new_tag():
-    """Return what tells a new event, or a new conversation, from every other one."""
+    """Return a number that identifies a new event or a new conversation."""
     return next(_tags)
 
 
@@ -34,26 +31,47 @@ class Refused(Exception):
     """The store must refuse this, with an error of this class."""
 
 
+def refusal_of(call):
+    """Return the name of the error with which the store must refuse a call; None if it must not."""
+    try:
+        call()
+    except Refused as refused:
+        return str(refused.args[0])
+    return None
+
+
+class Calls(NamedTuple):
+    """How actions and observations belong together."""
+
+    answered: dict[int, int]
+    """Maps an observation to the action that it answers."""
+    orphans: set[int]
+    """Observations that answer no action."""
+    responses: dict[int, int]
+    """Maps an action to the first action of its model response."""
+
+
 @dataclass(eq=False)
-class Shown:
-    """A View at one version: ids of its events and summaries, the request flag, and what was left
+class View:
+    """A View at one version: its ids, whether a condensation is requested, and what is left
     behind.
     """
 
     items: tuple[int, ...] = ()
+    """Ids of events and summaries, without ``v0_summary``."""
     requested: bool = False
-    left: frozenset[int] = frozenset()
-    buried: tuple[tuple[int, int], ...] = ()
-    """Ids of a source, from first to last, that condensations of OpenHands V0 have named."""
-    newest: tuple[int, int] | None = None
-    """The place and the id of the summary of the last condensation of OpenHands V0."""
+    left_behind: frozenset[int] = frozenset()
+    v0_forgotten: tuple[tuple[int, int], ...] = ()
+    """Ranges of ids of a source, first and last, that condensations of OpenHands V0 have named."""
+    v0_summary: tuple[int, int] | None = None
+    """The position and the id of the summary of the last condensation of OpenHands V0."""
     calls: Calls | None = None
 
     @property
     def ids(self):
         ids = [*self.items]
-        if self.newest is not None:
-            ids.insert(*self.newest)
+        if self.v0_summary is not None:
+            ids.insert(*self.v0_summary)
         return tuple(ids)
 
 
@@ -63,274 +81,314 @@ class Conversation:
     events: list[Event] = field(default_factory=list)
     own_from: int = 0
     parent: "Conversation | None" = None
-    tag: int = field(default_factory=lambda: next(_tags))
+    tag: int = field(default_factory=new_tag)
     keys: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
-    erased: str | None = None
+    """Maps an idempotency key to the payload, the first event and the number of events that were
+    appended under it.
+    """
+    erased_reason: str | None = None
     detached: bool = False
-    origins: tuple[str, ...] = ()
-    states: list[Shown] = field(default_factory=lambda: [Shown()])
+    ancestors: tuple[str, ...] = ()
+    views: list[View] = field(default_factory=lambda: [View()])
+    """The View at each version that was asked for, and at the versions before it."""
 
     version = property(lambda self: len(self.events))
 
     def tags(self):
         return [event["tag"] for event in self.events]
 
-    def hides(self, key):
+    def has_redacted(self, key):
         """Return whether an event that was appended under an idempotency key is redacted."""
         _, first, count = self.keys.get(key, (None, 0, 0))
         return any(event["redacted"] for event in self.events[first : first + count])
 
+    def has_summary(self, item_id):
+        """Return whether a condensation has made the summary that has this id."""
+        event_id = summary_id(item_id)
+        return event_id < self.version and self.events[event_id].get("summary") is not None
+
     def holder(self, event_id):
-        """Return the conversation that stores an event of this one."""
-        found = self
-        while event_id < found.own_from:
-            assert found.parent is not None
-            found = found.parent
-        return found
+        """Return the conversation that stores an event: this one, or an ancestor."""
+        conversation = self
+        while event_id < conversation.own_from:
+            assert conversation.parent is not None
+            conversation = conversation.parent
+        return conversation
 
-    def shown(self, version=None):
-        """Return the View at a version. The states up to it are kept: redactions do not change
-        them.
-        """
+    def view(self, version=None):
+        """Return the View at a version. A later redaction does not change it."""
         version = self.version if version is None else version
-        while len(self.states) <= version:
-            self.states.append(self._after(self.states[-1], self.events[len(self.states) - 1]))
-        return self.states[version]
+        while len(self.views) <= version:
+            event = self.events[len(self.views) - 1]
+            self.views.append(self._view_after(event, self.views[-1]))
+        return self.views[version]
 
-    def _after(self, before, event):
+    def _view_after(self, event, before):
         match event["kind"]:
             case "condensation" if is_v0(event):
-                after = self._buried(before, [*named_ids(event), (source_id(event),) * 2])
+                after = self._without_v0(before, [*named_ids(event), (source_id(event),) * 2])
                 if event["summary"] is not None:
-                    after.newest = event["summary_offset"], -(event["id"] + 2)
+                    after.v0_summary = event["summary_offset"], summary_id(event["id"])
                 return after
             case "condensation":
-                after = replace(before, items=before.ids, newest=None, requested=False)
+                after = replace(before, items=before.ids, v0_summary=None, requested=False)
                 after = self._without(after, {*forgotten(event)})
                 if event["summary"] is not None:
                     items = [*after.items]
-                    items.insert(event["summary_offset"], -(event["id"] + 2))
+                    items.insert(event["summary_offset"], summary_id(event["id"]))
                     after.items = tuple(items)
                 return after
             case "condensation_request":
-                own = [(source_id(event),) * 2] if is_v0(event) else []
-                return replace(self._buried(before, own), requested=True)
+                ranges = [(source_id(event),) * 2] if is_v0(event) else []
+                return replace(self._without_v0(before, ranges), requested=True)
             case "retraction":
-                again = self.states[min(event["version"], event["id"])]
-                return replace(again, requested=before.requested or again.requested)
-        if event["shown"] and not is_buried(event, before.buried):
+                former = self.views[min(event["version"], event["id"])]
+                return replace(former, requested=before.requested or former.requested)
+        if event["shown"] and not is_v0_forgotten(event, before.v0_forgotten):
             return replace(before, items=(*before.items, event["id"]), calls=None)
         return before
 
-    def _buried(self, before, named):
+    def _without_v0(self, before, ranges):
         """Return the View without the events that have these ids in a source of OpenHands V0."""
-        after = replace(before, buried=(*before.buried, *named), requested=False)
-        gone = {each for each in after.items if is_buried(self.item(each), after.buried)}
-        return self._without(after, gone)
+        after = replace(before, v0_forgotten=(*before.v0_forgotten, *ranges), requested=False)
+        removed = {
+            item_id
+            for item_id in after.items
+            if is_v0_forgotten(self.item(item_id), after.v0_forgotten)
+        }
+        return self._without(after, removed)
 
-    def _without(self, before, gone):
-        gone &= set(before.items)
-        left = set(before.left)
+    def _without(self, before, ids):
+        """Return the View without these ids. What remains of their units is left behind."""
+        removed = ids & set(before.items)
+        left_behind = set(before.left_behind)
         for unit in self.units(before):
-            if gone & unit:
-                left |= unit
-        items = tuple(each for each in before.items if each not in gone)
-        return replace(before, items=items, left=frozenset(left - gone), calls=None)
+            if removed & unit:
+                left_behind |= unit
+        items = tuple(item_id for item_id in before.items if item_id not in removed)
+        left_behind -= removed
+        return replace(before, items=items, left_behind=frozenset(left_behind), calls=None)
 
     def item(self, item_id):
         """Return what a View shows under an id: an event, or the summary of a condensation."""
         if item_id >= 0:
             return self.events[item_id]
-        made_by = self.events[-(item_id + 2)]
-        return {"kind": "condensation_summary", "id": item_id, "content": made_by["summary"]}
+        content = self.events[summary_id(item_id)]["summary"]
+        return {"kind": "condensation_summary", "id": item_id, "content": content}
 
     def calls(self, view):
-        view.calls = view.calls or calls_of(
-            [self.item(each) for each in view.ids if each not in view.left]
-        )
+        if view.calls is None:
+            items = [self.item(item_id) for item_id in view.ids if item_id not in view.left_behind]
+            view.calls = calls_of(items)
         return view.calls
 
     def open_calls(self, view):
-        answered, _, responses = self.calls(view)
-        return [each for each in responses if each not in answered.values()]
+        calls = self.calls(view)
+        return [action for action in calls.responses if action not in calls.answered.values()]
 
     def batches(self, view):
         """Return the actions of each model response, with their answers."""
         answered, _, responses = self.calls(view)
-        of = responses | {answer: responses[action] for answer, action in answered.items()}
+        response_of = responses | {
+            observation: responses[action] for observation, action in answered.items()
+        }
         return [
-            {each for each in of if of[each] == response}
+            {item_id for item_id in response_of if response_of[item_id] == response}
             for response in dict.fromkeys(responses.values())
         ]
 
     def bonds(self, view):
-        """Return the events that stay with the next, with this one; each alone where the agent's
-        next is missing.
+        """Return each run of the agent's events that stay with the next one, with that one. Where
+        the next one is missing, each event is a bond alone.
         """
         bonds = []
         run = []
-        for each in view.ids:
-            if each in view.left:
+        for item_id in view.ids:
+            if item_id in view.left_behind:
                 continue
-            event = self.item(each)
+            event = self.item(item_id)
             if event.get("source") != "agent":
-                bonds += [{one} for one in run]
+                bonds += [{lone} for lone in run]
                 run = []
-            run.append(each)
+            run.append(item_id)
             if not event.get("stays"):
-                bonds += [set(run)] if len(run) > 1 else []
+                if len(run) > 1:
+                    bonds.append(set(run))
                 run = []
-        return bonds + [{one} for one in run]
+        return bonds + [{lone} for lone in run]
 
     def loops(self, view):
-        """Return the tool loops: from thinking through actions, answers, and words with an action
-        of their reply.
+        """Return the tool loops. A loop begins with thinking, and has the actions and answers after
+        it, and the words of the agent that come with an action in one reply.
         """
-        _, orphans, _ = self.calls(view)
+        orphans = self.calls(view).orphans
         bonds = {max(bond): bond for bond in self.bonds(view) if len(bond) > 1}
         loops = []
-        running = False
+        is_open = False
         words = []
         reply = None
-        for each in view.ids:
-            event = self.item(each)
+        for item_id in view.ids:
+            event = self.item(item_id)
             is_unseen = event["kind"] in NOTES and event["origin"] is not None
-            if each in view.left or each in orphans or (is_unseen and each not in bonds):
+            if item_id in view.left_behind or item_id in orphans:
                 continue
-            if each in bonds or (event["kind"] == "action" and event["thinking"]):
-                loops.append(set(bonds.get(each, ())))
-                running, words = True, []
-            elif (
-                event["kind"] == "message"
-                and event.get("source") == "agent"
-                and (not words or reply_of(event) == reply)
-            ):
-                words, reply = [*words, each], reply_of(event)
+            if is_unseen and item_id not in bonds:
+                continue
+            if item_id in bonds or (event["kind"] == "action" and event["thinking"]):
+                loops.append(set(bonds.get(item_id, ())))
+                is_open = True
+                words = []
+            elif is_agent_message(event) and (not words or reply_of(event) == reply):
+                words.append(item_id)
+                reply = reply_of(event)
                 continue
             elif event["kind"] not in ("action", "observation") or (
                 words and reply_of(event) != reply
             ):
-                running = False
-            if running:
-                loops[-1] |= {each, *words}
+                is_open = False
+            if is_open:
+                loops[-1] |= {item_id, *words}
             words = []
         return loops
 
     def units(self, view):
         return self.batches(view) + self.loops(view) + self.bonds(view)
 
-    def fit(self, view):
+    def sendable_ids(self, view):
         """Return the ids of a View that can be sent to a model."""
-        _, orphans, _ = self.calls(view)
-        place = {each: index for index, each in enumerate(view.ids)}
+        position = {item_id: index for index, item_id in enumerate(view.ids)}
         unanswered = set(self.open_calls(view))
         batches, loops, bonds = self.batches(view), self.loops(view), self.bonds(view)
-        dropped = (
-            set(view.left) | orphans | {one for bond in bonds if len(bond) == 1 for one in bond}
-        )
-        before = -1
-        while len(dropped) != before:
-            before = len(dropped)
-            for part in batches + bonds:
-                if part & (unanswered | dropped):
-                    dropped |= part
-            for loop in loops if len(dropped) == before else ():
-                kept = loop - dropped
-                if kept and any(
-                    place[each] < max(place[one] for one in kept) for each in loop & dropped
-                ):
+        dropped = set(view.left_behind) | self.calls(view).orphans
+        dropped.update(*(bond for bond in bonds if len(bond) == 1))
+        count = -1
+        while len(dropped) != count:
+            count = len(dropped)
+            for unit in batches + bonds:
+                if unit & (unanswered | dropped):
+                    dropped |= unit
+            if len(dropped) != count:
+                continue
+            for loop in loops:
+                last = max((position[item_id] for item_id in loop - dropped), default=-1)
+                if any(position[item_id] < last for item_id in loop & dropped):
                     dropped |= loop
-        return [each for each in view.ids if each not in dropped]
+        return [item_id for item_id in view.ids if item_id not in dropped]
 
     def cut_points(self, view):
         """Return the indices at which a View may be cut without taking a call from its answer."""
-        _, orphans, _ = self.calls(view)
-        place = {each: index for index, each in enumerate(view.ids)}
+        position = {item_id: index for index, item_id in enumerate(view.ids)}
         unanswered = set(self.open_calls(view))
-        out = set()
+        inside = set()
         for batch in self.batches(view):
-            places = sorted(place[each] for each in batch)
             if not batch & unanswered:
-                out |= set(range(places[0] + 1, places[-1] + 1))
+                inside |= self._inside(batch, position)
                 continue
-            notes = {each for each in view.ids if self.item(each)["kind"] in NOTES}
-            aside = notes | orphans | set(view.left)
-            after = {each for each in view.ids[places[0] :] if each not in aside}
-            if after <= batch:
-                out |= set(range(places[0] + 1, len(view.ids) + 1))
+            notes = {item_id for item_id in view.ids if self.item(item_id)["kind"] in NOTES}
+            aside = notes | self.calls(view).orphans | set(view.left_behind)
+            first = min(position[item_id] for item_id in batch)
+            if set(view.ids[first:]) - aside <= batch:
+                inside |= set(range(first + 1, len(view.ids) + 1))
         for unit in self.loops(view) + self.bonds(view):
-            places = sorted(place[each] for each in unit)
-            is_last = unit == {view.ids[-1]} and self.item(view.ids[-1]).get("stays")
-            out |= set(range(places[0] + 1, len(view.ids) + 1 if is_last else places[-1] + 1))
-        return [index for index in range(len(view.ids) + 1) if index not in out]
+            inside |= self._inside(unit, position)
+            if unit == {view.ids[-1]} and self.item(view.ids[-1]).get("stays"):
+                inside.add(len(view.ids))
+        return [index for index in range(len(view.ids) + 1) if index not in inside]
+
+    @staticmethod
+    def _inside(unit, position):
+        """Return the indices that lie between the first and the last item of a unit."""
+        positions = [position[item_id] for item_id in unit]
+        return set(range(min(positions) + 1, max(positions) + 1))
 
     def documents(self, version=None):
         values = {}
         for event in self.events[:version]:
             if event["kind"] == "document_changes":
-                for name, value in event["values"].items():
-                    if value == DELETED:
-                        values.pop(name, None)
-                    else:
-                        values[name] = value
-        return dict(sorted(values.items()))
+                values |= event["values"]
+        return {name: value for name, value in sorted(values.items()) if value != DELETED}
 
     def quotes(self, event_id):
-        """Return the condensations whose summaries stand for an event or its summary, and those
-        that may be said to.
+        """Return the condensations whose summaries certainly quote an event or its summary, and
+        the condensations whose summaries may quote it.
         """
-        own = {event_id, -(event_id + 2)}
-        surely = set()
-        perhaps = set()
+        own = {event_id, summary_id(event_id)}
+        certain = set()
+        possible = set()
         for event in self.events:
             if event["kind"] != "condensation" or event["summary"] is None:
                 continue
-            gone = set(forgotten(event))
-            shown = set(self.shown(event["id"]).ids)
-            if gone & shown & (own | {-(each + 2) for each in surely}):
-                surely.add(event["id"])
-            if gone & (own | {-(each + 2) for each in perhaps}):
-                perhaps.add(event["id"])
-        return surely, perhaps
+            ids = set(forgotten(event))
+            shown = set(self.view(event["id"]).ids)
+            if ids & shown & (own | {summary_id(quote) for quote in certain}):
+                certain.add(event["id"])
+            if ids & (own | {summary_id(quote) for quote in possible}):
+                possible.add(event["id"])
+        return certain, possible
+
+
+def summary_id(event_id):
+    """Return the id that the summary of a condensation has in Views; from that id, the id of the
+    condensation.
+    """
+    return -(event_id + 2)
 
 
 def calls_of(events):
-    waiting = []
-    answered = {}
-    orphans = set()
-    responses = {}
-    newest, done = None, []
+    """Find the action that each observation answers, and the response that each action is of."""
+    calls = Calls({}, set(), {})
+    unanswered = []
+    newest = None  # the first action of the newest response, which the next action may belong to
+    answered_names = []  # the call ids of that response that have answers
     for event in events:
         if event["kind"] == "action":
             if (
                 newest is None
                 or event["response_id"] != newest["response_id"]
-                or event["call_id"] in done
+                or event["call_id"] in answered_names
             ):
-                newest, done = event if event["response_id"] is not None else None, []
-            responses[event["id"]] = event["id"] if newest is None else newest["id"]
-            waiting.append(event)
+                newest = None if event["response_id"] is None else event
+                answered_names = []
+            calls.responses[event["id"]] = event["id"] if newest is None else newest["id"]
+            unanswered.append(event)
         elif event["kind"] == "observation":
-            call, cause = event["call_id"], event["cause"]
-            asked = [
-                one
-                for one in waiting
-                if cause in (None, one["id"]) and call in (None, one["call_id"])
-            ]
-            last = [one for one in asked if responses[one["id"]] == responses[asked[-1]["id"]]]
-            if (named := last[:1]) and (call, cause) != (None, None):
-                waiting.remove(named[0])
-                answered[event["id"]] = named[0]["id"]
-                is_of_newest = newest is not None and responses[named[0]["id"]] == newest["id"]
-                if is_of_newest and named[0]["call_id"] is not None:
-                    done.append(named[0]["call_id"])
-            else:
-                orphans.add(event["id"])
+            action = _answered_action(event, unanswered, calls.responses)
+            if action is None:
+                calls.orphans.add(event["id"])
+                continue
+            unanswered.remove(action)
+            calls.answered[event["id"]] = action["id"]
+            is_of_newest = newest is not None and calls.responses[action["id"]] == newest["id"]
+            if is_of_newest and action["call_id"] is not None:
+                answered_names.append(action["call_id"])
         elif event["kind"] == "condensation_summary" and newest is not None:
-            newest = (
-                newest if any(responses[one["id"]] == newest["id"] for one in waiting) else None
-            )
-    return answered, orphans, responses
+            waiting = {calls.responses[action["id"]] for action in unanswered}
+            newest = newest if newest["id"] in waiting else None
+    return calls
+
+
+def _answered_action(observation, unanswered, responses):
+    """Return the first action of the newest response that an observation can be the answer of."""
+    call_id, cause = observation["call_id"], observation["cause"]
+    if call_id is None and cause is None:
+        return None
+    candidates = [
+        action
+        for action in unanswered
+        if cause in (None, action["id"]) and call_id in (None, action["call_id"])
+    ]
+    return next(
+        (
+            action
+            for action in candidates
+            if responses[action["id"]] == responses[candidates[-1]["id"]]
+        ),
+        None,
+    )
+
+
+def is_agent_message(event):
+    return event["kind"] == "message" and event["source"] == "agent"
 
 
 def reply_of(event):
@@ -338,24 +396,28 @@ def reply_of(event):
     return event.get("response_id") or event.get("meta", {}).get("reply") or event["id"]
 
 
-def as_sent(events):
+def in_message_order(events):
     """Return events in the order of their messages: the words and calls of one reply together, up
     to another reply.
     """
-    _, _, responses = calls_of(events)
+    responses = calls_of(events).responses
     groups = []
-    said = []
+    reply = []
     response = None
     for event in events:
-        if event["kind"] != "action" and (event["kind"] != "message" or event["source"] != "agent"):
+        if event["kind"] != "action" and not is_agent_message(event):
             groups.append([event])
             continue
         own = responses.get(event["id"])
-        known = None not in (own, response)
-        if not said or (own != response if known else reply_of(event) != reply_of(said[-1])):
-            said, response = [], None
-            groups.append(said)
-        said.append(event)
+        if None not in (own, response):
+            is_same_reply = own == response
+        else:
+            is_same_reply = bool(reply) and reply_of(event) == reply_of(reply[-1])
+        if not is_same_reply:
+            reply = []
+            response = None
+            groups.append(reply)
+        reply.append(event)
         response = response if own is None else own
     return [event for group in groups for event in group]
 
@@ -369,115 +431,129 @@ def source_id(event):
     return -1 if number is None else int(number)
 
 
-def is_buried(event, buried):
-    return is_v0(event) and any(first <= source_id(event) <= last for first, last in buried)
+def is_v0_forgotten(event, ranges):
+    return is_v0(event) and any(first <= source_id(event) <= last for first, last in ranges)
 
 
 def named_ids(event):
-    """Return the ids of its source that a condensation names, from first to last."""
+    """Return the ranges of ids, first and last, that a condensation names."""
     if event["forgotten_event_ids"] is not None:
-        return [(each, each) for each in event["forgotten_event_ids"]]
+        return [(event_id, event_id) for event_id in event["forgotten_event_ids"]]
     return [(event["forgotten_events_start_id"], event["forgotten_events_end_id"])]
 
 
 def forgotten(event):
+    """Return the ids that a condensation forgets."""
     if event["forgotten_event_ids"] is not None:
-        ids = event["forgotten_event_ids"]
-        return ids
+        return event["forgotten_event_ids"]
     return range(event["forgotten_events_start_id"], event["forgotten_events_end_id"] + 1)
 
 
+def is_declined(event):
+    """Return whether an event is a condensation that changes nothing."""
+    return (
+        event["kind"] == "condensation" and event["summary"] is None and not list(forgotten(event))
+    )
+
+
 def without_content(event):
-    """Return what stays of a redacted event."""
-    stays = {
-        key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown", "stays")
-    }
-    meta_that_stays = ("reply", "model", "usage", "cost")
-    stays |= {"meta": {key: event["meta"][key] for key in event["meta"] if key in meta_that_stays}}
-    stays |= {"redacted": True, "origin": None}
+    """Return an event as its redaction leaves it."""
+    names = ("kind", "id", "at", "tag", "cause", "source", "shown", "stays")
+    rest = {name: event[name] for name in names} | {"redacted": True, "origin": None}
+    meta_names = ("reply", "model", "usage", "cost")
+    rest["meta"] = {name: event["meta"][name] for name in event["meta"] if name in meta_names}
     if event["origin"] is not None:
         source, number = event["origin"]
-        stays["origin"] = (source, None if " " in str(number) else number)  # free text goes
+        # a redaction erases an id that is free text
+        rest["origin"] = (source, None if " " in str(number) else number)
     match event["kind"]:
         case "message":
-            stays |= {"content": REDACTED}
+            rest["content"] = REDACTED
         case "action":
-            stays |= {key: event[key] for key in ("tool", "call_id", "response_id")}
-            stays |= {"thought": event["thought"] and REDACTED, "arguments": {"redacted": REDACTED}}
-            stays |= {"thinking": event["thinking"] and REDACTED}
+            rest |= {name: event[name] for name in ("tool", "call_id", "response_id")}
+            rest |= {"thought": event["thought"] and REDACTED, "arguments": {"redacted": REDACTED}}
+            rest |= {"thinking": event["thinking"] and REDACTED}
         case "observation":
-            stays |= {"content": REDACTED} | {
-                key: event[key] for key in ("tool", "call_id", "is_error")
-            }
+            rest["content"] = REDACTED
+            rest |= {name: event[name] for name in ("tool", "call_id", "is_error")}
         case "annotation":
-            stays |= {"name": event["name"], "data": None}
-            # a report of the digest, which calls no model: its name stays
+            rest |= {"name": event["name"], "data": None}
+            # a redaction keeps the names of the condensers in a report of the digest
             if event["name"] == "condenser_meta":
-                stays["data"] = [{"condenser": report["condenser"]} for report in event["data"]]
+                rest["data"] = [{"condenser": report["condenser"]} for report in event["data"]]
         case "condensation":
-            stays |= {key: value for key, value in event.items() if key.startswith("forgotten_")}
-            stays |= {
-                "summary": event["summary"] and REDACTED,
-                "summary_offset": event["summary_offset"],
-            }
+            rest |= {name: value for name, value in event.items() if name.startswith("forgotten_")}
+            rest["summary"] = event["summary"] and REDACTED
+            rest["summary_offset"] = event["summary_offset"]
         case "condensation_request":
-            stays |= {"reason": event["reason"] and REDACTED}
+            rest["reason"] = event["reason"] and REDACTED
         case "retraction":
-            stays |= {"version": event["version"], "reason": event["reason"] and REDACTED}
+            rest |= {"version": event["version"], "reason": event["reason"] and REDACTED}
         case "document_changes":
-            blank = {name: {} if name == "attributes" else REDACTED for name in event["values"]}
-            stays["values"] = {
-                name: DELETED if value == DELETED else blank[name]
-                for name, value in event["values"].items()
+            rest["values"] = {
+                name: _redacted_document(name, value) for name, value in event["values"].items()
             }
-    return stays
+    return rest
+
+
+def _redacted_document(name, value):
+    if value == DELETED:
+        return DELETED
+    return {} if name == "attributes" else REDACTED
 
 
 @dataclass(eq=False)
 class Store:
     living: dict[str, Conversation] = field(default_factory=dict)
     tombs: dict[str, list[Conversation]] = field(default_factory=dict)
+    """The erased conversations of each name, the oldest first."""
 
     def get(self, name):
         if name in self.living:
             return self.living[name]
         raise Refused("ConversationErased" if self.tombs.get(name) else "ConversationNotFound")
 
+    def get_or_new(self, name):
+        """Return a conversation, or one without events for a name that no conversation had."""
+        return self.get(name) if self.version(name) else Conversation(name)
+
     def version(self, name):
         return self.get(name).version if name in self.living or self.tombs.get(name) else 0
 
     def names(self):
-        return sorted(
-            {*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode
-        )
+        erased = {name for name, tombs in self.tombs.items() if tombs}
+        return sorted({*self.living, *erased}, key=str.encode)
 
-    def forks(self, of):
-        return [each for each in self.living.values() if of and each.parent is of]
+    def forks(self, parent):
+        return [fork for fork in self.living.values() if fork.parent is parent]
 
-    def followed(self):
-        """Return what somebody holds who followed the store: each conversation's own events."""
-        found = {name: each.events[each.own_from :] for name, each in self.living.items()}
-        return {name: events for name, events in found.items() if events}
+    def own_events(self):
+        """Return the events that each conversation itself stores."""
+        events = {
+            name: conversation.events[conversation.own_from :]
+            for name, conversation in self.living.items()
+        }
+        return {name: own for name, own in events.items() if own}
 
-    def found(self, words, within=None):
+    def search(self, words, within=None):
         """Return the events that have all the words, each in the conversation that stores it."""
         hits = set()
-        for each in self.living.values() if within is None else [self.get(within)]:
-            for event in each.events:
-                if all(word in words_of(says(event)) for word in words):
-                    hits.add((each.holder(event["id"]).name, event["id"]))
+        for conversation in self.living.values() if within is None else [self.get(within)]:
+            for event in conversation.events:
+                if set(words) <= set(words_of(searchable_text(event))):
+                    hits.add((conversation.holder(event["id"]).name, event["id"]))
         return hits
 
     def recent(self, wanted):
-        """Return when each conversation with these attributes was last active, the last one
-        first.
+        """Return the conversations with these attributes and the time of their last event, the
+        newest first.
         """
-        found = []
-        for name, each in self.living.items():
-            has = each.documents().get("attributes", {})
-            if all(_has(has.get(key), value) for key, value in wanted.items()):
-                found.append((each.events[-1]["at"], name))
-        return sorted(found, key=lambda one: -one[0])
+        rows = []
+        for name, conversation in self.living.items():
+            attributes = conversation.documents().get("attributes", {})
+            if all(_matches(attributes.get(key), value) for key, value in wanted.items()):
+                rows.append((conversation.events[-1]["at"], name))
+        return sorted(rows, key=lambda row: -row[0])
 
     def append(
         self,
@@ -490,198 +566,199 @@ class Store:
         documents=None,
         dedupe=False,
         handle=None,
-        imported=False,
     ):
         """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag
         of the conversation that the writer met first.
         """
-        if any(
-            type(value) is float and value == float("inf") for value in (documents or {}).values()
-        ):
+        documents = documents or {}
+        if any(type(value) is float and value == float("inf") for value in documents.values()):
             raise Refused("InvalidEvent")
-        found = self.get(name) if self.version(name) else Conversation(name)
-        if handle is not None and handle != found.tag:
+        conversation = self.get_or_new(name)
+        if handle is not None and handle != conversation.tag:
             raise Refused("ConversationErased")
         if not events and not documents:
             raise Refused("InvalidEvent")
-        payload = [[dict(event) for event in events], dict(documents or {})]
-        if key is not None and key in found.keys:
-            same, first, count = found.keys[key]
-            if same != payload:
+        payload = [[dict(event) for event in events], dict(documents)]
+        if key is not None and key in conversation.keys:
+            stored_payload, first, count = conversation.keys[key]
+            if stored_payload != payload:
                 raise Refused("IdempotencyConflict")
-            return found.events[first : first + count]
-        if expected is not None and expected != found.version:
+            return conversation.events[first : first + count]
+        if expected is not None and expected != conversation.version:
             raise Refused("VersionConflict")
         if dedupe:
-            has = {event.get("was", event["origin"]) for event in found.events}
-            events = [
-                event for event in events if event["origin"] is None or event["origin"] not in has
-            ]
-        new = [{**event, "id": found.version + index} for index, event in enumerate(events)]
+            stored = {event.get("was", event["origin"]) for event in conversation.events} - {None}
+            events = [event for event in events if event["origin"] not in stored]
+        version = conversation.version
+        new = [{**event, "id": event_id} for event_id, event in enumerate(events, version)]
         for event in new:
-            self._check(found, event)
+            self._check_event(conversation, event)
+        present = conversation.documents()
         values = {
-            key: value
-            for key, value in (documents or {}).items()
-            if not _same(value, found.documents().get(key, DELETED))
+            document: value
+            for document, value in documents.items()
+            if typed(value) != typed(present.get(document, DELETED))
         }
         if values:
-            new.append(document_changes(values) | {"id": found.version + len(new)})
-        at = max(now, found.events[-1]["at"] if found.events else 0)
-        for event in new:
-            event |= {"at": at, "tag": next(_tags)}
+            new.append(document_changes(values) | {"id": version + len(new)})
+        self._record(conversation, new, now)
         if new:
-            self.living[name] = found
-            found.events += new
+            self.living[name] = conversation
             if key is not None:
-                found.keys[key] = (payload, new[0]["id"], len(new))
+                conversation.keys[key] = (payload, version, len(new))
         return new
 
     @staticmethod
-    def _check(found, event):
+    def _record(conversation, events, now):
+        """Append events with their ids, tags and time, which is never before the last event's."""
+        at = max(now, conversation.events[-1]["at"] if conversation.events else 0)
+        for event in events:
+            event |= {"id": conversation.version, "at": at, "tag": new_tag()}
+            conversation.events.append(event)
+
+    @staticmethod
+    def _check_event(conversation, event):
         if event["cause"] is not None and not 0 <= event["cause"] < event["id"]:
             raise Refused("InvalidEvent")
         if event["kind"] == "retraction" and not event["version"] < event["id"]:
             raise Refused("InvalidEvent")
-        if event["kind"] == "condensation":
-            ids = list(forgotten(event))
-            if any(not 0 <= each < event["id"] for each in ids if each >= 0):
+        if event["kind"] != "condensation":
+            return
+        for item_id in forgotten(event):
+            if item_id >= event["id"]:
                 raise Refused("InvalidEvent")
-            for each in ids:
-                if each < -1:
-                    made_by = -(each + 2)
-                    if made_by >= found.version or found.events[made_by].get("summary") is None:
-                        raise Refused("InvalidEvent")
+            if item_id < -1 and not conversation.has_summary(item_id):
+                raise Refused("InvalidEvent")
 
-    def fork(self, name, at, new, *, replace=False):
-        found = self.get(name)
-        if not 1 <= at <= found.version:
+    def fork(self, name, at, new_name, *, replace_erased=False):
+        conversation = self.get(name)
+        if not 1 <= at <= conversation.version:
             raise Refused("InvalidArgument")
-        self._free(new, replace=replace)
-        holder = found.holder(at - 1)
-        origins = (*holder.origins, holder.name)
-        made = Conversation(new, found.events[:at], at, holder, origins=origins)
-        self.living[new] = made
-        return made
+        self._check_free(new_name, replace_erased=replace_erased)
+        holder = conversation.holder(at - 1)
+        ancestors = (*holder.ancestors, holder.name)
+        fork = Conversation(new_name, conversation.events[:at], at, holder, ancestors=ancestors)
+        self.living[new_name] = fork
+        return fork
 
-    def create(self, name, attributes, now, *, replace=False):
-        self._free(name, replace=replace)
-        event = document_changes({"attributes": dict(checked(attributes))})
-        self.living[name] = Conversation(name, [event | {"id": 0, "at": now, "tag": next(_tags)}])
+    def create(self, name, attributes, now, *, replace_erased=False):
+        self._check_free(name, replace_erased=replace_erased)
+        event = document_changes({"attributes": dict(checked_attributes(attributes))})
+        self.living[name] = Conversation(name)
+        self._record(self.living[name], [event], now)
 
-    def _free(self, name, *, replace):
+    def _check_free(self, name, *, replace_erased):
         if name in self.living:
             raise Refused("VersionConflict")
-        if self.tombs.get(name) and not replace:
+        if self.tombs.get(name) and not replace_erased:
             raise Refused("ConversationErased")
 
-    def places(self, name, source, form=""):
-        """Return where the first events of a history to import are. By an import of a file
-        receipts, changes of documents, requests and declined condensations between them are passed
-        over. What was redacted stays out.
+    def check_importable(self, name, source):
+        """Refuse a history that does not begin with the events of the conversation, or that would
+        bring back an event that is redacted there.
         """
-        found = self.get(name) if self.version(name) else Conversation(name)
-        places = [event["id"] for event in found.events if not is_of_others(event, form)]
-        for there, event in zip(places, source, strict=False):
-            stored = found.events[there]
-            if stored["redacted"] and not form:
+        conversation = self.get_or_new(name)
+        for event, stored in zip(source, conversation.events, strict=False):
+            again = event | {key: stored[key] for key in ("id", "at", "tag")}
+            if stored["redacted"] or again != stored:
                 raise Refused("HistoryDiverged")
-            given = moved(event, places) | {key: stored[key] for key in ("id", "at", "tag")}
-            given = without_content(given) | {"was": stored["was"]} if stored["redacted"] else given
-            if given != stored:
-                raise Refused("HistoryDiverged")
-        hidden = {event["was"] for event in found.events if event["redacted"]} - {None}
-        if any(event["origin"] in hidden for event in source[len(places) :]):
+        hidden = {event["was"] for event in conversation.events if event["redacted"]} - {None}
+        if any(event["origin"] in hidden for event in source[conversation.version :]):
             raise Refused("HistoryDiverged")
-        return places
 
-    def ingest(self, name, source, now, form=""):
+    def ingest(self, name, source, now):
         """Import a history as it is."""
-        places = self.places(name, source, form)
-        found = self.living.setdefault(name, Conversation(name))
-        at = max(now, found.events[-1]["at"] if found.events else 0)
-        for event in source[len(places) :]:
-            places.append(found.version)
-            found.events.append(
-                moved(event, places) | {"id": found.version, "at": at, "tag": next(_tags)}
-            )
+        self.check_importable(name, source)
+        conversation = self.get_or_new(name)
+        self.living[name] = conversation
+        new = [dict(event) for event in source[conversation.version :]]
+        self._record(conversation, new, now)
 
     def redact(self, name, ids, now, by, reason):
         """Erase the content of events. The receipt is the next event."""
-        found = self.get(name)
-        for each in ids:
-            event = found.events[each]
-            stays = without_content(event) | {"was": event["origin"]}
+        conversation = self.get(name)
+        for event_id in ids:
+            event = conversation.events[event_id]
+            rest = without_content(event) | {"was": event["origin"]}
             event.clear()
-            event.update(stays)
-        at = max(now, found.events[-1]["at"])
-        found.events.append(
-            redaction(ids, by, reason) | {"id": found.version, "at": at, "tag": next(_tags)}
-        )
+            event.update(rest)
+        self._record(conversation, [redaction(ids, by, reason)], now)
 
     def check_redactable(self, name, event_id):
-        found = self.get(name)
-        if not found.own_from <= event_id < found.version:
+        conversation = self.get(name)
+        if not conversation.own_from <= event_id < conversation.version:
             raise Refused("InvalidArgument")
-        if found.events[event_id]["kind"] == "redaction":
+        if conversation.events[event_id]["kind"] == "redaction":
             raise Refused("CannotRedact")
 
     def check_erasable(self, name, *, forks):
-        if (
-            self.forks(
-                self.get(name) if self.living.get(name) or not self.tombs.get(name) else None
-            )
-            and not forks
-        ):
+        if name not in self.living and self.tombs.get(name):
+            return
+        if self.forks(self.get(name)) and not forks:
             raise Refused("ConversationHasForks")
 
-    def erase(self, found, reason):
-        assert not self.forks(found)
-        found.erased = reason
-        self.tombs.setdefault(found.name, []).append(self.living.pop(found.name))
+    def erase(self, conversation, reason):
+        assert not self.forks(conversation)
+        conversation.erased_reason = reason
+        self.tombs.setdefault(conversation.name, []).append(self.living.pop(conversation.name))
 
     def detach(self, fork):
         """Give a fork a copy of the events that it shares. Its own forks then share the copy."""
         fork.events[: fork.own_from] = [dict(event) for event in fork.events[: fork.own_from]]
-        fork.own_from, fork.parent, fork.detached = 0, None, True
-        below = self.forks(fork)
-        for each in below:
-            each.events[: each.own_from] = each.parent.events[: each.own_from]
-            below += self.forks(each)
+        fork.own_from = 0
+        fork.parent = None
+        fork.detached = True
+        for descendant in self.descendants(fork):
+            shared = descendant.parent.events[: descendant.own_from]
+            descendant.events[: descendant.own_from] = shared
+
+    def descendants(self, conversation):
+        """Return the forks of a conversation, their forks and so on, each after its parent."""
+        descendants = []
+        for fork in self.forks(conversation):
+            descendants += [fork, *self.descendants(fork)]
+        return descendants
 
     def snapshot(self):
-        """Return a store of its own, in which forks share with their parents what they share
-        here.
-        """
-        living, events = {}, {}
-        for name, each in self.living.items():
-            events |= {id(event): dict(event) for event in each.events if id(event) not in events}
-            living[name] = new = copy.copy(each)
-            new.events, new.keys, new.states = (
-                [events[id(e)] for e in each.events],
-                dict(each.keys),
-                [*each.states],
+        """Return a copy of this store, in which forks share events with their parents as here."""
+        events = {
+            id(event): event
+            for conversation in self.living.values()
+            for event in conversation.events
+        }
+        copies = {key: dict(event) for key, event in events.items()}
+        living = {
+            name: replace(
+                conversation,
+                events=[copies[id(event)] for event in conversation.events],
+                keys=dict(conversation.keys),
+                views=[*conversation.views],
             )
-        for each in living.values():
-            each.parent = living[each.parent.name] if each.parent else None
+            for name, conversation in self.living.items()
+        }
+        for conversation in living.values():
+            if conversation.parent is not None:
+                conversation.parent = living[conversation.parent.name]
         return Store(living, {name: [*tombs] for name, tombs in self.tombs.items()})
 
     def copy_from(self, source):
-        """Copy every conversation of another store into this one; return the names of those that
-        cannot be copied.
+        """Copy every conversation of another store into this one; return the names of the
+        conversations that cannot be copied.
         """
         return {name for name in source.names() if not self.copy(name, source)}
 
     def copy(self, name, source, until=None):
-        """Copy one; of a tail only what is before ``until``, which no keys are written for yet."""
+        """Copy one conversation, or its events before ``until`` without idempotency keys. Return
+        whether it can be copied.
+        """
         theirs, ours = source.living.get(name), self.living.get(name)
         their_tombs = source.tombs.get(name, [])
         our_tombs = self.tombs.get(name, [])
         if ours is not None and (theirs is None or theirs.tag != ours.tag):
             return False
-        both = zip(our_tombs, their_tombs, strict=False)
+        pairs = zip(our_tombs, their_tombs, strict=False)
         if len(our_tombs) > len(their_tombs) or any(
-            (a.tag, a.tags()) != (b.tag, b.tags()) for a, b in both
+            (our.tag, our.tags()) != (their.tag, their.tags()) for our, their in pairs
         ):
             return theirs is None and ours is None
         if ours is not None and len(our_tombs) != len(their_tombs):
@@ -690,32 +767,33 @@ class Store:
         if theirs is None:
             return True
         if ours is None:
-            ours = Conversation(name, tag=theirs.tag, origins=theirs.origins)
-        elif ours.version > theirs.version:
-            return False
+            ours = Conversation(name, tag=theirs.tag, ancestors=theirs.ancestors)
+        # a prefix of theirs: also false if ours is the longer one
         if ours.tags() != theirs.tags()[: ours.version]:
             return False
-        for mine, other in zip(ours.events, theirs.events, strict=False):
-            if other["redacted"] and not mine["redacted"]:
-                mine.clear()
-                mine.update(other)
-        if self._hides(theirs, source, ours.version):
+        for our_event, their_event in zip(ours.events, theirs.events, strict=False):
+            if their_event["redacted"] and not our_event["redacted"]:
+                our_event.clear()
+                our_event.update(their_event)
+        if self._redacted_alone(theirs, source, ours.version):
             return False
         self.living[name] = ours
         ours.events += [dict(event) for event in theirs.events[ours.version : until]]
-        ours.keys = dict(theirs.keys) if until is None else ours.keys
+        if until is None:
+            ours.keys = dict(theirs.keys)
         return True
 
-    def _hides(self, theirs: Conversation, source: "Store", first: int) -> bool:
-        """Whether a conversation of the family is here with an event that was redacted here alone.
-        The family of an event are the ancestors, and all forks of the one that stores the event.
+    def _redacted_alone(self, theirs: Conversation, source: "Store", first: int) -> bool:
+        """Return whether this store has redacted, in a conversation of the family, an event from
+        ``first`` on that the source still shows. The family of an event are the ancestors, and all
+        forks of the conversation that stores the event.
         """
-        relatives, below = [*theirs.origins], [theirs.holder(first)]
-        for each in below:
-            forks = [fork for fork in source.forks(each) if fork.own_from > first]
+        relatives, parents = [*theirs.ancestors], [theirs.holder(first)]
+        for parent in parents:
+            forks = [fork for fork in source.forks(parent) if fork.own_from > first]
             relatives += [fork.name for fork in forks]
-            below += forks
-        hidden = {
+            parents += forks
+        redacted = {
             event["tag"]
             for name in relatives
             if name in self.living
@@ -723,23 +801,21 @@ class Store:
             if event["redacted"]
         }
         return any(
-            event["tag"] in hidden for event in theirs.events[first:] if not event["redacted"]
+            event["tag"] in redacted for event in theirs.events[first:] if not event["redacted"]
         )
 
 
-def says(event):
-    """Return the words of an event that a search finds."""
+def searchable_text(event):
+    """Return the text of an event that a search looks into."""
     if event["redacted"]:
         return ""
     match event["kind"]:
         case "message" | "observation":
-            return str(
-                event["content"] if isinstance(event["content"], str) else event["content"][0]
-            )
+            content = event["content"]
+            return str(content if isinstance(content, str) else content[0])
         case "action":
-            return " ".join(
-                [event["tool"], event["thought"], *map(str, (event["arguments"] or {}).values())]
-            )
+            arguments = map(str, (event["arguments"] or {}).values())
+            return " ".join([event["tool"], event["thought"], *arguments])
         case "condensation":
             return str(event["summary"] or "")
         case "annotation":
@@ -750,48 +826,31 @@ def says(event):
 words_of = re.compile(r"[^\W_]+").findall
 
 
-def _same(one, other):
-    return bool(typed(one) == typed(other))
-
-
 def typed(value):
     """Return what is equal only for the same JSON: 1, 1.0 and true differ."""
     match value:
         case dict():
-            return {name: typed(each) for name, each in value.items()}
+            return {name: typed(member) for name, member in value.items()}
         case list():
-            return [typed(each) for each in value]
+            return [typed(member) for member in value]
     return type(value), value
 
 
-def checked(attributes):
+def checked_attributes(attributes):
     for value in attributes.values():
-        texts = type(value) is list and all(isinstance(each, str) for each in value)
-        if not texts and not isinstance(value, str | int | None):
+        is_texts = type(value) is list and all(isinstance(text, str) for text in value)
+        if not is_texts and not isinstance(value, str | int | None):
             raise Refused("InvalidEvent")
     return attributes
 
 
-def _has(value, wanted):
+def _matches(value, wanted):
     if isinstance(value, list):
         return set([wanted] if isinstance(wanted, str) else wanted) <= set(value)
-    return _same(value, wanted)
+    return typed(value) == typed(wanted)
 
 
-def moved(event, places):
-    """Return an event of a source with the ids that it names as they are in the store."""
-    event = dict(event)
-    if event["cause"] is not None:
-        event["cause"] = places[event["cause"]]
-    if event["kind"] == "condensation" and event["forgotten_event_ids"] is not None:
-        ids = event["forgotten_event_ids"]
-        event["forgotten_event_ids"] = [
-            places[e] if e >= 0 else -(places[-(e + 2)] + 2) for e in ids
-        ]
-    return event
-
-
-def event_of(kind, source, *, shown, **fields):
+def new_event(kind, source, *, shown, **fields):
     common = {
         "kind": kind,
         "source": source,
@@ -804,21 +863,58 @@ def event_of(kind, source, *, shown, **fields):
     return common | {"redacted": False} | fields
 
 
-OF_OTHERS = ("redaction", "document_changes")
-"""Kinds of events of which no source knows."""
+def message(content, source="user", **fields):
+    return new_event("message", source, shown=True, content=content) | fields
 
 
-def is_of_others(event, form):
-    """Return whether an import of a history of this form passes over an event."""
-    is_asked = event["kind"] == "condensation_request" or (
-        event["kind"] == "condensation" and event["summary"] is None and not list(forgotten(event))
-    )
-    return bool(form) and (event["kind"] in OF_OTHERS or (event["origin"] is None and is_asked))
+def action(tool, arguments, call_id, response_id=None, **fields):
+    event = new_event("action", "agent", shown=True, thought="", thinking="", tool=tool)
+    event |= {"arguments": arguments, "call_id": call_id, "response_id": response_id}
+    return event | fields
+
+
+def observation(content, call_id, tool="", **fields):
+    event = new_event("observation", "environment", shown=True, content=content, call_id=call_id)
+    return event | {"tool": tool, "is_error": False} | fields
+
+
+def annotation(name, data, **fields):
+    return new_event("annotation", "environment", shown=False, name=name, data=data) | fields
+
+
+def reasoning(text):
+    """Return thinking that stays with what the agent says or does next."""
+    return annotation("reasoning", thinking_part(text), source="agent", shown=True, stays=True)
+
+
+def thinking_part(text):
+    return {"type": "thinking", "thinking": text, "signature": "s"}
+
+
+def request(reason):
+    return new_event("condensation_request", "agent", shown=False, reason=reason)
+
+
+def retraction(version, reason):
+    return new_event("retraction", "user", shown=False, version=version, reason=reason)
+
+
+def condensation(ids, span=(None, None), summary=None, offset=None):
+    """Return a condensation that forgets these ids, or the ids from the first to the last of a
+    span.
+    """
+    event = new_event("condensation", "agent", shown=False, summary=summary, summary_offset=offset)
+    start, end = span
+    return event | {
+        "forgotten_event_ids": ids,
+        "forgotten_events_start_id": start,
+        "forgotten_events_end_id": end,
+    }
 
 
 def document_changes(values):
-    return event_of("document_changes", "environment", shown=False, values=dict(values))
+    return new_event("document_changes", "environment", shown=False, values=dict(values))
 
 
 def redaction(ids, by, reason):
-    return event_of("redaction", "user", shown=False, event_ids=tuple(ids), by=by, reason=reason)
+    return new_event("redaction", "user", shown=False, event_ids=tuple(ids), by=by, reason=reason)

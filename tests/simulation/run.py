@@ -1,4 +1,4 @@
-"""Worlds one after another, and the shortest sequence of steps that shows what failed."""
+"""Run worlds one after another, and find the shortest sequence of steps that still fails."""
 
 from __future__ import annotations
 
@@ -13,102 +13,106 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.in_memory import in_memory
-from tests.simulation.checks import everything
-from tests.simulation.steps import Step, Steps, drawn
+from tests.simulation.checks import check_everything
+from tests.simulation.steps import Steps
+from tests.simulation.table import Step, draw_steps
 from tests.simulation.world import Finding, World, sped_up
 
-__all__ = ["STEPS", "Failure", "again", "play", "shortened", "worlds"]
+__all__ = ["STEPS", "Failure", "play", "replay", "run_worlds", "shorten"]
 
 STEPS = 300
 """The steps of a world."""
-_COLLECTED = 50
+_COLLECT_EVERY = 50
 """After so many worlds unreachable objects are freed."""
-_TOLD_S = 60
+_REPORT_EVERY_S = 60
 
 
 class Failure(NamedTuple):
-    """What failed, in which world, and the steps up to there with what each did."""
+    """What failed, in which world, and the steps up to there with a trace of them."""
 
     seed: str
     recorder: str
     steps: Sequence[Step]
     label: str
     detail: str
-    told: Sequence[str]
+    trace: Sequence[str]
 
 
 def play(seed, recorder, steps, database=None):
-    """Take these steps in a new world; return what failed first."""
+    """Run these steps in a new world; return the first failure."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-simulation-", dir=in_memory()))
     world = World(seed, recorder, folder, database)
-    done = 0
+    count = 0
     try:
-        taking = Steps(world)
+        runner = Steps(world)
         for step in steps:
-            done += 1
-            taking.take(step)
+            count += 1
+            runner.run_step(step)
         rng = random.Random(f"end {seed}")
         for site in world.sites:
             if rng.random() < 0.2:
-                world.told.append(f"all of {site.name}")
-                everything(site.processes[-1], rng)
+                world.trace.append(f"all of {site.name}")
+                check_everything(site.processes[-1], rng)
     except Finding as finding:
-        return Failure(seed, recorder, steps[:done], finding.label, finding.detail, world.told)
+        return Failure(seed, recorder, steps[:count], finding.label, finding.detail, world.trace)
     except Exception as error:  # noqa: BLE001 - an error that the model did not expect is a finding
         where = traceback.extract_tb(error.__traceback__)[-1]
         label = f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
-        return Failure(seed, recorder, steps[:done], label, traceback.format_exc(), world.told)
+        return Failure(seed, recorder, steps[:count], label, traceback.format_exc(), world.trace)
     finally:
         world.close()
         shutil.rmtree(folder, ignore_errors=True)
     return None
 
 
-def again(seed, recorder, database=None):
-    return play(seed, recorder, drawn(seed, STEPS), database)
+def replay(seed, recorder, database=None):
+    """Run the steps of one world again."""
+    return play(seed, recorder, draw_steps(seed, STEPS), database)
 
 
-def shortened(failure, patience_s=20, database=None):
-    """Leave out steps as long as the same kind of answer fails."""
+def shorten(failure, patience_s=20, database=None):
+    """Leave out steps, first many at once, as long as a failure with the same label remains."""
     until = time.process_time() + patience_s
-    best, size = failure, max(1, len(failure.steps) // 2)
+    size = max(1, len(failure.steps) // 2)
     while size:
-        start, found = 0, False
-        while start < len(best.steps):
+        start = 0
+        is_shorter = False
+        while start < len(failure.steps):
             if time.process_time() > until:
-                return best
-            fewer = [*best.steps[:start], *best.steps[start + size :]]
-            failed = play(best.seed, best.recorder, fewer, database)
-            if failed is not None and failed.label == failure.label:
-                best, found = failed, True
+                return failure
+            steps = [*failure.steps[:start], *failure.steps[start + size :]]
+            other = play(failure.seed, failure.recorder, steps, database)
+            if other is not None and other.label == failure.label:
+                failure = other
+                is_shorter = True
             else:
                 start += size
-        if not found or size > 1:
+        if not is_shorter or size > 1:
             size //= 2
-    return best
+    return failure
 
 
-def worlds(seed, steps, seconds, recorder, database=None, *, first=0, tell=lambda line: None):
-    """Take so many steps, in one world after another from the ``first`` on, until one fails. Return
-    how many were taken, and what failed. How far it came is told each minute.
+def run_worlds(seed, steps, seconds, recorder, database=None, *, first=0, report=lambda line: None):
+    """Run so many steps, in one world after another from the ``first`` on, until a world fails.
+    Return the number of steps and the failure. ``report`` is called with a line each minute.
     """
-    taken, number = 0, first
-    failed = None
-    began = told = time.monotonic()
-    ran = time.process_time()
+    count, number = 0, first
+    failure = None
+    began = reported = time.monotonic()
+    cpu_began = time.process_time()
     with sped_up():
-        while taken < steps and time.monotonic() < began + seconds and failed is None:
+        while count < steps and time.monotonic() < began + seconds and failure is None:
             name = f"{seed}/{number}"
-            sequence = drawn(name, min(STEPS, steps - taken))
-            failed = play(name, recorder, sequence, database)
-            taken += len(sequence) if failed is None else len(failed.steps)
+            sequence = draw_steps(name, min(STEPS, steps - count))
+            failure = play(name, recorder, sequence, database)
+            count += len(sequence) if failure is None else len(failure.steps)
             number += 1
-            if number % _COLLECTED == 0:
+            if number % _COLLECT_EVERY == 0:
                 gc.collect()
-            if time.monotonic() > told + _TOLD_S:
-                told, cpu = time.monotonic(), time.process_time() - ran
-                tell(
-                    f"{time.strftime('%H:%M:%S')} {taken:,} steps in {told - began:.0f} s,"
-                    f" {taken / cpu:,.0f} a second of processor time; next is world {seed}/{number}"
+            if time.monotonic() > reported + _REPORT_EVERY_S:
+                reported, cpu = time.monotonic(), time.process_time() - cpu_began
+                report(
+                    f"{time.strftime('%H:%M:%S')} {count:,} steps in {reported - began:.0f} s,"
+                    f" {count / cpu:,.0f} a second of processor time; next is world {seed}/{number}"
                 )
-    return taken, failed
+    return count, failure

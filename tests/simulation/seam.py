@@ -1,8 +1,8 @@
-"""Where faults come in: a recorder that stands before the real one, and stops at every transaction
-and every statement.
+"""A recorder that injects faults: it stands before the real recorder, and can stop at every
+transaction and every statement.
 
-A process that is killed here is dead: whatever it still asks, in a ``finally`` or a handler, it is
-killed again, so it writes nothing more. What the real recorder has committed by then stays.
+A killed process stays dead. Whatever it calls afterwards, in a ``finally`` or a handler, raises
+``Killed`` again, so it writes nothing more. What the real recorder has committed stays.
 """
 
 from contextlib import contextmanager
@@ -17,8 +17,8 @@ class Killed(BaseException):
 
 
 class Seam:
-    """A recorder in front of another one. ``at_transaction`` is called before each transaction and
-    each question.
+    """A recorder in front of another one. It calls ``at_transaction`` before each transaction and
+    each query.
     """
 
     def __init__(self, recorder, *, shared):
@@ -31,17 +31,17 @@ class Seam:
 
     @property
     def __class__(self):
-        """Pass for a recorder of the kind that stands behind."""
+        """The class of the real recorder, so that ``isinstance`` says the same of both."""
         return self.inner.__class__
 
     def arm(self, kill_at=0, refuse_at=0, at_transaction=None):
-        """From now on, count. Kill before the ``kill_at``-th statement or commit's end, refuse the
-        ``refuse_at``-th transaction; 0 is never.
+        """Count from 1 again: kill the process before a statement or at the end of a commit, or
+        refuse a transaction, as a full disk does. 0 means never.
         """
         self.kill_at, self.refuse_at, self.at_transaction = kill_at, refuse_at, at_transaction
         self.statements = self.transactions = self.commits = 0
 
-    def statement(self):
+    def count_statement(self):
         if self.dead:
             raise Killed
         self.statements += 1
@@ -49,14 +49,14 @@ class Seam:
             self.dead = True
             raise Killed
 
-    def _boundary(self):
+    def _begin(self):
         if self.dead:
             raise Killed
         if self.at_transaction is not None:
             self.at_transaction()
 
     def transact(self, work, *, any_thread=False, at_once=False):
-        self._boundary()
+        self._begin()
         self.transactions += 1
         if self.transactions == self.refuse_at:
             raise StoreUnavailable(
@@ -66,29 +66,29 @@ class Seam:
             result = self.inner.transact(work, any_thread=any_thread)
             self.commits += 1
             return result
-        self.statement()
+        self.count_statement()
         result = self.inner.transact(lambda transaction: work(_Statements(transaction, self)))  # type: ignore[arg-type]
         self.commits += 1
-        self.statement()
+        self.count_statement()
         return result
 
     def offer(self, work, *, at_once=True):
         return Recorder.offer(self, work, at_once=at_once)  # type: ignore[arg-type]
 
     def transact_all(self, works):
-        self._boundary()
+        self._begin()
         outcomes = self.inner.transact_all(works)
         self.commits += 1
         return outcomes
 
     @contextmanager
     def read(self):
-        self._boundary()
+        self._begin()
         with self.inner.read() as reader:
             yield reader
 
     def query(self, work):
-        self._boundary()
+        self._begin()
         return self.inner.query(work)
 
     def value(self, name):
@@ -97,7 +97,7 @@ class Seam:
         return self.inner.value(name)
 
     def compact(self, patience_s, *on_progress):
-        self._boundary()
+        self._begin()
         return self.inner.compact(patience_s, *on_progress)
 
     @property
@@ -125,5 +125,5 @@ class _Statements:
         self._transaction, self._seam = transaction, seam
 
     def __getattr__(self, name):
-        self._seam.statement()
+        self._seam.count_statement()
         return getattr(self._transaction, name)

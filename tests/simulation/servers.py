@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the simulation, and a new schema for each store of each world."""
+"""A PostgreSQL server for the simulation, with a new schema for each store of each world."""
 
 import itertools
 import shutil
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from tests.postgres.servers import new_primary
 
-__all__ = ["server"]
+__all__ = ["running_server"]
 
 
 @contextmanager
-def server():
-    """Start a server; give what makes the URL of a new store."""
+def running_server():
+    """Start a server, and yield a function that returns the URL of a new store on it."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-"))
     folder.chmod(0o755)
-    started = new_primary(folder / "primary")
+    server = new_primary(folder / "primary")
     number = itertools.count()
     try:
-        yield lambda: started.url(schema=f"store_{next(number)}", patience_s="10")
+        yield lambda: server.url(schema=f"store_{next(number)}", patience_s="10")
     finally:
-        started.stop("immediate")
+        server.stop("immediate")
         shutil.rmtree(folder)

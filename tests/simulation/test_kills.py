@@ -1,5 +1,5 @@
-"""A step that is killed before any of its statements happens whole, or not at all, or is finished by
-the same step after it.
+"""A step that is killed before any of its statements happens as a whole or not at all, or the same
+step finishes it later.
 """
 
 import random
@@ -9,15 +9,16 @@ from operator import methodcaller
 import pytest
 
 from foldlog.eventstore.log.importing import DETACH, REKEY
-from tests.simulation.checks import derived, everything
-from tests.simulation.steps import FAULTY, Steps, drawn
+from tests.simulation.checks import check_derived, check_everything
+from tests.simulation.steps import Steps
+from tests.simulation.table import FAULTY, draw_steps
 from tests.simulation.world import World, sped_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 KILLED = FAULTY - {"vacuum"}  # tests/crash kills a vacuum
 OF_FILES = {"back_up"}
-RARELY = {"close_open_calls", "step"}  # that a conversation has open calls, or is due
+RARELY = {"close_open_calls", "step"}  # few conversations have open calls, or are due
 OF_SEVERAL_TRANSACTIONS = {"copy", "erase", "ingest", "redact", "rekey"}
 CASES = [
     *product(["memory"], sorted(KILLED - OF_FILES)),
@@ -27,47 +28,47 @@ CASES = [
 
 
 WORLDS = {"erase": 20, "redact": 10}
-"""In so many worlds in memory, because the conversation has to have forks."""
+"""The numbers of worlds in memory for steps that need a conversation with forks."""
 
 
-def unfinished(site):
+def unfinished_operations(site):
     recorder = site.processes[0].store.database.recorder
-    left = recorder.query(methodcaller("unfinished"))
-    return {(one.conversation, one.operation) for one in left if one.operation in (DETACH, REKEY)}
+    rows = recorder.query(methodcaller("unfinished"))
+    return {(row.conversation, row.operation) for row in rows if row.operation in (DETACH, REKEY)}
 
 
-def look_at_all(world, seed):
+def check_sites(world, seed):
     rng = random.Random(seed)
     for site in world.sites:
-        everything(site.processes[0], rng)
-        derived(site.processes[0], rng)
+        check_everything(site.processes[0], rng)
+        check_derived(site.processes[0], rng)
 
 
-def is_killed(world, step, statement):
+def kill_and_repeat(world, step, statement):
     """Kill a step before a statement, and take it again. Return whether it came to the statement.
 
     Before, between and after them, one process of each store gives the answers of the model. In the
     end no more detachments and changes of keys are unfinished than before.
     """
-    steps = Steps(world)
+    runner = Steps(world)
     forks = [("fork", number) for number in range(6)]
-    for each in [*drawn(world.seed, 30), *forks]:
-        steps.take(each)
-    look_at_all(world, 0)
-    began, before = len(world.told), [unfinished(site) for site in world.sites]
-    steps.take(step, statement)
-    came = "  Killed" in world.told[began:]
+    for earlier_step in [*draw_steps(world.seed, 30), *forks]:
+        runner.run_step(earlier_step)
+    check_sites(world, 0)
+    lines, before = len(world.trace), [unfinished_operations(site) for site in world.sites]
+    runner.run_step(step, statement)
+    is_killed = "  Killed" in world.trace[lines:]
     for _ in range(2):
-        look_at_all(world, statement)
-        steps.take(step)
+        check_sites(world, statement)
+        runner.run_step(step)
     for site, earlier in zip(world.sites, before, strict=True):
-        assert unfinished(site) <= earlier
-    return came
+        assert unfinished_operations(site) <= earlier
+    return is_killed
 
 
 @pytest.fixture
 def database(request, recorder):
-    """Makes the URLs of the two stores of a world on a server."""
+    """Return a function that makes the URLs of the two stores of a world on a server."""
     if recorder != "postgresql":
         return None
     new_url = request.getfixturevalue("postgres_url")
@@ -92,10 +93,10 @@ def test_a_step_that_is_killed_before_any_statement_is_done_once_or_not_at_all(
             world = World(f"{kind} {number}", recorder, folder, urls)
             try:
                 with sped_up():
-                    came = is_killed(world, (kind, number), statement)
+                    is_killed = kill_and_repeat(world, (kind, number), statement)
             finally:
                 world.close()
-            kills += came
-            if not came:
+            kills += is_killed
+            if not is_killed:
                 break
     assert kills > 0 or kind in RARELY or recorder != "memory"

@@ -3,7 +3,7 @@
 import pytest
 
 from foldlog._history.lease import LeaseBlock
-from tests.simulation.leases import Found, run
+from tests.simulation.leases import Mismatch, run
 
 
 @pytest.mark.parametrize("sqlite, brief", [(False, 4_000), (True, 800)], ids=["memory", "sqlite"])
@@ -13,5 +13,5 @@ def test_never_do_two_workers_append_under_a_valid_lease(sqlite, brief, whole):
 
 def test_an_append_that_looks_at_no_lease_is_found(monkeypatch):
     monkeypatch.setattr(LeaseBlock, "_fence", lambda self, reader: None)
-    with pytest.raises(Found, match="was renewed"):
+    with pytest.raises(Mismatch, match="was renewed"):
         run(1, 8_000)

@@ -1,4 +1,4 @@
-"""Stores, their processes, a clock, and the model beside them: what a step acts on."""
+"""What a step acts on: two stores, their processes, a clock, and a model of each store."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from foldlog.eventstore.recorders.base import Recorder
 from tests.simulation import model
 from tests.simulation.seam import Seam
 
-__all__ = ["Finding", "Process", "Site", "World", "sped_up"]
+__all__ = ["Finding", "Follower", "Process", "Site", "World", "sped_up"]
 
 NAMES = ("a", "b", "c", "d", "\u00e9/1", "f")
 WORDS = ("alpha", "beta", "gamma")
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-_RINGS = {letter: letter * 64 for letter in "ab"}
+_KEYS = {letter: letter * 64 for letter in "ab"}
 CONDENSER = condenser_from_config({"type": "digest", "max_size": 14, "keep_first": 1})
 
 
 class Finding(Exception):
-    """The store answered otherwise than the model. ``label`` names the kind of answer."""
+    """The product and the model differ. ``label`` names the answer in which they differ."""
 
     def __init__(self, label, detail):
         super().__init__(f"{label}: {detail}")
@@ -46,21 +46,21 @@ class Finding(Exception):
 
 
 class _InThisThread(Executor):
-    """Runs what it is given at once, so that a copy or a check takes the same way each time."""
+    """Runs each job at once, so that a copy or a check takes the same steps each time."""
 
     def __init__(self, jobs, name=""): ...
 
-    def submit(self, work, /, *given, **named):
+    def submit(self, work, /, *arguments, **options):
         future = Future()
         try:
-            future.set_result(work(*given, **named))
+            future.set_result(work(*arguments, **options))
         except Exception as error:  # noqa: BLE001 - the future hands it on
             future.set_exception(error)
         return future
 
 
 class _NoTime:
-    """A ``time`` that stands still, and in which nobody waits."""
+    """Stands for the module ``time``: the clock stands still, and nobody waits."""
 
     sleep = staticmethod(lambda seconds: None)
     monotonic = staticmethod(lambda: 0.0)
@@ -71,14 +71,14 @@ class _Idle(Exception):
 
 
 class _InNoThread:
-    """A ``threading`` whose threads do not run: ``figures`` does their work, in the step that asks
-    for it.
+    """Stands for the module ``threading``: no thread runs. ``count_figures`` does the work of the
+    thread, within the step that reads the figures.
     """
 
     Lock = threading.Lock
 
     class Thread:
-        def __init__(self, **given): ...
+        def __init__(self, **options): ...
 
         start = join = __init__
 
@@ -89,32 +89,31 @@ class _InNoThread:
             return True
 
 
-def figures(served):
+def count_figures(served):
     with suppress(_Idle):
         served._count()
 
 
 @contextmanager
 def sped_up():
-    """Nothing sleeps, frees objects or runs beside the steps, and long work takes transactions with
-    few events.
+    """Let nothing sleep, free objects or run in another thread, and let long work take transactions
+    of few events.
     """
     settings = (
         (foldlog.eventstore.log.importing, "CHUNK", 5),
         (erase, "_CHUNK", 4),
         (origins, "_CHUNK", 5),
         (rekey_steps, "_ROWS_MAX", 5),
-        *(
-            (each, "time", _NoTime)
-            for each in (foldlog.eventstore.log.importing, erase, rekey_steps)
-        ),
+        (foldlog.eventstore.log.importing, "time", _NoTime),
+        (erase, "time", _NoTime),
+        (rekey_steps, "time", _NoTime),
         (copy, "ThreadPoolExecutor", _InThisThread),
         (verify, "ThreadPoolExecutor", _InThisThread),
         (foldlog._web.conversations, "threading", _InNoThread),
     )
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in settings]
-    for owner, name, value in settings:
-        setattr(owner, name, value)
+    before = [(module, name, getattr(module, name)) for module, name, _ in settings]
+    for module, name, value in settings:
+        setattr(module, name, value)
     gc.freeze()
     gc.disable()
     try:
@@ -122,12 +121,12 @@ def sped_up():
     finally:
         gc.enable()
         gc.unfreeze()
-        for owner, name, value in before:
-            setattr(owner, name, value)
+        for module, name, value in before:
+            setattr(module, name, value)
 
 
 class Process:
-    """One process that has a store open, with its own caches, and the histories that it holds."""
+    """One process that has a store open, with its own caches and histories."""
 
     def __init__(self, site):
         self.site = site
@@ -136,17 +135,20 @@ class Process:
         self.histories = Histories(
             Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER
         )
-        self.held = {}
-        self.seen = {}
+        self.writers = {}
+        """Histories for appends, each with the tag of the conversation that it met first."""
+        self._readers = {}
 
-    def history(self, name):
-        """A handle that only reads, always the same one of one conversation; and that of an erased
-        one before it.
+    def reader(self, name):
+        """Return the history that reads a conversation, always the same one. Return with it the
+        former history, if the conversation before was erased since the last call.
         """
-        tag, (seen, of) = self.site.model.living[name].tag, self.seen.get(name, (None, None))
-        if seen is None or of != tag:
-            self.seen[name] = (self.histories[name], tag)
-        return self.seen[name][0], None if of == tag else seen
+        tag = self.site.model.living[name].tag
+        former, former_tag = self._readers.get(name, (None, None))
+        if former_tag == tag:
+            return former, None
+        self._readers[name] = (self.histories[name], tag)
+        return self._readers[name][0], former
 
     @property
     def store(self):
@@ -161,7 +163,7 @@ class Process:
         return ServedConversations(self.store)
 
     def close(self):
-        self.held.clear()
+        self.writers.clear()
         self.seam.arm()
         if not self.seam.dead:
             self.histories.close()
@@ -169,59 +171,69 @@ class Process:
             self.seam.close()
 
 
+@dataclass
+class Follower:
+    """What a follower of a store has read."""
+
+    position: int = 0
+    events: dict[str, dict[int, tuple[int, Any]]] = field(default_factory=dict)
+    """The events of each conversation with their positions; None for a redacted one."""
+    forks: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+
 @dataclass(eq=False)
 class Site:
-    """A store with its processes, and the store of the model."""
+    """A store with its processes, and the model of the store."""
 
     world: World
     name: str
     url: str = ""
     path: Path | None = None
     shared: Recorder | None = None
+    """The recorder of a store in memory, which all processes share."""
     model: model.Store = field(default_factory=model.Store)
     ring: tuple[str, ...] = ()
     compression: Any = None
     processes: list[Process] = field(default_factory=list)
     backups: list[tuple[Path, model.Store, tuple[str, ...]]] = field(default_factory=list)
-    followed: dict[str, dict[int, tuple[int, Any]]] = field(default_factory=dict)
-    forks: dict[str, tuple[str, int]] = field(default_factory=dict)
-    position: int = 0
-    gone: set[str] = field(default_factory=set)
+    follower: Follower = field(default_factory=Follower)
+    erased_words: set[str] = field(default_factory=set)
     """Words that were erased or redacted in this store."""
     unfinished: set[tuple[str, int]] = field(default_factory=set)
     """Names and tags of conversations whose erasure was stopped."""
 
     def open(self):
-        keys = KeyRing([_RINGS[letter] for letter in self.ring]) if self.ring else None
+        keys = KeyRing([_KEYS[letter] for letter in self.ring]) if self.ring else None
         if self.shared is not None:
             return self.shared, WriteSettings.chosen(self.compression, keys)
         return recorder_and_settings(self.url, "relaxed", self.compression, keys)
 
-    def reopen(self, number=None):
-        for each in range(len(self.processes)) if number is None else [number]:
-            self.processes[each].close()
-        for each in range(len(self.processes)) if number is None else [number]:
-            self.processes[each] = Process(self)
-
-    def bury(self, process):
-        """A process was killed: another one takes its place."""
-        self.reopen(self.processes.index(process))
+    def reopen(self, *numbers):
+        """Close processes, all if no number is given, and start new ones in their places."""
+        numbers = numbers or range(len(self.processes))
+        for number in numbers:
+            self.processes[number].close()
+        for number in numbers:
+            self.processes[number] = Process(self)
 
 
 class World:
-    """Everything of one sequence of steps."""
+    """Everything that one sequence of steps acts on."""
 
     def __init__(self, seed, recorder, folder, database=None):
-        draw = random.Random(seed)
-        self.long = draw.choice((8, 16, 40))
-        """A conversation of so many events is not appended to, but for what is left to do there."""
-        self.recorder, self.folder, self.database = recorder, folder, database
-        self.seed = seed
+        rng = random.Random(seed)
+        self.length_max = rng.choice((8, 16, 40))
+        """The steps that make a conversation longer choose shorter ones than this."""
+        self.seed, self.folder = seed, folder
         self.now = 0
-        self.tokens = 0
+        """The present time, in microseconds."""
+        self.words = 0
         self.sources = []
+        """Histories to import, which grow."""
         self.heads = {}
-        self.told = []
+        """Maps the tag of an event to its head."""
+        self.trace = []
+        """A line for each thing that happened."""
         self.sites = []
         for name in ("source", "copy"):
             site = Site(self, name)
@@ -233,26 +245,21 @@ class World:
             else:
                 assert database is not None
                 site.url = database()
-            site.ring = draw.choice(((), (), ("a",)))
-            for _ in range(draw.choice((1, 2, 2, 3)) if name == "source" else 1):
-                site.processes.append(Process(site))
+            site.ring = rng.choice(((), (), ("a",)))
+            count = rng.choice((1, 2, 2, 3)) if name == "source" else 1
+            site.processes += [Process(site) for _ in range(count)]
             self.sites.append(site)
 
     def clock(self):
         return _BEGIN + timedelta(microseconds=self.now)
 
-    @property
-    def at(self):
-        """The present time, as the model has it."""
-        return self.now
-
-    def at_of(self, moment):
+    def microseconds(self, moment):
         return (moment - _BEGIN) // timedelta(microseconds=1)
 
-    def token(self):
-        """A word that no event had before."""
-        self.tokens += 1
-        return f"word{self.tokens:06d}q"
+    def new_word(self):
+        """Return a word that no event had before."""
+        self.words += 1
+        return f"word{self.words:06d}q"
 
     def close(self):
         for site in self.sites:
