@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-__all__ = ["Answer", "Client", "asking"]
+from foldlog._web.app import application
+from foldlog.eventstore import Store
+
+__all__ = ["Answer", "Client", "asking", "asking_store"]
 
 
 class Answer(NamedTuple):
@@ -87,6 +90,11 @@ class Client:
         return Answer(
             start["status"], headers, b"".join(message.get("body", b"") for message in messages)
         )
+
+
+def asking_store(store: Store, **options: Any) -> AbstractContextManager[Client]:
+    """Ask the server over a store, which wants no token."""
+    return asking(application(store, token=None, **options))
 
 
 @contextmanager

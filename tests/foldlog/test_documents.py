@@ -74,4 +74,4 @@ def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_ru
     with api.open("foldlog.db") as histories:
         histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
         histories["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))
-    assert foldlog("list --json").document["conversations"][0]["format"] == "langchain"
+    assert foldlog("list --json").rows("format") == ["langchain"]

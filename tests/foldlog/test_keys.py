@@ -8,7 +8,6 @@ import foldlog
 from foldlog import KeyRing
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.metrics import metrics
-from foldlog.errors import KeyUnavailable
 from tests.said import said
 
 KEYS = KeyRing(["ab" * 32])
@@ -26,11 +25,6 @@ def opened(request, tmp_path):
     with open_(KEYS) as histories:
         histories.create("sealed", {"app": "x"}).append(said("hello"))
     return open_
-
-
-def test_a_list_does_not_leave_out_what_it_cannot_compare(opened):
-    with opened() as histories, pytest.raises(KeyUnavailable):
-        histories.list({"app": "x"})
 
 
 def test_a_list_has_new_events_of_a_conversation_whose_key_is_missing(opened):

@@ -176,21 +176,18 @@ def test_a_full_disk_behind_stdout_is_named(command, arguments, unbuffered):
 
 
 def test_a_stdout_that_is_closed_is_refused(command):
-    program = [sys.executable, "-m", "foldlog", "retract", "five", "--to", "1"]
-    ran = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *program], stderr=subprocess.PIPE, text=True, check=False
-    )
+    line = f"{sys.executable} -m foldlog retract five --to 1 >&-"
+    ran = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "stdout is closed" in ran.stderr
     assert command("list --json").rows("version") == [5]
 
 
-def test_a_conversation_that_is_erased_before_the_question_stops_no_erasure(monkeypatch):
+def test_a_conversation_that_is_erased_before_the_question_stops_no_erasure(monkeypatch, histories):
     questions = []
     monkeypatch.setattr(erasing.terminal, "confirm", lambda *question: questions.append(question))
-    with foldlog_open("memory:") as histories:
-        histories["c"].append([said("one")])
-        row = histories.store.conversation("c")
-        histories.erase("c", reason="asked for")
-        erasing.ask(histories.store, "memory:", [row])
+    histories["c"].append([said("one")])
+    row = histories.store.conversation("c")
+    histories.erase("c", reason="asked for")
+    erasing.ask(histories.store, "memory:", [row])
     assert len(questions) == 1

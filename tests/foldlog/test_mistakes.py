@@ -2,12 +2,10 @@
 cut. The session ``mistakes`` has the others.
 """
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
-from foldlog import EventStoreError, open as foldlog_open
+from foldlog import EventStoreError
+from tests.stored_rows import execute
 
 
 @pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
@@ -19,21 +17,19 @@ def test_a_host_that_this_machine_does_not_have_is_named(foldlog, host):
 
 
 def test_a_database_of_another_program_is_recognized_where_a_history_is_imported(foldlog):
-    with closing(sqlite3.connect("theirs.db")) as connection:
-        connection.execute("CREATE TABLE messages (text)")
+    execute("theirs.db", "CREATE TABLE messages (text)")
     is_theirs = "theirs.db: is a SQLite database with the tables messages; docs/how-to/migrating.md"
     assert is_theirs in foldlog("import theirs.db").err
 
 
-def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog):
+def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog, histories):
     foldlog("append c hi --new")
     text = '{"role": "user"}' * 5_000
     for line in ("import", "import . --format", "view"):
         ran = foldlog(line, text)
         assert (ran.status, text[:50] in ran.err) == (2, True)
         assert len(ran.err) < 1_200
-    with foldlog_open("memory:") as histories:
-        for wrong in ({"path": text}, {"path": ".", "format": text}):
-            with pytest.raises(EventStoreError) as raised:
-                histories.import_(**wrong)
-            assert len(str(raised.value)) < 1_200
+    for wrong in ({"path": text}, {"path": ".", "format": text}):
+        with pytest.raises(EventStoreError) as raised:
+            histories.import_(**wrong)
+        assert len(str(raised.value)) < 1_200

@@ -24,14 +24,13 @@ from foldlog import Action, EventStoreError, Message, SystemMessage
 from foldlog._cli.catalog import COMMANDS
 from foldlog._formats.conversion import NotWritten, OtherFormat
 from foldlog._formats.registry import formats
-from foldlog._web.app import application
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.eventstore import UnknownEvent, open_store
 from foldlog.projections import View
 from tests.commands import command_named
 from tests.golden.rows import made_events, with_bytes
-from tests.web_client import asking
+from tests.web_client import asking_store
 
 WORD = "zebrafinch"
 STEERS = "\x1b]0;pwned\x07\x1b[2J\u202e\r\n\x00"
@@ -93,19 +92,15 @@ IDS = [
 ]
 """Ids of conversations that hold one message each."""
 REFUSED = {
-    *(
-        "time before year 1",
-        "time after year 9999",
-        "too deep",
-        "not a number, native",
-        "rest of bytes",
-    ),
-    *(
-        "unknown kind of no JSON",
-        "unknown kind of a list",
-        "cause that is later",
-        "condensation of nothing",
-    ),
+    "time before year 1",
+    "time after year 9999",
+    "too deep",
+    "not a number, native",
+    "rest of bytes",
+    "unknown kind of no JSON",
+    "unknown kind of a list",
+    "cause that is later",
+    "condensation of nothing",
 }
 """What is refused when it is appended."""
 STRUCTURAL = "unknown structural kind"
@@ -147,8 +142,15 @@ LEFT_OUT = {"demo", "serve", "mcp", "hook", "setup", "doctor"}
 The other commands read no conversation.
 """
 WHOLE_STORE = {
-    *("list", "search", "stats"),
-    *("store copy", "store backup", "store vacuum", "store verify", "store rekey", "store expire"),
+    "list",
+    "search",
+    "stats",
+    "store copy",
+    "store backup",
+    "store vacuum",
+    "store verify",
+    "store rekey",
+    "store expire",
 }
 """What works on the whole store where it is given no conversation: it must succeed."""
 LAST = ("append", "retract", "condense", "store redact", "store erase", "store restore")
@@ -272,18 +274,21 @@ def test_no_command_fails_because_of_one_event(foldlog, odd):
 # --------------------------------------------------------------------------------------------------
 
 CHANGES = {
-    *(
-        "retract",
-        "pop",
-        "condense",
-        "request_condensation",
-        "close_open_calls",
-        "redact",
-        "erase",
-        "expire",
-        "rekey",
-    ),
-    *("vacuum", "fork", "create", "import_", "copy_from", "back_up"),
+    "retract",
+    "pop",
+    "condense",
+    "request_condensation",
+    "close_open_calls",
+    "redact",
+    "erase",
+    "expire",
+    "rekey",
+    "vacuum",
+    "fork",
+    "create",
+    "import_",
+    "copy_from",
+    "back_up",
 }
 """Called after those that read."""
 BY_A_CALLER = {"register", "lease", "close"}
@@ -403,7 +408,7 @@ def test_no_page_fails_because_of_one_event(tmp_path, odd):
     shutil.copy(odd[0], tmp_path / "odd.db")
     with (
         open_store(f"sqlite:///{tmp_path}/odd.db") as store,
-        asking(application(store, token=None)) as client,
+        asking_store(store) as client,
     ):
         rows = [
             row

@@ -167,24 +167,22 @@ def two(tmp_path):
         yield histories
 
 
-def test_maintenance_runs_when_it_is_called(tmp_path, two):
-    with api.open("memory:") as copy:
-        copy.maintenance.copy_from(two)
-        assert [*copy] == ["a", "b"]
+def test_maintenance_runs_when_it_is_called(tmp_path, two, histories):
+    histories.maintenance.copy_from(two)
+    assert [*histories] == ["a", "b"]
     with api.open(tmp_path / "two.db", keys=KeyRing(KEY)) as histories:
         histories.maintenance.rekey()
         assert not holds_plain_events(histories.store)
 
 
-def test_results_are_also_handed_over_as_they_come(two):
+def test_results_are_also_handed_over_as_they_come(two, histories):
     come = []
-    with api.open("memory:") as empty:
-        results = [
-            two.maintenance.verify(on_result=come.append),
-            empty.maintenance.differences_from(two, on_result=come.append),
-            empty.maintenance.copy_from(two, on_result=come.append),
-            empty.maintenance.rekey(on_result=come.append),
-        ]
+    results = [
+        two.maintenance.verify(on_result=come.append),
+        histories.maintenance.differences_from(two, on_result=come.append),
+        histories.maintenance.copy_from(two, on_result=come.append),
+        histories.maintenance.rekey(on_result=come.append),
+    ]
     assert come == [*chain.from_iterable(results)]
     assert [len(each) for each in results] == [3, 2, 2, 2]
 
@@ -207,13 +205,12 @@ def test_a_function_that_raises_ends_the_rekey_and_what_is_done_stays(tmp_path, 
         assert marks == [True, False]
 
 
-def test_a_function_that_raises_ends_the_threads_of_a_copy(two):
-    with api.open("memory:") as copy:
-        before = threading.active_count()
-        with pytest.raises(Stop) as raised:
-            copy.maintenance.copy_from(two, jobs=2, on_result=stop)
-        # while the error, and so every frame that it passed, is still there
-        assert threading.active_count() == before, raised.value
+def test_a_function_that_raises_ends_the_threads_of_a_copy(two, histories):
+    before = threading.active_count()
+    with pytest.raises(Stop) as raised:
+        histories.maintenance.copy_from(two, jobs=2, on_result=stop)
+    # while the error, and so every frame that it passed, is still there
+    assert threading.active_count() == before, raised.value
 
 
 # -- where a text is found

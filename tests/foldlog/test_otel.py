@@ -154,9 +154,9 @@ def test_records_of_imports_stay_as_they_are(telemetry, tmp_path):
         assert list(histories["c1"].export("openai-chat")) == records
 
 
-def test_an_append_that_fails_says_so_without_its_message(telemetry):
-    with foldlog.open("memory:") as histories, pytest.raises(VersionConflict):
-        histories["c1"].append(user_message(), expected_version=7)
+def test_an_append_that_fails_says_so_without_its_message(telemetry, history):
+    with pytest.raises(VersionConflict):
+        history.append(user_message(), expected_version=7)
     [span] = telemetry.spans("foldlog.append")
     assert (span.status.status_code, span.attributes["error.type"]) == (
         trace.StatusCode.ERROR,
@@ -190,6 +190,18 @@ def test_the_async_face_has_the_trace_of_its_caller(telemetry, tmp_path):
     )
 
 
+def condense(path, model):
+    """Condense a history with the model, and return its last event."""
+    condenser = LLMSummarizingCondenser(model, max_size=10, keep_first=1)
+    with foldlog.open(path, condenser=condenser) as histories:
+        history = histories["c1"]
+        history.append(
+            [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(11)]
+        )
+        history.prepare()
+        return list(history.events())[-1]
+
+
 @pytest.mark.parametrize("contents", [False, True])
 def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
     telemetry = Telemetry(contents=contents)
@@ -200,16 +212,7 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
                     model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0
                 )
             )
-            condenser = LLMSummarizingCondenser(model, max_size=10, keep_first=1)
-            with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
-                histories["c1"].append(
-                    [
-                        Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}")
-                        for n in range(11)
-                    ]
-                )
-                histories["c1"].prepare()
-                action = list(histories["c1"].events())[-1]
+            action = condense(tmp_path / "s.db", model)
     finally:
         otel.uninstrument()
     [call], [prepare] = telemetry.spans("chat"), telemetry.spans("foldlog.prepare")
@@ -240,14 +243,7 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
 
 
 def test_a_model_that_fails_is_counted(telemetry, tmp_path):
-    condenser = LLMSummarizingCondenser(
-        Scripted(failed("timeout", SECRET)), max_size=10, keep_first=1
-    )
-    with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
-        histories["c1"].append(
-            [Message(source=("user", "agent")[n % 2], content=SECRET) for n in range(11)]
-        )
-        histories["c1"].prepare()
+    condense(tmp_path / "s.db", Scripted(failed("timeout", SECRET)))
     assert telemetry.metrics()["foldlog.condensations", "failed"] == 1
     assert SECRET not in telemetry.everything()
 

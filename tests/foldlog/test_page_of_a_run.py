@@ -15,14 +15,13 @@ from foldlog._documents import DroppedTermDocument
 from foldlog._reports.dropped import condensations, dropped_by
 from foldlog._reports.needed_again import needed_again
 from foldlog._web import pages
-from foldlog._web.app import application
 from foldlog._web.notes import TEXT_MAX
 from foldlog.eventstore import CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import Views
 from tests.foldlog.formats.reading import histories_at
-from tests.web_client import asking
+from tests.web_client import asking_store
 
 SAMPLE = Path(foldlog.__file__).parent / "sample"
 JSON = {"content-type": "application/json"}
@@ -48,7 +47,7 @@ def store():
 
 @pytest.fixture
 def client(store):
-    with asking(application(store, token=None)) as client:
+    with asking_store(store) as client:
         yield client
 
 
@@ -65,6 +64,10 @@ def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
     assert [event["id"] for event in client.json("events?id=c")["events"]] == [0]
 
 
+def places(terms):
+    return {(term.term, term.event, term.needed_in) for term in terms}
+
+
 def test_one_pass_finds_what_a_look_at_each_condensation_finds(tmp_path):
     with foldlog.open(f"sqlite:///{tmp_path}/sample.db") as histories:
         store = histories.store
@@ -76,23 +79,14 @@ def test_one_pass_finds_what_a_look_at_each_condensation_finds(tmp_path):
                 dropped_by(store, views, row.id, action.id)
                 for action in condensations(store, row.id)
             ]
-            expected = [
-                (
-                    drop.condensation.id,
-                    len(drop.events),
-                    {(term.term, term.event, term.needed_in) for term in drop.needed},
-                )
+            assert [
+                (again.condensation, again.events, places(again.terms))
+                for again in needed_again(store, row.id)
+            ] == [
+                (drop.condensation.id, len(drop.events), places(drop.needed))
                 for drop in each
                 if drop is not None
             ]
-            assert [
-                (
-                    again.condensation,
-                    again.events,
-                    {(term.term, term.event, term.needed_in) for term in again.terms},
-                )
-                for again in needed_again(store, row.id)
-            ] == expected
 
 
 def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
@@ -111,7 +105,7 @@ def test_a_note_on_a_conversation_with_a_key_is_encrypted(tmp_path):
     keys = KeyRing(base64.b64encode(bytes(range(32))).decode())
     with open_store(f"sqlite:///{tmp_path}/secret.db", keys=keys) as store:
         store.ingest("c", iter(needing()))
-        with asking(application(store, token=None)) as client:
+        with asking_store(store) as client:
             note(client, 1, "a remarkable remark")
             assert note(client, 2, "").json()["notes"][0]["text"] == "a remarkable remark"
     files = [path.read_bytes() for path in tmp_path.iterdir()]
@@ -153,12 +147,9 @@ def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
     assert progress == {"conversation": "c", "step": "read", "done": 0, "total": 5}
 
 
-def test_progress_says_that_the_events_of_an_import_are_still_to_be_made():
-    with (
-        foldlog.open("memory:") as histories,
-        asking(application(histories.store, token=None)) as client,
-    ):
-        (imported,) = histories.import_(SAMPLE)
+def test_progress_says_that_the_events_of_an_import_are_still_to_be_made(histories):
+    (imported,) = histories.import_(SAMPLE)
+    with asking_store(histories.store) as client:
         progress = client.json("progress", {"id": imported.id})
         assert (progress["step"], progress["done"]) == ("made", 0)
         assert progress["total"] == len(list(imported.events()))
@@ -168,11 +159,11 @@ def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, mo
     monkeypatch.setattr(pages, "_LONG", 3)
     with open_store(f"sqlite:///{tmp_path}/long.db") as store:
         store.ingest("c", iter(needing()))
-        with asking(application(store, token=None)) as client:
+        with asking_store(store) as client:
             first = client.json("history?id=c")
     with (
         open_store(f"sqlite:///{tmp_path}/long.db") as store,
-        asking(application(store, token=None)) as client,
+        asking_store(store) as client,
     ):
         with monkeypatch.context() as patch:
             patch.setattr(pages.Pages, "_fold", None)

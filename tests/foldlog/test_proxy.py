@@ -41,20 +41,11 @@ def test_the_page_is_served_through_nginx(tmp_path):
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append(Message(source="user", content="hi"))
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "1",
-        "-subj",
-        "/CN=logs.example",
-    ]
-    command += ["-addext", "subjectAltName=DNS:logs.example", "-keyout", key, "-out", certificate]
-    subprocess.run(command, check=True, capture_output=True)
+    made = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=logs.example"
+        f" -addext subjectAltName=DNS:logs.example -keyout {key} -out {certificate}"
+    )
+    subprocess.run(made.split(), check=True, capture_output=True)
     server = CONFIGURATION.replace("listen 443", f"listen 127.0.0.1:{before}").replace(
         ":8765", f":{behind}"
     )
@@ -77,17 +68,8 @@ def test_the_page_is_served_through_nginx(tmp_path):
         request = urllib.request.Request(f"https://logs.example{path}", headers=headers)
         return opener.open(request, timeout=10)
 
-    serving = [
-        sys.executable,
-        "-m",
-        "foldlog",
-        "serve",
-        "--db",
-        tmp_path / "s.db",
-        "--port",
-        str(behind),
-    ]
-    serving += ["--token", TOKEN, "--allow-host", "logs.example"]
+    serve = f"foldlog serve --db {tmp_path}/s.db --port {behind} --allow-host logs.example --token"
+    serving = [sys.executable, "-m", *serve.split(), TOKEN]
     programs = [
         subprocess.Popen(serving, stdout=subprocess.DEVNULL),
         subprocess.Popen([NGINX, "-c", tmp_path / "nginx.conf", "-e", tmp_path / "errors"]),

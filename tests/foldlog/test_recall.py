@@ -13,6 +13,7 @@ from foldlog import Action, CondensationAction, Message, Observation, Retraction
 from foldlog.condensers.models.estimate import estimate
 from tests.condensers.made import parts_with
 from tests.how_many import examples
+from tests.said import said
 
 
 def call(history, tool, result, **arguments):
@@ -23,22 +24,20 @@ def call(history, tool, result, **arguments):
 
 
 @pytest.fixture
-def history():
-    with foldlog.open("memory:") as histories:
-        history = histories["c1"]
-        history.append(
-            [
-                SystemMessage(content="SECRET prompt"),
-                Message(source="user", content="find the order number"),
-            ]
-        )
-        call(history, "read", "The order is 4711-X.\n" + "filler " * 900, path="/shop/orders.txt")
-        call(history, "read", "nothing here", path="/shop/other.txt")
-        call(history, "edit", "done", path="/shop/orders.txt", new="4712")
-        history.append(
-            CondensationAction(forgotten_event_ids=(2, 3, 4, 5), summary="looked", summary_offset=2)
-        )
-        yield history
+def history(history):
+    history.append(
+        [
+            SystemMessage(content="SECRET prompt"),
+            said("find the order number"),
+        ]
+    )
+    call(history, "read", "The order is 4711-X.\n" + "filler " * 900, path="/shop/orders.txt")
+    call(history, "read", "nothing here", path="/shop/other.txt")
+    call(history, "edit", "done", path="/shop/orders.txt", new="4712")
+    history.append(
+        CondensationAction(forgotten_event_ids=(2, 3, 4, 5), summary="looked", summary_offset=2)
+    )
+    return history
 
 
 def ids_in(text):
@@ -82,9 +81,7 @@ def test_a_long_text_is_cut_around_what_was_found(history):
 
 
 def test_the_place_of_a_word_is_found_where_folding_makes_the_text_before_it_longer(history):
-    history.append(
-        Message(source="user", content="ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000)
-    )
+    history.append(said("ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000))
     assert "needle_8 lies here" in history.recall_tool(max_tokens=400).recall("needle_8")
 
 
@@ -116,7 +113,7 @@ def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history)
     tool, first = history.recall_tool(max_tokens=900), history.version()
     text = 'said "so" in dépôt\\notes'
     parts = parts_with(text)
-    history.append([Message(source="user", content=[part]) for part in parts.values()])
+    history.append([said([part]) for part in parts.values()])
     history.append(Action(tool="read", arguments=json.dumps({"path": text})))
     for event_id, kind in enumerate([*parts, "arguments"], first):
         assert text in tool.recall(ids=[event_id]), kind
@@ -129,7 +126,7 @@ def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history)
 
 def test_events_that_do_not_fit_are_named_by_their_ids(history):
     for number in range(30):
-        history.append(Message(source="user", content=f"wish {number}"))
+        history.append(said(f"wish {number}"))
     text = history.recall_tool().recall("wish")
     last = history.version() - 1
     assert ids_in(text) == list(range(last, last - 8, -1))
@@ -140,8 +137,8 @@ def test_events_that_do_not_fit_are_named_by_their_ids(history):
 
 
 def test_what_was_taken_back_or_redacted_is_not_found(history):
-    history.append(Message(source="user", content="word taken_back"))
-    history.append(Message(source="user", content="word redacted_one"))
+    history.append(said("word taken_back"))
+    history.append(said("word redacted_one"))
     redacted = history.version() - 1
     history.redact(redacted, reason="asked to", by="ann")
     tool = history.recall_tool()
@@ -248,7 +245,7 @@ def test_a_word_is_found_at_the_beginning_of_words_and_a_phrase_in_quotes(histor
     assert (ids_in(recall('"order is"')), ids_in(recall("?"))) == ([3], [])
 
 
-def test_a_conversation_without_events_has_nothing(history, histories):
+def test_a_conversation_without_events_has_nothing(histories):
     tool = histories["new"].recall_tool()
     for given_as in ({"query": "x"}, {"ids": [0]}, {"path": "x"}):
         assert tool(given_as) == "no event of this conversation matches"
@@ -267,7 +264,7 @@ def test_a_conversation_without_events_has_nothing(history, histories):
 def test_a_result_has_at_most_its_tokens(texts, max_tokens, query):
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
-        history.append([Message(source="user", content=text) for text in texts])
+        history.append([said(text) for text in texts])
         tool = history.recall_tool(max_tokens=max_tokens)
         for text in (
             tool.recall(query),
@@ -281,7 +278,7 @@ def test_the_async_tool_gives_the_same(history):
     async def ask():
         async with foldlog.aio.open("memory:") as histories:
             async_history = histories["c1"]
-            await async_history.append(Message(source="user", content="the order is 4711-X"))
+            await async_history.append(said("the order is 4711-X"))
             tool = async_history.recall_tool(max_tokens=500)
             return tool.schema(), await tool({"query": "4711-X"}), await tool.recall(ids=[0])
 

@@ -24,6 +24,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode, encode
 from foldlog.projections.messages.content import data_url
+from tests.between import before_next_call
 from tests.commands import command_named
 from tests.crash.bytes_left import bytes_left
 from tests.how_many import some
@@ -63,12 +64,9 @@ def test_a_fork_that_is_erased_at_the_same_time_stops_no_redaction(monkeypatch, 
     assert history.redact(0, reason="asked to", with_summaries=True).event_ids == (0,)
     assert history.view()[0].content == "[redacted]"
     histories["other"].append([said("tulip")])
-
-    def erased_first(*args):
-        histories.erase("other", reason="asked to")
-        return shown_by(*args)
-
-    monkeypatch.setattr(_redacting, "shown_by", erased_first)
+    before_next_call(
+        monkeypatch, _redacting, "shown_by", lambda: histories.erase("other", reason="asked to")
+    )
     with pytest.raises(ConversationErased, match="'other'"):
         histories["other"].redact(0, reason="asked to", with_summaries=True)
 
@@ -105,13 +103,9 @@ def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeyp
     redacting = _redacting.Redacting(
         histories.store, rows, holding("tulip"), everywhere=False, conversation="c"
     )
-    original = getattr(_redacting.Redacting, step)
-
-    def after_an_erasure(*args, **options):
-        histories.erase("c", reason="asked to")
-        return original(*args, **options)
-
-    monkeypatch.setattr(_redacting.Redacting, step, after_an_erasure)
+    before_next_call(
+        monkeypatch, _redacting.Redacting, step, lambda: histories.erase("c", reason="asked to")
+    )
     with pytest.raises(ConversationErased):
         redact_matching(redacting, reason="asked to", by=None, with_summaries=False, dry_run=False)
 
@@ -119,14 +113,12 @@ def test_a_redaction_in_a_named_conversation_fails_if_it_is_erased(step, monkeyp
 def test_a_fork_that_is_detached_during_a_redaction_is_searched_whole(monkeypatch, histories):
     histories["c"].append([said("tulip"), said("rose")])
     histories["c"].fork(2, "fork")
-    find_events = _redacting.Redacting._find_events
-
-    def after_an_erasure(*args, **options):
-        if "c" in histories:
-            histories.erase("c", reason="asked to", detach_forks=True)
-        return find_events(*args, **options)
-
-    monkeypatch.setattr(_redacting.Redacting, "_find_events", after_an_erasure)
+    before_next_call(
+        monkeypatch,
+        _redacting.Redacting,
+        "_find_events",
+        lambda: histories.erase("c", reason="asked to", detach_forks=True),
+    )
     report = histories.maintenance.redact_matching("tulip", reason="asked to")
     assert (report.events, report.stay) == ({"fork": (0,)}, ())
     assert histories["fork"].view()[0].content == "[redacted]"
@@ -254,10 +246,8 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
         }
 
     payloads = [
-        *(
-            ("session_meta", {"id": "s", "cwd": "/"}),
-            *(("response_item", message_item(text)) for text in ("Zoe 4111", "go on")),
-        ),
+        ("session_meta", {"id": "s", "cwd": "/"}),
+        *(("response_item", message_item(text)) for text in ("Zoe 4111", "go on")),
         (
             "compacted",
             {
@@ -335,22 +325,19 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog, tmp_path):
     assert "slow" not in ran.err
 
 
-def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
+def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it(history):
     long = "\n".join(
         f"the guest with number {number} came in {number % 97} boats" for number in range(6_000)
     )
-    with api.open("memory:") as histories:
-        history = histories["c"]
-        records = [{"role": "user", "content": text} for text in (long, f"{long} ")]
-        history.append_records(records, format="openai-chat")
-        size = len(long)
-        tracemalloc.start()
-        try:
-            history.redact(0, reason="asked to")
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-    assert peak < 120 * size
+    records = [{"role": "user", "content": text} for text in (long, f"{long} ")]
+    history.append_records(records, format="openai-chat")
+    tracemalloc.start()
+    try:
+        history.redact(0, reason="asked to")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 120 * len(long)
 
 
 @pytest.mark.parametrize("key", [None, "00" * 32])

@@ -21,12 +21,6 @@ from foldlog.errors import InvalidArgument
 
 
 @pytest.fixture
-def histories():
-    with foldlog.open("memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
 def restarted(histories):
     """Has the next calls come from another process."""
 

@@ -11,6 +11,7 @@ from foldlog._figures import context
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._search import SearchTerms, events_with, search
 from foldlog.eventstore import ConversationErased
+from tests.between import before_next_call
 from tests.said import said
 
 
@@ -66,45 +67,37 @@ def test_the_largest_prompt_stands_beside_what_the_model_takes_where_that_can_be
 
 def test_a_search_in_a_conversation_that_is_erased_meanwhile_fails(histories, monkeypatch):
     histories["c"].append([said("the gauge")])
-
-    def then_erased(*args):
-        histories.erase("c", reason="asked to")
-        return places(*args)
-
-    places = _search._places
-    monkeypatch.setattr(_search, "_places", then_erased)
+    before_next_call(
+        monkeypatch, _search, "_places", lambda: histories.erase("c", reason="asked to")
+    )
     with pytest.raises(ConversationErased):
         histories.search("gauge", conversation="c")
 
 
-def detaching(histories, before):
-    """Return a class that detaches the fork of ``c`` before the conversation ``before`` is read."""
+def find_hits(histories):
+    hits = histories.search("gauge", conversation="fork")
+    assert {hit.conversation for hit in hits} == {"fork"}
+    return [hit.id for hit in reversed(hits)]
 
+
+def find_events(histories):
+    events = events_with(histories.store, "fork", SearchTerms("gauge"), [])
+    return [event.id for event in events]
+
+
+@pytest.mark.parametrize("find", [find_hits, find_events])
+@pytest.mark.parametrize("before", ["c", "fork"])
+def test_a_fork_that_is_detached_meanwhile_is_searched_whole(find, before, histories, monkeypatch):
     class Detaching(_search._Conversation):
+        """Detaches the fork of ``c`` before the conversation ``before`` is read."""
+
         def __init__(self, store, row, *more):
             if row.id == before and "c" in histories:
                 histories.erase("c", reason="asked to", detach_forks=True)
             super().__init__(store, row, *more)
 
-    return Detaching
-
-
-@pytest.mark.parametrize("before", ["c", "fork"])
-def test_a_fork_that_is_detached_meanwhile_is_searched_whole(before, histories, monkeypatch):
-    monkeypatch.setattr(_search, "_Conversation", detaching(histories, before))
-
     histories["c"].append([said("gauge 1"), said("the rest")])
     histories["c"].fork(2, "fork")
     histories["fork"].append([said("gauge 2")])
-    hits = histories.search("gauge", conversation="fork")
-    assert [(hit.conversation, hit.id) for hit in hits] == [("fork", 2), ("fork", 0)]
-
-
-@pytest.mark.parametrize("before", ["c", "fork"])
-def test_the_events_of_a_fork_that_is_detached_meanwhile_are_found(before, histories, monkeypatch):
-    histories["c"].append([said("gauge 1"), said("the rest")])
-    histories["c"].fork(2, "fork")
-    histories["fork"].append([said("gauge 2")])
-    monkeypatch.setattr(_search, "_Conversation", detaching(histories, before))
-    events = events_with(histories.store, "fork", SearchTerms("gauge"), [])
-    assert [event.id for event in events] == [0, 2]
+    monkeypatch.setattr(_search, "_Conversation", Detaching)
+    assert find(histories) == [0, 2]

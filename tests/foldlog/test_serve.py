@@ -50,7 +50,7 @@ from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.said import said
-from tests.web_client import asking
+from tests.web_client import asking, asking_store
 
 ADDING = ("claude_code", "codex_rollout")
 TOKEN = "a token of enough length"
@@ -68,7 +68,7 @@ def store():
 
 @pytest.fixture
 def client(store):
-    with asking(application(store, token=None)) as client:
+    with asking_store(store) as client:
         yield client
 
 
@@ -147,7 +147,7 @@ def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its
     titles = {row.id: summary.overview.title for row, summary in figures.of(listed, whole=False)}
     documents = (document_of(*row, Prices()) for row in figures.of(listed))
     assert {document.conversation: document.title for document in documents} == titles
-    with asking(application(store, token=None)) as client:
+    with asking_store(store) as client:
         for name, title in titles.items():
             assert client.json("history", {"id": name})["title"] == title
     assert (titles["asked"], titles["silent"], titles["late"]) == ("/review", None, "more")
@@ -197,7 +197,7 @@ def test_the_size_of_a_store_has_its_log(tmp_path):
 
     with open_store(tmp_path / "a.db") as store:
         append(store, "a", said("hi"))
-        with asking(application(store, token=None)) as client:
+        with asking_store(store) as client:
             before = sizes()
             assert before[0] < sum(before) <= client.json("fleet")["bytes"] <= sum(sizes())
 
@@ -235,7 +235,7 @@ def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
 def test_every_list_counts_the_condensations_that_were_made(store):
     append(store, "some", *(said(str(n)) for n in range(5)))
     declined = {"outcome": "declined", "reason": "nothing to spare", "cost": 0.5}
-    with asking(application(store, token=None)) as client:
+    with asking_store(store) as client:
         for place in (1, 2):  # one right after another that is counted
             condensation = CondensationAction(
                 forgotten_event_ids=(place,), metadata={"reason": "tokens"}
@@ -282,15 +282,14 @@ def test_figures_of_an_earlier_version_do_not_count_as_counted(client, store, ma
 
 
 PATHS = (
-    *(
-        "conversations",
-        "fleet",
-        "history?id=usual",
-        "events?id=usual",
-        "event?id=usual&event=1",
-        "search?words=make",
-    ),
-    *("find?id=usual&words=make", "follow?id=usual"),
+    "conversations",
+    "fleet",
+    "history?id=usual",
+    "events?id=usual",
+    "event?id=usual&event=1",
+    "search?words=make",
+    "find?id=usual&words=make",
+    "follow?id=usual",
 )
 
 
@@ -486,7 +485,7 @@ def test_metrics_name_followers_and_not_backups(tmp_path):
         histories["c"].append(said("hi"))
         confirm(histories.store, 'read model "x"', 0)
         histories.maintenance.back_up(str(tmp_path / "b.db"))
-        with asking(application(histories.store, token=None)) as client:
+        with asking_store(histories.store) as client:
             text = client.get("/metrics").text
     lags = [line for line in text.splitlines() if line.startswith("foldlog_follower_lag_events{")]
     assert lags == ['foldlog_follower_lag_events{follower="read model \\"x\\""} 1']
@@ -505,7 +504,7 @@ def test_health_needs_no_token_and_metrics_do(guarded, store):
 
 def test_a_server_whose_file_was_replaced_shows_nothing_of_the_former_one(tmp_path):
     path = tmp_path / "history.db"
-    with open_store(path) as store, asking(application(store, token=None)) as client:
+    with open_store(path) as store, asking_store(store) as client:
         append(store, "c", said("hi"))
         for status in (200, 503):
             answer = client.get("/api/event?id=c&event=0")

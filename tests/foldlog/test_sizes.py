@@ -10,12 +10,11 @@ import foldlog as package
 from foldlog._figures.overview import Overview
 from foldlog._figures.sizes import CountedTokens, event_tokens, view_tokens
 from foldlog._page.document import PageFold
-from foldlog._web.app import application
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history
-from tests.web_client import asking
+from tests.web_client import asking_store
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 
@@ -50,7 +49,7 @@ def url(tmp_path_factory):
 
 def served(store, model=None):
     """The documents of the list, of the fleet, and the tokens of each page's last View."""
-    with asking(application(store, token=None, model=model)) as client:
+    with asking_store(store, model=model) as client:
         listed = {"counted": 0, "total": 1}
         while listed["counted"] < listed["total"]:  # by a thread
             listed = client.json("conversations")
@@ -154,7 +153,7 @@ class Stumbles:
         return 3 + len(messages)
 
 
-def test_an_event_that_cannot_be_counted_is_estimated_and_named(tmp_path):
+def test_an_event_that_cannot_be_counted_is_estimated_and_named():
     events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))

@@ -6,11 +6,8 @@ and their figures.
 writes the figures again. Look at what changed.
 """
 
-import contextlib
 import json
-import sqlite3
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,9 +18,7 @@ from foldlog import open as open_histories
 from foldlog._cli.printing.statistics import bar, curve
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Message, codec
 from tests.golden.cases import cases_in, write_anew
-
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
-
+from tests.stored_rows import execute
 
 RECORDED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CASES = [case for cases in cases_in("stats").values() for case in cases]
@@ -60,7 +55,7 @@ def test_plots_of_characters_show_every_value_and_fit():
 
 
 def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches(
-    foldlog, tmp_path, monkeypatch
+    foldlog, monkeypatch
 ):
     def record(number):
         usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
@@ -87,8 +82,7 @@ def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches
         assert max(map(decoded.count, range(600))) <= 6
     assert (stats.findings, sum(model.calls for model in stats.models.values())) == ([], 600)
     assert len(stats.view_tokens) == 603
-    with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
-        connection.execute("UPDATE events SET body = 'x' WHERE id = 590")
+    execute("foldlog.db", "UPDATE events SET body = 'x' WHERE id = 590")
     ran = foldlog("stats --json")
     assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (
         1,

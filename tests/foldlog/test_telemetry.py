@@ -32,24 +32,29 @@ def user_messages(count):
     return [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(count)]
 
 
+def summarizing(model):
+    return LLMSummarizingCondenser(model, max_size=10, keep_first=1)
+
+
 def opened(path, *answers, meanwhile=lambda history: None):
     model = Scripted(*answers, meanwhile=lambda: meanwhile(histories["c1"]))
-    histories = foldlog.open(
-        path / "s.db", condenser=LLMSummarizingCondenser(model, max_size=10, keep_first=1)
-    )
+    histories = foldlog.open(path / "s.db", condenser=summarizing(model))
     return histories
+
+
+def condense(histories):
+    histories["c1"].append(user_messages(11))
+    histories["c1"].prepare()
 
 
 def make_condensation(path):
     with opened(path, "short") as histories:
-        histories["c1"].append(user_messages(11))
-        histories["c1"].prepare()
+        condense(histories)
 
 
 def model_failed(path):
     with opened(path, failed("timeout", SECRET)) as histories:
-        histories["c1"].append(user_messages(11))
-        histories["c1"].prepare()
+        condense(histories)
 
 
 def declined(path):
@@ -77,8 +82,7 @@ def dropped(path):
             history.append(Retraction(version=9))
 
     with opened(path, "short", meanwhile=meanwhile) as histories:
-        histories["c1"].append(user_messages(11))
-        histories["c1"].prepare()
+        condense(histories)
 
 
 def waited(path, same=False):
@@ -251,11 +255,8 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
         def complete(self, messages, **how):
             return Reply(text=SECRET)
 
-    with foldlog.open(
-        tmp_path / "s.db", condenser=LLMSummarizingCondenser(Mistaken(), max_size=10, keep_first=1)
-    ) as histories:
-        histories["c1"].append(user_messages(11))
-        histories["c1"].prepare()
+    with foldlog.open(tmp_path / "s.db", condenser=summarizing(Mistaken())) as histories:
+        condense(histories)
         *_, newest = histories["c1"].events()
         assert histories["c1"].stats().condensations["llm"].failed == 1
     (record,) = caplog.records

@@ -25,7 +25,7 @@ from foldlog._cli.tables import Column, print_rows
 from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
 from foldlog._documents import Document
 from foldlog._words.safe_text import well_formed
-from foldlog.eventstore import Annotation, Message, Origin, UnknownEvent, open_store
+from foldlog.eventstore import Annotation, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
 from tests.page_samples import hostile_history
@@ -91,7 +91,7 @@ def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its
     foldlog, tmp_path
 ):
     with open_store(tmp_path / "foldlog.db") as store:
-        store.append("a\ud800b", Message(source="user", content="half \udc00"), expected_version=0)
+        store.append("a\ud800b", said("half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list --json").out)["conversations"]
     assert listed["conversation"] == "a\\ud800b"
     (tmp_path / "heads.json").write_text(foldlog("store verify --print-heads --json").out)
@@ -183,7 +183,7 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
 def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
     with open_histories(tmp_path / "s.db") as histories:
         histories["c1"].append([said("my \x1b[2Jsecret"), said("hello")])
-    command = ("store", "erase", "c1", "--reason", "r", "--db", str(tmp_path / "s.db"))
+    command = f"store erase c1 --reason r --db {tmp_path}/s.db".split()
     status, output, _ = in_a_terminal(*command, typed=typed)
     shown = output.decode()
     assert "c1: 2 events, begun " in shown

@@ -13,7 +13,8 @@ from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
 from foldlog._page.document import PageFold
 from foldlog._words.times import happened_at
-from foldlog.eventstore import CondensationAction, Message, Origin
+from foldlog.eventstore import CondensationAction, Origin
+from tests.said import said
 
 SEPARATORS = ",", ":"
 """Those of the records that are recorded: a record of an import is the same where its bytes are."""
@@ -84,7 +85,7 @@ def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_impor
 
 
 def test_what_keeps_attributes_is_no_time_of_a_page(histories):
-    histories["c"].append(Message(source="user", content="the gauge", timestamp=NOON))
+    histories["c"].append(said("the gauge", timestamp=NOON))
     histories["c"].set_attributes(incomplete="1 record")
     fold = PageFold(histories.store, "c")
     fold.take(histories.store.log("c"))
@@ -100,9 +101,7 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entry_points)
     monkeypatch.setattr(EntryPoint, "load", broken)
     with foldlog_open(tmp_path / "foldlog.db") as histories:
-        histories["c"].append(
-            Message(source="user", content="the gauge", origin=Origin(format="of-a-package"))
-        )
+        histories["c"].append(said("the gauge", origin=Origin(format="of-a-package")))
     assert foldlog("log c").out.count("the gauge") == 1
     assert len(foldlog("search gauge --json").document["hits"]) == 1
 
@@ -123,7 +122,7 @@ FAR = "9999-12-31T23:59:59-14:00"
 def test_a_time_without_a_zone_that_cannot_be_is_no_time(foldlog):
     with foldlog_open("foldlog.db") as histories:
         origin = Origin(format="openai-chat", time=FAR)
-        histories["c"].append(Message(source="user", content="the gauge", origin=origin))
+        histories["c"].append(said("the gauge", origin=origin))
         [hit] = histories.search("gauge")
         assert hit.timestamp is None
         assert histories["c"].stats().first_at is None

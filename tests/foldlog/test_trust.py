@@ -3,8 +3,6 @@ show what else the commands say.
 """
 
 import re
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -13,6 +11,7 @@ from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
 from tests.said import said
+from tests.stored_rows import execute
 
 
 @pytest.fixture
@@ -22,11 +21,6 @@ def store(tmp_path):
         for name in ("one", "two"):
             opened.append(name, [said(f"{n} of {name}") for n in range(5)], expected_version=0)
     return tmp_path / "foldlog.db"
-
-
-def execute(path, statement, *values):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement, values)
 
 
 @pytest.fixture
@@ -126,7 +120,7 @@ def test_a_run_that_ended_early_says_what_it_found_and_where_to_go_on(
         for name in ("one", "two"):
             opened.append(name, CondensationAction(forgotten_event_ids=[1]), expected_version=5)
         ends = opened.query("two", lambda read: read.state.key)
-    execute(store, "UPDATE events SET body = 'x' WHERE id = 2 AND conversation <> ?", ends)
+    execute(store, f"UPDATE events SET body = 'x' WHERE id = 2 AND conversation <> {ends}")
     with monkeypatch.context() as changed:
         for question in ("rows", "conversation"):
             ask = getattr(SQLiteReader, question)

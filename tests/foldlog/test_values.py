@@ -29,7 +29,7 @@ def test_no_depth_is_too_deep():
         pass
 
 
-def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured(tmp_path):
+def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured():
     call = Action(id=0, tool="t", call_id="c", arguments=nested("half \ud800 a_name.py", 490))
     (record,) = encode([call], format="openai-chat")
     assert "half ? a_name.py" in record["tool_calls"][0]["function"]["arguments"]

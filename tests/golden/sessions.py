@@ -17,9 +17,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import foldlog
-from foldlog._web.app import application
 from tests.golden.outputs import folder_of_user, lines_of, run
-from tests.web_client import asking
+from tests.web_client import asking_store
 
 SESSIONS = Path(__file__).parent / "sessions"
 
@@ -82,7 +81,7 @@ def _answer(words, folder):
     with (
         patch("foldlog._web.app._SEARCH_S", None),  # a search has the time that it needs
         foldlog.open(folder / "foldlog.db") as histories,
-        asking(application(histories.store, token=None)) as client,
+        asking_store(histories.store) as client,
     ):
         if words[0] == "-d":
             answer = client.send("POST", words[-1], headers=_JSON, body=words[1].encode())
