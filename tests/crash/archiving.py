@@ -1,5 +1,5 @@
-"""A process that archives, restores and vacuums without end, to be killed:
-``python -m tests.crash.archiving URL TO``. It prints a line once it has begun.
+"""A process that archives, restores and vacuums until it is killed: ``python -m tests.crash.archiving
+URL TO``. It prints a line when it begins.
 """
 
 import sys

@@ -5,16 +5,16 @@ import subprocess
 __all__ = ["bytes_left"]
 
 
-def bytes_left(folder, marks):
-    """Where files hold one of these texts. They are read by another program: if this process closed
-    a file that it has open through SQLite too, SQLite would lose its locks.
+def bytes_left(folder, texts):
+    """Return where the files of a folder have one of these texts. Another program reads the files:
+    if this process closed a file that SQLite has open, SQLite would lose its locks.
     """
     places = []
     for file in sorted(folder.iterdir()):
         content = subprocess.run(["cat", str(file)], capture_output=True, check=True).stdout
         places += [
-            f"{file.name} at {content.index(m.encode()):,}: {m}"
-            for m in marks
-            if m.encode() in content
+            f"{file.name} at {content.index(text.encode()):,}: {text}"
+            for text in texts
+            if text.encode() in content
         ]
     return places

@@ -1,9 +1,9 @@
 """Workers that pay and are killed at random moments: ``python -m tests.crash.effects --kills
 1000``.
 
-Four processes drive the same conversations of one store under their leases, and pay what the model
-asks for. They are killed at random and started again until everything is paid or in doubt. No
-payment may be made twice, and none may be missing without a doubt that says so.
+Four processes run the same conversations of one store under leases, and pay what the model asks for.
+They are killed at random and started again until each payment is made or in doubt. No payment may be
+made twice, and a payment that is missing must be in doubt.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SLOW_S = 0.004
 
 
 class Outcome(NamedTuple):
-    """What a run came to: how often workers were killed, payments made twice or lost without a
-    word, and doubts, of which so many had been paid.
+    """What happened in a run: kills, payments that were made twice, payments that are missing and
+    not in doubt, doubts, and payments in doubt that were made.
     """
 
     kills: int
@@ -45,17 +45,17 @@ class Outcome(NamedTuple):
 
 
 class Payments:
-    """The tools that pay through a system that keeps books in its own way."""
+    """The tools of an agent, which pay through a system with books of its own."""
 
     def pay(self, to):
         return self._book(to, None)
 
     def pay_once(self, to, key):
-        """A system that knows the keys of its payments."""
-        return self._book(to, key, knows_keys=True)
+        """Pay through a system that refuses a key that it has booked."""
+        return self._book(to, key, refuses_keys=True)
 
     def pay_noting(self, to, key):
-        """A system that stores a reference, and pays again when it is asked again."""
+        """Pay through a system that books the key, and books the same key again."""
         return self._book(to, key)
 
 
@@ -66,20 +66,18 @@ class Bank(Payments):
         self._path = path
 
     def lines(self):
-        return (
-            [json.loads(line) for line in self._path.read_text().splitlines()]
-            if self._path.exists()
-            else []
-        )
+        if not self._path.exists():
+            return []
+        return [json.loads(line) for line in self._path.read_text().splitlines()]
 
     def look_up(self, key, call):
         return next((f"paid {line['to']}" for line in self.lines() if line["key"] == key), None)
 
-    def _book(self, to, key, *, knows_keys=False):
+    def _book(self, to, key, *, refuses_keys=False):
         time.sleep(_SLOW_S)
         with self._path.open("a") as bank:
             fcntl.flock(bank, fcntl.LOCK_EX)
-            if not knows_keys or all(line["key"] != key for line in self.lines()):
+            if not refuses_keys or all(line["key"] != key for line in self.lines()):
                 bank.write(json.dumps({"to": to, "key": key}) + "\n")
                 bank.flush()
         time.sleep(_SLOW_S)
@@ -94,49 +92,52 @@ MODES = {
 
 
 def work(url, bank, mode, seed):
-    """Drive the conversations until nothing is left to pay."""
-    tool, how = MODES[mode](bank)
+    """Run the conversations until nothing is left to pay."""
+    tool, options = MODES[mode](bank)
     names = [f"c{number}" for number in range(CONVERSATIONS)]
     random.Random(seed).shuffle(names)
     with foldlog.open(url) as histories:
         while names:
             history = histories[names[0]]
             with suppress(LeaseTaken), history.lease(ttl_s=2, wait_s=0):
-                _turn(history, tool, how)
+                _turn(history, tool, options)
             if len(history.effects()) == PAYMENTS and not history.open_calls():
                 names.pop(0)
             else:
                 names.append(names.pop(0))
 
 
-def _turn(history, tool, how):
+def _turn(history, tool, options):
     for call in history.open_calls():
-        history.run(call, tool, **how)
-    begun = len(history.effects())
-    if begun < PAYMENTS:
-        function = {"name": "pay", "arguments": json.dumps({"to": f"{history.id}-{begun}"})}
-        call = {"id": f"call-{begun}", "type": "function", "function": function}
+        history.run(call, tool, **options)
+    number = len(history.effects())
+    if number < PAYMENTS:
+        function = {"name": "pay", "arguments": json.dumps({"to": f"{history.id}-{number}"})}
+        call = {"id": f"call-{number}", "type": "function", "function": function}
         history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
-        history.run(history.open_calls()[0], tool, **how)
+        history.run(history.open_calls()[0], tool, **options)
 
 
 def pay_with_kills(mode, kills, seed):
-    """Have four workers pay, and kill so many of them at random moments; fewer where everything is
-    paid before.
+    """Let four workers pay, and kill workers at random moments: as often as ``kills`` says, or until
+    everything is paid.
     """
-    drawn, folder = random.Random(seed), Path(tempfile.mkdtemp())
+    rng = random.Random(seed)
+    folder = Path(tempfile.mkdtemp())
     url, bank = f"sqlite:///{folder}/store.db", Bank(folder / "bank")
-    workers, killed, started = set(), 0, 0
+    workers = set()
+    killed = 0
+    started = 0
     while True:
         while len(workers) < WORKERS:
             started += 1
             workers.add(_start(url, bank, mode, seed + started))
-        time.sleep(drawn.uniform(0.01, 0.06))
-        ended = {pid for pid in workers if os.waitpid(pid, os.WNOHANG)[0]}
-        workers -= ended
-        if ended or killed >= kills:
+        time.sleep(rng.uniform(0.01, 0.06))
+        finished = {pid for pid in workers if os.waitpid(pid, os.WNOHANG)[0]}
+        workers -= finished
+        if finished or killed >= kills:
             break
-        victim = drawn.choice(sorted(workers))
+        victim = rng.choice(sorted(workers))
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         workers.discard(victim)

@@ -1,17 +1,16 @@
-"""Crash at every point of each scenario, and look at what is left.
+"""Crash at every point of each scenario, or at every Nth point, and check the store.
 
-    statements    a process is killed before every SQL statement
-    writes        a process is killed before every call that changes a file
-    power         the same, and what was not synced by then is lost
-    full          the disk is full from a write on
-    sync          a sync fails
+    statements    kill a process before each SQL statement
+    writes        kill a process before each call that changes a file
+    power         also drop the bytes that were not synced
+    full          fill the disk before each write
+    sync          let each sync fail
 
-Of many points a sample can be taken: the first, the third, the fifth, and so on.
+After a crash the store must be sound and have every acknowledged event, and the next process must be
+able to repeat the scenario with the same result. If the disk is full or a sync fails, the call must
+raise ``StoreUnavailable`` or ``StoreUnusable``, or succeed.
 
-What is left must be whole, hold everything that was acknowledged, and let the next process do it
-all again to the same end. A full disk or a sync that failed must come as ``StoreUnavailable`` or
-``StoreUnusable``, or not matter. This process has no threads, so that it can fork; a child is
-killed by its own hand, at the point it counted to.
+This process has no threads, so that it can fork. The forked child kills itself.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from tests.crash.ledger import Ledger, contents, inspect
 from tests.crash.scenarios import SCENARIOS
 from tests.in_memory import in_memory
 
-_ENDED, _CAME = 0, 3
-"""How a child says that its scenario ended before it came to the point, or came to it and was not
-killed there.
+_ENDED, _PASSED = 0, 3
+"""Exit codes of a child: its scenario ended before it reached the point, or it reached the point and
+was not killed there.
 """
 
 
 def before_statement(n):
-    """From now on, this process kills itself before its ``n``-th SQL statement, counted over all
+    """Let this process kill itself before its ``n``-th SQL statement from now, counted over all
     connections.
     """
     connect, numbers = sqlite3.connect, count(1)
@@ -76,14 +75,14 @@ def failing_sync(n):
     fault("fail_sync_at").value = fault("syncs").value + n
 
 
-def as_it_is(base, crashed):
-    """A process was killed: what it wrote, it wrote."""
+def images_after_kill(base, crashed):
+    """Yield the folder as the killed process left it."""
     yield crashed
 
 
-def as_the_disk_has_it(base, crashed):
-    """The power was cut: of what was not synced, nothing may be there, or what was written to the
-    database alone.
+def images_after_power_cut(base, crashed):
+    """Yield copies of the folder as a disk may have it: without any unsynced bytes, or with the
+    unsynced bytes of the database file alone.
     """
     for name, files in (("nothing unsynced", ()), ("unsynced pages", ("store.db",))):
         image = crashed.with_name(name)
@@ -99,11 +98,11 @@ def as_the_disk_has_it(base, crashed):
 
 
 def never():
-    """Whoever is killed does not come to the end."""
+    """A killed process does not reach the end of its scenario."""
     return False
 
 
-def space_was_missed():
+def disk_was_full():
     return fault("calls").value >= fault("no_space_from").value
 
 
@@ -111,67 +110,65 @@ def sync_failed():
     return fault("syncs").value >= fault("fail_sync_at").value
 
 
-class Way(NamedTuple):
-    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what
-    may be left.
+class Mode(NamedTuple):
+    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``images`` yields the
+    folders that may remain.
     """
 
     arm: Callable[[int], None]
-    left: Callable[[Path, Path], Iterator[Path]]
+    images: Callable[[Path, Path], Iterator[Path]]
     needs_faults: bool
-    came: Callable[[], bool] = never
-    """Asked at the end of a scenario: whether it came to the point all the same, and went on."""
+    has_passed: Callable[[], bool] = never
+    """Returns, at the end of a scenario, whether it has reached the point and gone on."""
 
 
-WAYS = {
-    "statements": Way(before_statement, as_it_is, False),
-    "writes": Way(before_write, as_it_is, True),
-    "power": Way(before_write_with_power_cut, as_the_disk_has_it, True),
-    "full": Way(full_from_write, as_it_is, True, came=space_was_missed),
-    "sync": Way(failing_sync, as_it_is, True, came=sync_failed),
+MODES = {
+    "statements": Mode(before_statement, images_after_kill, False),
+    "writes": Mode(before_write, images_after_kill, True),
+    "power": Mode(before_write_with_power_cut, images_after_power_cut, True),
+    "full": Mode(full_from_write, images_after_kill, True, has_passed=disk_was_full),
+    "sync": Mode(failing_sync, images_after_kill, True, has_passed=sync_failed),
 }
 
 
-def crash_everywhere(scenario, way, folder, every=1):
-    """Crash a scenario at its first point, at its second, …, until one run reaches the end; or at
-    every so many.
-
-    Returns the number of crashes and what was wrong after them.
+def crash_everywhere(scenario, mode, folder, every=1):
+    """Crash a scenario at each point, or at every Nth point, until a run reaches the end. Return the
+    number of crashes and the findings after them.
     """
     base = folder / "base"
     base.mkdir()
     scenario.prepare(base / "store.db")
-    whole = _copied(base, folder / "whole")
-    if not _succeeds(scenario, whole / "store.db", Ledger(whole / "all.ledger")):
+    complete = _copy_folder(base, folder / "complete")
+    if not _succeeds(scenario, complete / "store.db", Ledger(complete / "all.ledger")):
         return 0, ["the scenario fails without a crash"]
-    end = contents(whole / "store.db")
+    end = contents(complete / "store.db")
     findings = []
     crashes = 0
     for n in count(1, every):
-        crashed = _copied(base, folder / "crashed")
+        crashed = _copy_folder(base, folder / "crashed")
 
         def run(n=n, crashed=crashed):
-            way.arm(n)
+            mode.arm(n)
             try:
                 scenario.run(crashed / "store.db", Ledger(crashed / "first.ledger"))
             except StoreUnavailable:
-                return _CAME
+                return _PASSED
             except AssertionError:  # what a scenario asserts holds where nothing failed
-                if not way.came():
+                if not mode.has_passed():
                     raise
-            return _CAME if way.came() else _ENDED
+            return _PASSED if mode.has_passed() else _ENDED
 
-        ended = in_child(run)
-        if ended == _ENDED:
+        status = in_child(run)
+        if status == _ENDED:
             break
-        if ended not in (-signal.SIGKILL, _CAME):
-            findings.append(f"point {n}: the child ended with {ended}")
+        if status not in (-signal.SIGKILL, _PASSED):
+            findings.append(f"point {n}: the child ended with {status}")
             break
         crashes += 1
-        for image in way.left(base, crashed):
+        for image in mode.images(base, crashed):
             findings += [
                 f"point {n}, {image.name}: {finding}"
-                for finding in _consequences(scenario, image, end)
+                for finding in _inspect_image(scenario, image, end)
             ]
     return crashes, findings
 
@@ -185,37 +182,37 @@ def _succeeds(scenario, path, ledger):
 
 
 def in_child(work):
-    """Run ``work`` in a forked child; returns its exit code, or the signal that ended it, negative.
-    What it raises goes to stderr.
+    """Run ``work`` in a forked child. Return its exit code; if a signal ended it, the number of the
+    signal, negative. Exceptions are printed on stderr.
     """
     child = os.fork()
     if child == 0:
         try:
             os._exit(work())
-        except BaseException:  # noqa: BLE001 - the parent is told
+        except BaseException:  # noqa: BLE001 - the exit code tells the parent
             traceback.print_exc()
         os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _copied(base, target):
+def _copy_folder(base, target):
     shutil.rmtree(target, ignore_errors=True)
     return Path(shutil.copytree(base, target))
 
 
-def _consequences(scenario, image, end):
+def _inspect_image(scenario, image, end):
     path = image / "store.db"
     try:
         findings = []
         if path.exists():
             findings += inspect(path, Ledger.read(image), erasing=bool(scenario.erases))
         if not _succeeds(scenario, path, Ledger(image / "second.ledger")):
-            return [*findings, "the next process cannot do it again"]
+            return [*findings, "the next process cannot repeat the scenario"]
         findings += inspect(path, Ledger.read(image))
         for synced in image.glob("*.synced"):
-            synced.unlink()  # not of the store: what the disk was made to lose
+            synced.unlink()  # faults.c wrote them, not the store
         if contents(path) != end:
-            findings.append("done again, it ends elsewhere")
+            findings.append("the repeated scenario has another result")
         with closing(sqlite3.connect(path)) as connection:
             (staged,) = connection.execute(
                 "SELECT count(*) FROM conversations WHERE NOT visible"
@@ -231,14 +228,14 @@ def _consequences(scenario, image, end):
     return findings
 
 
-def run(way, names, every=1):
-    """Crash these scenarios everywhere, or at every so many points; prints a line for each, returns
-    what was wrong.
+def run(mode, names, every=1):
+    """Crash these scenarios at each point, or at every Nth point. Print a line for each scenario, and
+    return the findings.
     """
     all_findings = []
     for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
-            crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder), every)
-        print(f"{name}: {crashes} crashes ({way}), {len(findings)} findings", flush=True)
+            crashes, findings = crash_everywhere(SCENARIOS[name], MODES[mode], Path(folder), every)
+        print(f"{name}: {crashes} crashes ({mode}), {len(findings)} findings", flush=True)
         all_findings += [f"{name}, {finding}" for finding in findings]
     return all_findings

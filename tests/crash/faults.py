@@ -1,4 +1,4 @@
-"""Disks that fail on demand: ``faults.c``, compiled where a test needs it and loaded before the C
+"""Disks that fail on demand: ``faults.c``, compiled when a test needs it and loaded before the C
 library.
 """
 
@@ -20,11 +20,11 @@ WHY_NOT = (
     if _COMPILER and sys.platform == "linux"
     else "faults of a disk need Linux and a C compiler (gcc or cc)"
 )
-"""Why they cannot be had here; None where they can."""
+"""Why faults cannot be injected here; None if they can."""
 
 
 def environment():
-    """The environment of a process whose disk may fail."""
+    """Return the environment of a process whose disk may fail."""
     return {**os.environ, "LD_PRELOAD": str(_library())}
 
 
@@ -45,7 +45,7 @@ def _library():
 
 
 def fault(name):
-    """A variable of ``faults.c``, in a process that has it loaded: set its ``value``."""
+    """Return a variable of ``faults.c``, in a process that has loaded it: set its ``value``."""
     return ctypes.c_long.in_dll(ctypes.CDLL(None), f"faults_{name}")
 
 
@@ -53,7 +53,7 @@ def are_loaded():
     return hasattr(ctypes.CDLL(None), "faults_calls")
 
 
-def begin_again_with_faults(arguments):
-    """Replace this process by one that has them, unless it has."""
+def restart_with_faults(arguments):
+    """Replace this process by one that has loaded the faults, unless it has loaded them."""
     if not are_loaded():
         os.execve(sys.executable, [sys.executable, *arguments], environment())

@@ -1,5 +1,5 @@
-"""At each place of an operation one write finds no space, or one sync fails: the open store goes on
-by itself.
+"""Let one write of an operation find no space, or one sync fail, at each place in turn: the open store
+must go on without being opened again.
 """
 
 from contextlib import suppress
@@ -36,24 +36,26 @@ OPERATIONS = {
     lease: ["[redacted]", "b", "c"],
     erase: [],
 }
-"""What a conversation holds after each of them, one after the other."""
+"""Maps each operation, in this order, to the content of the conversation after it."""
 
 
 class Fault:
-    """A fault at the nth next call of the disk; ``over`` ends it, and returns whether it came."""
+    """A fault at a call of the disk, which ``counter`` counts."""
 
-    def __init__(self, counted, *variables):
-        self._counted, self._variables = fault(counted), [fault(name) for name in variables]
+    def __init__(self, counter, *variables):
+        self._counter, self._variables = fault(counter), [fault(name) for name in variables]
 
-    def at(self, place):
+    def arm(self, place):
+        """Let the call fail that is so many calls from now."""
         for variable in self._variables:
-            variable.value = self._counted.value + place
+            variable.value = self._counter.value + place
 
-    def over(self):
-        came = self._counted.value >= self._variables[0].value
+    def disarm(self):
+        """Let no more calls fail. Return whether the fault has happened."""
+        has_happened = self._counter.value >= self._variables[0].value
         for variable in self._variables:
             variable.value = 0
-        return came
+        return has_happened
 
 
 def contents(histories, name):
@@ -64,34 +66,34 @@ def contents(histories, name):
     ]
 
 
-def fails_at(place, of, histories, name, work):
-    """Do the work with a fault, and again without it. Return whether the fault came."""
-    of.at(place)
+def run_with_fault(disk_fault, place, operation, histories, name):
+    """Run an operation with a fault, and repeat it if it fails. Return whether the fault happened."""
+    disk_fault.arm(place)
     try:
-        work(histories, name)
+        operation(histories, name)
     except StoreUnavailable as error:
-        if error.kind not in ("full", "disk") or not of.over():
+        if error.kind not in ("full", "disk") or not disk_fault.disarm():
             raise
-        work(histories, name)
+        operation(histories, name)
         return True
-    return of.over()
+    return disk_fault.disarm()
 
 
 def try_all_places(folder):
-    """Return at how many places there was a fault."""
+    """Return at how many places a fault happened."""
     faults = 0
     with foldlog.open(folder / "all.db") as histories:
-        for of in (
+        for disk_fault in (
             Fault("calls", "no_space_from", "no_space_until"),
             Fault("syncs", "fail_sync_at"),
         ):
             for place in count(1):
-                name, came = f"c{faults} {place}", 0
-                for work, expected in OPERATIONS.items():
-                    came += fails_at(place, of, histories, name, work)
-                    assert contents(histories, name) == expected, (place, work)
-                if not came:
+                name, happened = f"c{faults} {place}", 0
+                for operation, expected in OPERATIONS.items():
+                    happened += run_with_fault(disk_fault, place, operation, histories, name)
+                    assert contents(histories, name) == expected, (place, operation)
+                if not happened:
                     break
-                faults += came
+                faults += happened
         assert [verdict for verdict in histories.maintenance.verify() if verdict.findings] == []
     return faults

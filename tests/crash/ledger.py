@@ -1,8 +1,8 @@
-"""What writers were told, and whether a store keeps to it.
+"""The acknowledged writes of a store, and whether the store still has them.
 
-Every event says which batch it belongs to and how large that is, so a store alone shows half
-batches. What was acknowledged is in a file beside it, one line for each call that returned: a line
-that was written survives its writer.
+Each event has the name and the size of its batch, so the store alone shows an incomplete batch. The
+acknowledgements are in a file beside the store, one line for each call that returned. A line that
+was written survives its writer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ledger:
         os.write(self._file, json.dumps([conversation, first_id, size, batch]).encode() + b"\n")
 
     def append(self, store, conversation, batch, size):
-        """Append a batch, which a process that does it again after a crash finds by its key."""
+        """Append a batch under a key, so that it is there once if it is repeated after a crash."""
         recorded = store.append(
             conversation,
             batch_of(batch, size),
@@ -54,27 +54,27 @@ class Ledger:
 
     @staticmethod
     def read(folder):
-        """Of all writers whose ledger is in the folder. A line that its writer did not finish
-        acknowledges nothing.
+        """Return the acknowledgements of all ledgers in a folder. An incomplete line acknowledges
+        nothing.
         """
-        whole = [
+        lines = [
             line
             for path in sorted(folder.glob("*.ledger"))
             for line in path.read_bytes().split(b"\n")[:-1]
         ]
-        return [Acknowledged(*json.loads(line)) for line in whole]
+        return [Acknowledged(*json.loads(line)) for line in lines]
 
 
 def open_at(path):
-    """The store, with the Views that ``inspect`` audits."""
+    """Open a store with the Views that ``inspect`` audits."""
     store = open_store(f"sqlite:///{path}")
     store.register(Views(store))
     return store
 
 
 def batch_of(name, size, *, text="x" * 200, forgets=1):
-    """Events that know their batch. Those at places 3, 13, 23, … are condensations: one forgets the
-    first ``forgets`` events of its conversation, the next declines.
+    """Return a batch of events. The events at places 3, 23, 43, … are condensations that forget the
+    first ``forgets`` events of the conversation. At 13, 33, 53, … they are declined condensations.
     """
     return [_event(name, place, size, text, forgets) for place in range(size)]
 
@@ -96,8 +96,8 @@ def _event(name, place, size, text, forgets):
 
 
 def contents(path):
-    """Every conversation and what it says, for comparing two stores that were written at different
-    times.
+    """Return all conversations and the batches of their events: equal for two stores in which the
+    same was written at different times.
     """
     with open_store(f"sqlite:///{path}") as store:
         return [
@@ -110,14 +110,13 @@ def contents(path):
 
 
 def inspect(path, acknowledged, *, erasing=False):
-    """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it,
+    """Return what is wrong with the store, and which acknowledged events it lost. Reads everything
     several times.
 
-    ``erasing``: an erasure may be unfinished.
+    ``erasing``: an erasure may be incomplete.
     """
     findings = []
     with open_store(f"sqlite:///{path}") as store:
-        # every event, its place, its checksum, its head, and the file
         for verdict in verify(store):
             findings += [
                 f"{verdict.conversation or 'the file'}: {finding}"
@@ -131,61 +130,51 @@ def inspect(path, acknowledged, *, erasing=False):
         for conversation in versions:
             findings += _inspect_conversation(store, conversation, batches)
         findings += _inspect_order(store, versions)
-    for ack in acknowledged:
-        place = batches.get(f"{ack.conversation}/{ack.batch}")
-        if place != (ack.conversation, ack.first_id, ack.size):
-            findings.append(
-                f"lost: {ack} was acknowledged, and is"
-                f" {'elsewhere: ' + str(place) if place else 'gone'}"
-            )
+    for entry in acknowledged:
+        stored = batches.get(f"{entry.conversation}/{entry.batch}")
+        if stored is None:
+            findings.append(f"lost: {entry} was acknowledged, and is missing")
+        elif stored != (entry.conversation, entry.first_id, entry.size):
+            findings.append(f"lost: {entry} was acknowledged, and is elsewhere: {stored}")
     return findings
 
 
 def _inspect_conversation(store, conversation, batches):
     for name, run in groupby(store.events(conversation), key=lambda event: event.meta["batch"]):
         batch = list(run)
-        first = batch[0]
+        first, key = batch[0], f"{conversation}/{name}"
         if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
             yield (
                 f"half a batch: {len(batch)} of {first.meta['size']} events of {name} in"
                 f" {conversation}"
             )
-        if f"{conversation}/{name}" in batches:
-            yield (
-                f"twice: batch {name} in {conversation}, at {batches[f'{conversation}/{name}'][1]}"
-                f" and {first.id}"
-            )
-        batches[f"{conversation}/{name}"] = (conversation, first.id, len(batch))
-    audited = audit(store, conversation)
-    yield from (
-        f"revision {finding.version} of {conversation}: {finding.problem}"
-        for finding in audited.findings
-    )
-    if audited.missing:
-        yield (
-            f"{audited.missing} revisions of {conversation} are missing, which were to be written"
-            " with their events"
-        )
+        if key in batches:
+            yield f"twice: batch {name} in {conversation}, at {batches[key][1]} and {first.id}"
+        batches[key] = (conversation, first.id, len(batch))
+    report = audit(store, conversation)
+    for finding in report.findings:
+        yield f"revision {finding.version} of {conversation}: {finding.problem}"
+    if report.missing:
+        yield f"{report.missing} revisions of {conversation} were not written with their events"
 
 
 def _inspect_order(store, versions):
     erased = []
-    last, followed = 0, dict.fromkeys(versions, 0)
+    last, next_ids = 0, dict.fromkeys(versions, 0)
     for position, conversation, _, event in store.follow():
         if position <= last:
-            yield f"out of order: position {position} behind {last}"
+            yield f"out of order: position {position} after {last}"
         last = position
         if isinstance(event, Entry):  # of the ledger, not an event of the conversation
-            erased += [conversation] if isinstance(event, Erased) else []
+            if isinstance(event, Erased):
+                erased.append(conversation)
             continue
-        due = followed.get(conversation)
-        if event.id != due:
-            yield (
-                f"out of order: event {event.id} of {conversation} is followed where {due} was due"
-            )
-        followed[conversation] = event.id + 1
+        expected_id = next_ids.get(conversation)
+        if event.id != expected_id:
+            yield f"out of order: event {event.id} of {conversation}, expected {expected_id}"
+        next_ids[conversation] = event.id + 1
     tombstones = [row.id for row in store.iter_conversations() if row.erased_at is not None]
     if sorted(erased) != sorted(tombstones):
-        yield f"the erasures of {sorted(erased)} are followed, and {sorted(tombstones)} are erased"
-    if followed != versions:
-        yield f"not followed: there are {versions}, and {followed} were followed"
+        yield f"a follower reads the erasures of {sorted(erased)}, not of {sorted(tombstones)}"
+    if next_ids != versions:
+        yield f"a follower reads the versions {next_ids}, not {versions}"

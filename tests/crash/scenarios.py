@@ -1,5 +1,5 @@
-"""What a process does when it is killed. Each can be done again from the start, as a client does
-after a crash, and then ends where it would have ended at once.
+"""The work of a process that is killed. Each scenario can be repeated from the start, as a client does
+after a crash, and then ends as it would have ended without the crash.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Scenario(NamedTuple):
     prepare: Callable[[Path], None]
     run: Callable[[Path, Ledger], None]
     erases: str = ""
-    """What its files hold before it, and not after it."""
+    """A text that the files have before the scenario, and not after it."""
 
 
-def _nothing(path):
-    """Before it, there is no file."""
+def _prepare_nothing(path):
+    """Begin without a file."""
 
 
-def _some_history(path):
+def _prepare_history(path):
     with open_at(path) as store:
         store.append("c1", batch_of("before", 12), expected_version=0)
         store.append("c2", batch_of("before", 2), expected_version=0)
@@ -54,7 +54,7 @@ def append_batches(path, ledger):
 
 
 def append_and_write_back(path, ledger):
-    """After each append the log is written back beside the commits, and begun again."""
+    """After each append, write the log back into the database while commits go on."""
     checkpoints.AT = 1
     with open_at(path) as store:
         for n in range(3):
@@ -64,14 +64,14 @@ def append_and_write_back(path, ledger):
                     thread.join()
 
 
-def _in_small_chunks():
+def _import_in_small_chunks():
     importing.CHUNK = 5
     importing.REST_S = 0
 
 
 def ingest_staged(path, ledger):
-    """A history of several chunks, staged and then published."""
-    _in_small_chunks()
+    """Import a history of several chunks, which is staged and then published."""
+    _import_in_small_chunks()
     with open_at(path) as store:
         store.ingest("imported", batch_of("whole", 22))
         ledger.enter("imported", 0, 22, "whole")
@@ -79,8 +79,8 @@ def ingest_staged(path, ledger):
 
 
 def ingest_tail(path, ledger):
-    """What a source has grown by. Its chunks go in one by one, so each is a batch of its own."""
-    _in_small_chunks()
+    """Import the events that a source has grown by. Each chunk is committed alone, so it is a batch."""
+    _import_in_small_chunks()
     history = (
         batch_of("before", 12)
         + batch_of("tail-0", 5)
@@ -96,9 +96,9 @@ def ingest_tail(path, ledger):
 SECRET = "secret~"
 
 
-def _with_a_secret(path):
-    _in_small_chunks()
-    _some_history(path)
+def _prepare_secret(path):
+    _import_in_small_chunks()
+    _prepare_history(path)
     with open_at(path) as store:
         for n in range(40):
             text = "public~" if n % 2 else SECRET
@@ -123,17 +123,17 @@ def erase(path, ledger):
 
 
 def migrate_new(path, ledger):
-    """The first opening of a file that is not there."""
+    """Open a file that does not exist."""
     with open_at(path) as store:
         ledger.append(store, "c1", "first", 1)
 
 
 SCENARIOS = {
-    "append": Scenario(_some_history, append),
-    "append_batches": Scenario(_some_history, append_batches),
-    "append_and_write_back": Scenario(_some_history, append_and_write_back),
-    "ingest_staged": Scenario(_some_history, ingest_staged),
-    "ingest_tail": Scenario(_some_history, ingest_tail),
-    "erase": Scenario(_with_a_secret, erase, erases=SECRET),
-    "migrate_new": Scenario(_nothing, migrate_new),
+    "append": Scenario(_prepare_history, append),
+    "append_batches": Scenario(_prepare_history, append_batches),
+    "append_and_write_back": Scenario(_prepare_history, append_and_write_back),
+    "ingest_staged": Scenario(_prepare_history, ingest_staged),
+    "ingest_tail": Scenario(_prepare_history, ingest_tail),
+    "erase": Scenario(_prepare_secret, erase, erases=SECRET),
+    "migrate_new": Scenario(_prepare_nothing, migrate_new),
 }

@@ -1,5 +1,5 @@
-"""Killed at random while it archives, restores and vacuums: no event is lost, and after a vacuum
-every object has a row and every row its object.
+"""A process is killed at random moments while it archives, restores and vacuums: no event is lost, and
+after a vacuum the folder has just the objects that the store names.
 """
 
 import random
@@ -35,10 +35,10 @@ def test_killed_at_random_nothing_is_lost(database, tmp_path, request):
         heads = {name: _log(histories, name) for name in NAMES}
     moments = random.Random(7)
     for _ in range(_KILLS):
-        _killed_after(moments.uniform(0, 0.3), url, to)
+        _kill_after(moments.uniform(0, 0.3), url, to)
         with foldlog.open(url) as histories:
             histories.maintenance.vacuum()
-            assert sorted(each.name for each in folder.glob("*")) == _named(histories)
+            assert sorted(path.name for path in folder.glob("*")) == _object_names(histories)
             for name in NAMES:
                 events = _log(histories, name)
                 assert events[: len(heads[name])] == heads[name]
@@ -46,25 +46,25 @@ def test_killed_at_random_nothing_is_lost(database, tmp_path, request):
             assert not any(verdict.findings for verdict in histories.maintenance.verify())
 
 
-def _killed_after(seconds, url, to):
+def _kill_after(seconds, url, to):
     command = [sys.executable, "-m", "tests.crash.archiving", url, to]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        begun = process.stdout.readline()
+        line = process.stdout.readline()
         time.sleep(seconds)
         process.kill()
-    assert begun == "begun\n"
+    assert line == "begun\n"
 
 
 def _log(histories, name):
     return [*histories.store.log(name)]
 
 
-def _named(histories):
-    """The objects that rows name."""
+def _object_names(histories):
+    """Return the names of the objects of archived conversations."""
     rows = [*histories.store.iter_conversations()]
 
-    def read(reader):
+    def read_names(reader):
         keys = [reader.conversation(row.id).key for row in rows]
         return [
             operation.state.rpartition("/")[2]
@@ -72,6 +72,6 @@ def _named(histories):
             for operation in reader.unfinished(key)
         ]
 
-    names = histories.store.database.recorder.query(read)
+    names = histories.store.database.recorder.query(read_names)
     assert len(names) >= sum(row.archived > 0 for row in rows)
     return sorted(names)

@@ -1,7 +1,5 @@
-"""The short forms: what ``python -m tests.crash`` shows in minutes, in seconds.
-
-Of the points of a scenario every ninth one is taken, say. ``python -m tests.crash everywhere`` takes
-all of them, and so does ``scripts/test --all``.
+"""The short forms of ``python -m tests.crash``, which take seconds: they crash at every ninth or
+thirteenth point of a scenario. ``scripts/test --all`` crashes at all points.
 """
 
 import re
@@ -20,20 +18,20 @@ needs_faults = pytest.mark.skipif(faults.WHY_NOT is not None, reason=faults.WHY_
 
 
 def crash(*arguments):
-    """What the command printed; it fails where something was wrong."""
+    """Run ``python -m tests.crash``, check that it succeeds, and return its output."""
     command = [sys.executable, "-m", "tests.crash", *arguments]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
 
 
-def assert_sound(way, scenarios, every, whole):
-    """Nothing is wrong after a crash at each point of these scenarios, or at every so many."""
-    chosen = str(1 if whole else every)
-    lines = crash("everywhere", way, *scenarios, "--every", chosen).splitlines()
+def assert_sound(mode, scenarios, every, whole):
+    """Check that a crash at every Nth point of these scenarios, or at each point, leaves no finding."""
+    step = str(1 if whole else every)
+    lines = crash("everywhere", mode, *scenarios, "--every", step).splitlines()
     assert len(lines) == len(scenarios), lines
     for scenario, line in zip(scenarios, lines, strict=True):
-        match = re.fullmatch(rf"{scenario}: (\d+) crashes \({way}\), 0 findings", line)
+        match = re.fullmatch(rf"{scenario}: (\d+) crashes \({mode}\), 0 findings", line)
         assert match is not None, line
         assert int(match[1]) > 2
 

@@ -1,5 +1,5 @@
-"""Disks that fail: a clear error, and a store that goes on by itself when the disk does, with all
-that was acknowledged.
+"""When a disk fails, the error says so. When the disk works again, the store does too, and it has all
+acknowledged events.
 """
 
 import re
@@ -68,7 +68,7 @@ def test_a_store_is_opened_when_there_is_space_for_the_index_of_its_log(small_di
 
 
 def loop_of_the_page(sleep):
-    """The function ``say`` of docs/errors.md, with this ``time.sleep``."""
+    """Return the function ``say`` of docs/errors.md, with this ``time.sleep``."""
     page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
     names = {}
     exec(page.split("```python\n")[1].split("\n\nwith foldlog.open")[0], names)
@@ -95,7 +95,7 @@ NAME_OF = (
 
 
 def on_a_failing_disk(script, folder):
-    """What a script printed, with ``fault`` to set and an open ``store`` to use."""
+    """Run a script that has ``fault`` and an open ``store``, and return its output."""
     prelude = (
         "import os, sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import"
         f" fault\n{NAME_OF}store = open_store(f'sqlite:///{{sys.argv[1]}}/store.db')\ndef"
@@ -116,8 +116,8 @@ def on_a_failing_disk(script, folder):
 
 @needs_faults
 def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_written(tmp_path):
-    """The pages of a sync that failed may be on no disk, and no later sync says so. A log that
-    holds them would end there after a power cut, with all that was acknowledged behind them.
+    """The pages of a failed sync may never reach the disk, and no later sync reports it. After a power
+    cut the log would end before them, without all events that were acknowledged later.
     """
     printed = on_a_failing_disk(
         "append(0)\n"
@@ -158,9 +158,7 @@ def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_fail
 
 @needs_faults
 def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_kill(tmp_path):
-    """SQLite reads the log anew then, and would take for a commit what was said not to be
-    written.
-    """
+    """SQLite then reads the log again, and would find a commit that the error said was not written."""
     printed = on_a_failing_disk(
         "append(0)\n"
         "fault('fail_sync_at').value = fault('syncs').value + 1\n"
@@ -208,9 +206,9 @@ def test_a_slow_disk_makes_nobody_fail(tmp_path):
 
 
 def as_nobody(script, folder):
-    """What a script printed that ran without the rights of root, which no permission holds back."""
+    """Run a script without the rights of root, whom no permission stops, and return its output."""
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-    # Imported while Python's own files may be read.
+    # import before the rights are dropped, while Python's own files can be read
     prelude = (
         f"from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n{NAME_OF}"
     )
@@ -231,7 +229,7 @@ def as_nobody(script, folder):
 
 @pytest.fixture
 def open_folder():
-    """A folder that every user can come to. (pytest's own cannot be entered by others.)"""
+    """A folder that every user can enter. (Other users cannot enter pytest's folders.)"""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""Workers that pay and are killed at random: ``python -m tests.crash.effects`` for more of them."""
+"""Workers pay and are killed at random. ``python -m tests.crash.effects`` kills more of them."""
 
 import pytest
 

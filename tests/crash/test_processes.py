@@ -1,4 +1,4 @@
-"""What processes do to one another: forks, holders of the queue that are killed, Ctrl-C."""
+"""Processes do not disturb one another: forks, a killed holder of the queue, Ctrl-C."""
 
 import os
 import signal
@@ -33,44 +33,41 @@ def say(what):
 
 @contextmanager
 def process(script, folder):
-    """A process of its own that runs a script. It is killed at the end of the block, if it is still
-    there.
-    """
+    """Run a script in another process, which is killed at the end of the block."""
     command = [sys.executable, "-c", PRELUDE + script, str(folder)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as running:
+    ) as child:
         try:
-            yield running
+            yield child
         finally:
-            running.kill()
+            child.kill()
 
 
-def heard(running):
-    assert running.stdout is not None
-    return running.stdout.readline().strip()
+def read_line(child):
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
 
 
-def send_line(running, what="go on"):
-    assert running.stdin is not None
-    running.stdin.write(f"{what}\n")
-    running.stdin.flush()
+def send_line(child, line="go on"):
+    assert child.stdin is not None
+    child.stdin.write(f"{line}\n")
+    child.stdin.flush()
 
 
-def ended(running):
-    """The rest of what it says, when it has ended as it should."""
-    output, _ = running.communicate(timeout=60)
-    assert running.returncode == 0, output
+def read_rest(child):
+    """Wait until a process succeeds, and return the rest of its output."""
+    output, _ = child.communicate(timeout=60)
+    assert child.returncode == 0, output
     return output
 
 
-# -- forks
-# --------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------------- forks
 
 
 def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path):
-    """The parent has the file open twice. It closes it while its child goes on; then a third
-    process comes and goes.
+    """The parent has the file open twice, and closes it while its child goes on. Then a third process
+    opens and closes it.
     """
     script = """
 store = open_at(path)
@@ -99,13 +96,13 @@ say("closed")
 os.waitpid(child, 0)
 """
     with process(script, tmp_path) as family:
-        assert {heard(family), heard(family)} == {"child", "closed"}
+        assert {read_line(family), read_line(family)} == {"child", "closed"}
         send_line(family)
-        assert heard(family) == "child has appended"
+        assert read_line(family) == "child has appended"
         with open_at(tmp_path / "store.db") as store:
             assert store.version("c1") == 18
         send_line(family)
-        ended(family)
+        read_rest(family)
     acknowledged = Ledger.read(tmp_path)
     assert len(acknowledged) == 8
     assert inspect(tmp_path / "store.db", acknowledged) == []
@@ -140,12 +137,12 @@ store.close()
 say(f"failed: {failed}")
 """
     with process(script, tmp_path) as family:
-        assert ended(family).strip() == "failed: []"
+        assert read_rest(family).strip() == "failed: []"
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
 def test_a_child_forked_while_the_store_is_read_is_refused_the_file(tmp_path):
-    """Nothing can be done for it: SQLite in the child believes in locks that it does not have."""
+    """SQLite in the child would rely on locks that the child does not have."""
     script = """
 import foldlog.eventstore.recorders.sqlite.process_forks as forks
 forks._PATIENCE_S = 0.1
@@ -165,17 +162,16 @@ append(store, "c1", "after")
 attempt(lambda: store.version("c1"))
 """
     with process(script, tmp_path) as family:
-        refused, refused_anew, went_on = ended(family).splitlines()
+        refused, refused_open, after = read_rest(family).splitlines()
     assert "is closed: it was in use in another thread when this process was forked" in refused
     assert (
         "was in use in another thread when this process was forked, and cannot be used safely here;"
-        " fork" in refused_anew
+        " fork" in refused_open
     )
-    assert went_on == "done 2"
+    assert after == "done 2"
 
 
-# -- the queue
-# --------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------ the queue
 
 HOLDS_THE_QUEUE = """
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
@@ -190,15 +186,15 @@ recorder.transact(work)
 
 def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_path):
     with process(HOLDS_THE_QUEUE.format(before=""), tmp_path) as holder:
-        assert heard(holder) == "in the queue"
+        assert read_line(holder) == "in the queue"
         with process(
             "store = open_at(path)\nsay('open')\nappend(store, 'c1', 'waits')\nsay('appended')\n",
             tmp_path,
         ) as waiter:
-            assert heard(waiter) == "open"
+            assert read_line(waiter) == "open"
             time.sleep(0.2)
             holder.kill()
-            assert heard(waiter) == "appended", (
+            assert read_line(waiter) == "appended", (
                 "it would be an error if it waited until its patience ended"
             )
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
@@ -210,7 +206,9 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path):
         " os._exit(0)\n"
     )
     with process(HOLDS_THE_QUEUE.format(before=fork), tmp_path) as holder:
-        child = int(next(line for line in (heard(holder), heard(holder)) if line != "in the queue"))
+        child = int(
+            next(line for line in (read_line(holder), read_line(holder)) if line != "in the queue")
+        )
         try:
             holder.kill()
             holder.wait()
@@ -220,12 +218,11 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path):
             os.kill(child, signal.SIGKILL)
 
 
-# -- Ctrl-C
-# --------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------- Ctrl-C
 
 
 def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path):
-    """At many moments of it, those around the publication among them."""
+    """Ctrl-C comes at many moments of the import, also around the publication."""
     script = """
 import foldlog.eventstore.log.importing
 foldlog.eventstore.log.importing.CHUNK = 20
@@ -248,10 +245,10 @@ for line in sys.stdin:
     with process(script, tmp_path) as importer:
         for n in range(20):
             send_line(importer, f"history-{n}")
-            assert heard(importer) == "begun"
+            assert read_line(importer) == "begun"
             time.sleep(0.004 * n)
             importer.send_signal(signal.SIGINT)
-            outcomes.append(heard(importer))
+            outcomes.append(read_line(importer))
         assert importer.stdin is not None
         importer.stdin.close()
         importer.wait(60)
@@ -305,17 +302,16 @@ say(f"{sum(thread.is_alive() for thread in threads)} stuck, {sum(a > b for a, b 
 os._exit(0)
 """
     with process(script, tmp_path) as writer:
-        assert heard(writer) == "begun"
+        assert read_line(writer) == "begun"
         for _ in range(20):
             time.sleep(0.03)
             writer.send_signal(signal.SIGINT)
-            assert heard(writer) == "interrupted"
-        assert ended(writer).strip() == "0 stuck, 8 went on"
+            assert read_line(writer) == "interrupted"
+        assert read_rest(writer).strip() == "0 stuck, 8 went on"
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-# -- new files
-# --------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------ new files
 
 
 def test_many_processes_can_open_a_new_file_at_once(tmp_path):
@@ -324,10 +320,10 @@ def test_many_processes_can_open_a_new_file_at_once(tmp_path):
         " {os.getpid()}')\n"
     )
     with ExitStack() as stack:
-        everybody = [stack.enter_context(process(script, tmp_path)) for _ in range(4)]
-        for running in everybody:
-            send_line(running)
-        assert [ended(running) for running in everybody] == [""] * 4
+        processes = [stack.enter_context(process(script, tmp_path)) for _ in range(4)]
+        for child in processes:
+            send_line(child)
+        assert [read_rest(child) for child in processes] == [""] * 4
     acknowledged = Ledger.read(tmp_path)
-    assert sorted(a.first_id for a in acknowledged) == list(range(4))
+    assert sorted(entry.first_id for entry in acknowledged) == list(range(4))
     assert inspect(tmp_path / "store.db", acknowledged) == []

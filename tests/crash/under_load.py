@@ -1,10 +1,9 @@
-"""Kill writers at random moments while eight of them work on one store, again and again; then look
-at everything.
+"""Kill eight writers of one store at random moments, start them again, and then check everything.
 
-Each writer has two threads, and does what writers do: single events and batches, on conversations
-of its own and on shared ones, with expected versions, idempotency keys, races and leases, and
-imports long enough to be staged. A follower reads along all the time, and must have seen in the end
-what is there, in that order.
+Each writer has two threads. They append single events and batches to their own and to shared
+conversations, with expected versions, idempotency keys, races and leases, and import histories that
+are long enough to be staged. A follower reads all the time. In the end it must have read the events
+of the store in their order.
 """
 
 import multiprocessing
@@ -31,7 +30,7 @@ PAGES = 60
 
 
 class Writer:
-    """One thread of one life of one writer: whatever it names is named by no other."""
+    """One thread of a writer process. Its name is unique, and so are the names that it makes."""
 
     def __init__(self, store, ledger, name, file):
         self._store = store
@@ -71,7 +70,7 @@ class Writer:
         self._ledger.enter(conversation, recorded[0].id, size, name)
 
     def _append_with_key(self):
-        """As after an answer that was lost: the same again, which must be the same."""
+        """Repeat an append, as after a lost answer: it must return the same events."""
         name, conversation = self._next(), self._shared()
         first = self._store.append(
             conversation, batch_of(name, 2), expected_version=ANY_VERSION, idempotency_key=name
@@ -100,8 +99,8 @@ class Writer:
             return
 
     def _drive(self):
-        """Only workers with its lease append to this conversation: while one has it, a version that
-        it read stays.
+        """Append under the lease of a conversation: nobody else may append between a read of the
+        version and the append.
         """
         with suppress(LeaseTaken), self._driven.lease(ttl_s=0.5, wait_s=0):
             for _ in range(3):
@@ -121,7 +120,7 @@ class Writer:
         recorded = self._store.append(conversation, batch, expected_version=version)
         if recorded[0].id != version:
             raise AssertionError(
-                f"expected version {version} of {conversation}, was given id {recorded[0].id}"
+                f"expected version {version} of {conversation}, got id {recorded[0].id}"
             )
         self._ledger.enter(conversation, version, size, name)
 
@@ -134,11 +133,9 @@ class Writer:
 
 
 def write(folder, name):
-    """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a
-    file.
-    """
+    """Run a writer process until SIGKILL or the first error, which it writes into a file."""
     foldlog.eventstore.log.importing.CHUNK = CHUNK
-    checkpoints.AT = PAGES  # so that many are killed while they write the log back
+    checkpoints.AT = PAGES  # many are then killed while they write back
     ledger = Ledger(folder / f"{name}.ledger")
     file = folder / "store.db"
     with open_at(file) as store:
@@ -146,7 +143,7 @@ def write(folder, name):
         def work(thread):
             try:
                 Writer(store, ledger, f"{name}-{thread}", file).write_for_ever()
-            except BaseException as error:  # noqa: BLE001 - the parent is told
+            except BaseException as error:  # noqa: BLE001 - a file tells the parent
                 (folder / f"{name}-{thread}.error").write_text(f"{type(error).__name__}: {error}\n")
                 os._exit(1)
 
@@ -154,105 +151,109 @@ def write(folder, name):
 
 
 def visit(path):
-    """The life of a process that ends in order: if it is the last one, SQLite removes the log."""
+    """Open and close the store. If no other process has it open, SQLite removes the log."""
     with open_at(path) as store:
         store.version("driven")
 
 
 def open_and_close(path):
-    """Take SQLite's locks away from this process, as an application's copy of the file does."""
-    if sys.platform == "linux":  # elsewhere it may cost events: docs/errors.md
+    """Make this process lose SQLite's locks, as an application does that copies the file."""
+    if sys.platform == "linux":  # on other systems events may be lost: docs/errors.md
         path.open("rb").close()
 
 
+def places(rows):
+    return [(row.position, row.conversation, row.id) for row in rows]
+
+
 class Follower:
-    """Reads along, in a thread of this process, and remembers what it saw."""
+    """Follows the store in a thread of this process."""
 
     def __init__(self, path):
-        self.seen = []
+        self.events = []
+        """(position, conversation, id) of each event that it has read"""
         self._path = path
         self._store = open_store(f"sqlite:///{path}")
-        self._ended = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self):
-        while not self._ended.is_set():
+        while not self._stop.is_set():
             self.catch_up()
             open_and_close(self._path)
             time.sleep(0.002)
 
     def catch_up(self):
-        after = self.seen[-1][0] if self.seen else 0
-        self.seen += [(r.position, r.conversation, r.id) for r in self._store.follow(after)]
+        after = self.events[-1][0] if self.events else 0
+        self.events += places(self._store.follow(after))
 
     def end(self):
-        self._ended.set()
+        self._stop.set()
         self._thread.join()
         self.catch_up()
         self._store.close()
 
 
 def run(folder, *, events, kills, seconds, seed):
-    """Goes on until there are so many acknowledged events and kills, and so much time has passed;
-    returns findings.
+    """Run at least until there are so many acknowledged events and kills, and so much time has
+    passed. Return the findings.
     """
-    at = random.Random(seed)
+    rng = random.Random(seed)
     path = folder / "store.db"
     open_at(path).close()
-    spawned = multiprocessing.get_context("forkserver")
-    spawned.set_forkserver_preload(["foldlog.eventstore"])
-    lives = 0
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["foldlog.eventstore"])
+    starts = 0
 
     def start():
-        nonlocal lives
-        lives += 1
-        writer = spawned.Process(target=write, args=(folder, f"life{lives:04}"), daemon=True)
+        nonlocal starts
+        starts += 1
+        writer = context.Process(target=write, args=(folder, f"writer{starts:04}"), daemon=True)
         writer.start()
         return writer
 
     follower = Follower(path)
     writers = [start() for _ in range(WRITERS)]
-    killed, findings, begun = 0, [], time.monotonic()
+    killed = 0
+    findings = []
+    began = time.monotonic()
     while True:
-        time.sleep(at.expovariate(5))
-        spawned.Process(target=visit, args=(path,), daemon=True).start()
-        victim = at.randrange(WRITERS)
+        time.sleep(rng.expovariate(5))
+        context.Process(target=visit, args=(path,), daemon=True).start()
+        victim = rng.randrange(WRITERS)
         writers[victim].kill()
         writers[victim].join()
         if writers[victim].exitcode != -signal.SIGKILL:
-            findings += _errors(folder) or [
-                f"a writer ended by itself, with {writers[victim].exitcode}"
-            ]
+            exit_code = writers[victim].exitcode
+            findings += _errors(folder) or [f"a writer ended by itself, with {exit_code}"]
         killed += 1
-        enough = killed >= kills and time.monotonic() - begun >= seconds
-        if findings or (enough and sum(a.size for a in Ledger.read(folder)) >= events):
+        enough = killed >= kills and time.monotonic() - began >= seconds
+        if findings or (enough and sum(entry.size for entry in Ledger.read(folder)) >= events):
             break
         writers[victim] = start()
     for writer in writers:
         writer.kill()
         writer.join()
     follower.end()
-    elapsed = time.monotonic() - begun
+    elapsed = time.monotonic() - began
     acknowledged = Ledger.read(folder)
     findings += _errors(folder)
     findings += inspect(path, acknowledged)
     with open_store(f"sqlite:///{path}") as store:
-        there = [(r.position, r.conversation, r.id) for r in store.follow()]
-    if there != follower.seen:
-        wrong = next(
-            (n for n, (a, b) in enumerate(zip(there, follower.seen, strict=False)) if a != b),
-            len(there),
-        )
+        stored = places(store.follow())
+    if stored != follower.events:
+        pairs = enumerate(zip(stored, follower.events, strict=False))
+        first = next((number for number, (ours, theirs) in pairs if ours != theirs), len(stored))
         findings.append(
-            f"the follower saw {len(follower.seen)} events of {len(there)}; the first difference is"
-            f" at {wrong}: it saw {follower.seen[wrong : wrong + 2]}, there is"
-            f" {there[wrong : wrong + 2]}"
+            f"the follower read {len(follower.events)} events of {len(stored)}; the first"
+            f" difference is at {first}: it read {follower.events[first : first + 2]}, not"
+            f" {stored[first : first + 2]}"
         )
     print(
         f"{killed + WRITERS - 1} writers killed in {elapsed:.0f} s;"
-        f" {sum(a.size for a in acknowledged):,} events in {len(acknowledged):,} calls"
-        f" acknowledged, {len(there):,} there, all followed in order; {len(findings)} findings"
+        f" {sum(entry.size for entry in acknowledged):,} events in {len(acknowledged):,} calls"
+        f" acknowledged, {len(stored):,} stored, all followed in order; {len(findings)} findings"
         f" (seed {seed})"
     )
     return findings
