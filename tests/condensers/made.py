@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+import foldlog
 from foldlog.condensers.base import Condensation
 from foldlog.eventstore.events import (
     Action,
@@ -22,6 +24,13 @@ from foldlog.projections import View
 
 SYSTEM = SystemMessage(content="You are an agent.")
 REQUEST = CondensationRequest()
+
+
+@contextmanager
+def new_history(condenser: Any = None, **options: Any) -> Iterator[foldlog.History]:
+    """Open an empty history in memory with this condenser."""
+    with foldlog.open("memory:", condenser=condenser, **options) as histories:
+        yield histories["c1"]
 
 
 def message(text: str = "hello", source: Any = "user") -> Message:

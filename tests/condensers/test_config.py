@@ -48,7 +48,7 @@ from foldlog.condensers.config.toml import (
 )
 from foldlog.condensers.models import llm_config
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
-from tests.condensers.made import messages, viewed
+from tests.condensers.made import messages, new_history, viewed
 from tests.condensers.scripted import AskableAgent, Scripted
 from tests.condensers.strategies import strategy_of
 from tests.golden.cases import cases_in, write_anew
@@ -355,10 +355,10 @@ UNNAMED = {"type": "pipeline", "condensers": [{"type": "llm", "max_size": 10, "k
 
 def test_a_condenser_without_a_model_uses_the_agents():
     agent_llm = AskableAgent(None, "what came before")
-    with foldlog.open("memory:", condenser=UNNAMED, agent_llm=agent_llm) as histories:
-        histories["c1"].append(messages(14))
-        assert isinstance(histories["c1"].step(), Condensation)
-        assert "what came before" in str(histories["c1"].view().events)
+    with new_history(UNNAMED, agent_llm=agent_llm) as history:
+        history.append(messages(14))
+        assert isinstance(history.step(), Condensation)
+        assert "what came before" in str(history.view().events)
     direct = condenser_from_config(UNNAMED).condense(viewed(messages(14)), agent_llm)
     assert isinstance(direct, Condensation)
     assert len(agent_llm.calls) == 2

@@ -9,6 +9,7 @@ import foldlog.condensers.models.client
 from foldlog.condensers import LLM, LLMConfig
 from foldlog.condensers.models.client import dialect_of_model
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from tests.condensers.made import new_history
 from tests.condensers.openai_server import OpenAIServer
 from tests.golden.rows import rows
 from tests.projections.chat_rules import anthropic_problems, openai_problems
@@ -50,9 +51,9 @@ def body_at(model, **settings):
     with OpenAIServer() as server:
         base_url = server.url if model.startswith("openai/") else server.url.removesuffix("/v1")
         llm = LLM(LLMConfig(model=model, base_url=base_url, api_key="key", retries=0, **settings))
-        with foldlog.open("memory:", agent_llm=llm) as histories:
-            histories["c"].append(EVENTS)
-            view = histories["c"].view()
+        with new_history(agent_llm=llm) as history:
+            history.append(EVENTS)
+            view = history.view()
         llm.complete(view.to_messages(), tools=TOOLS)
         (request,) = server.requests
     return view, request.body

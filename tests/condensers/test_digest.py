@@ -10,7 +10,6 @@ import tracemalloc
 import pytest
 from hypothesis import given, strategies as st
 
-import foldlog
 from foldlog._reports.replays import replay
 from foldlog.condensers import ESTIMATE
 from foldlog.condensers.strategies.digest import (
@@ -35,6 +34,7 @@ from tests.condensers.made import (
     later,
     message,
     messages,
+    new_history,
     pair,
     parts_with,
     plan,
@@ -363,8 +363,7 @@ def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
     monkeypatch.setattr(
         Digest, "_take", lambda digest, event: (folded.append(event.id), take(digest, event))
     )
-    with foldlog.open("memory:", condenser=DigestCondenser(max_size=20)) as histories:
-        history = histories["c1"]
+    with new_history(DigestCondenser(max_size=20)) as history:
         history.append(message("mend them all"))
         for number in range(200):
             history.append(edit(number))
@@ -386,8 +385,7 @@ def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
 
 
 def test_a_fold_that_goes_on_is_the_fold_from_the_start_also_behind_a_retraction():
-    with foldlog.open("memory:", condenser=DigestCondenser(max_size=16)) as histories:
-        history = histories["c1"]
+    with new_history(DigestCondenser(max_size=16)) as history:
         for number in range(60):
             history.append([message(f"do {number}")] if number % 7 == 0 else edit(number))
             view = history.prepare()
@@ -405,8 +403,7 @@ def test_a_fold_that_goes_on_is_the_fold_from_the_start_also_behind_a_retraction
 
 
 def test_a_redacted_event_is_in_no_later_digest():
-    with foldlog.open("memory:", condenser=DigestCondenser(max_size=12)) as histories:
-        history = histories["c1"]
+    with new_history(DigestCondenser(max_size=12)) as history:
         history.append([message("go on"), message("never tell anybody of the_secret_kite")])
         for number in range(40):
             if number == 12:

@@ -22,7 +22,16 @@ from foldlog.condensers import (
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimate, of_thinking
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
-from tests.condensers.made import answer, call, message, messages, parts_with, plan, viewed
+from tests.condensers.made import (
+    answer,
+    call,
+    message,
+    messages,
+    new_history,
+    parts_with,
+    plan,
+    viewed,
+)
 from tests.condensers.scripted import Characters, Scripted
 from tests.imported import imported, real_histories
 from tests.projections.parts import image, text
@@ -140,10 +149,10 @@ def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():
 
 def test_one_message_above_the_limit_is_an_error_and_no_silence():
     condenser = DigestCondenser(max_size=1_000, max_tokens=20_000)
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        histories["c"].append(SystemMessage(content="word " * 400_000))
+    with new_history(condenser) as history:
+        history.append(SystemMessage(content="word " * 400_000))
         with pytest.raises(NoCondensationAvailable, match="the prompt may have 20000"):
-            histories["c"].step()
+            history.step()
 
 
 def test_a_count_goes_before_an_estimate():

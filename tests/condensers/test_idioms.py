@@ -16,7 +16,7 @@ from foldlog.condensers import (
     RollingCondenser,
 )
 from foldlog.eventstore import CondensationAction, InvalidEvent
-from tests.condensers.made import REQUEST, condensed, message, messages, plan, viewed
+from tests.condensers.made import REQUEST, condensed, message, messages, new_history, plan, viewed
 from tests.condensers.scripted import AskableAgent, Scripted, failed
 from tests.said import ids
 
@@ -111,8 +111,7 @@ def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
         def get_condensation(self, view):
             return Condensation(forgotten_event_ids=[event.id for event in view[2:20]])
 
-    with foldlog.open("memory:", condenser=Middle()) as histories:
-        history = histories["c1"]
+    with new_history(Middle()) as history:
         history.append(messages(31))
         history.prepare()
         (condensation,) = history.view().condensations
@@ -173,11 +172,11 @@ def test_another_result_is_refused_with_the_condenser_and_what_to_return():
         (lambda: viewed(messages(1)), r"returned a View; return view.with_events\(events\)"),
     ):
         for condenser in (Returns(what), RollingReturns(what), PipelineCondenser([Returns(what)])):
-            with foldlog.open("memory:", condenser=condenser) as histories:
-                histories["c1"].append(messages(3))
+            with new_history(condenser) as history:
+                history.append(messages(3))
                 with pytest.raises(TypeError, match=f"the condenser (Rolling)?Returns {problem}"):
-                    histories["c1"].step()
-                assert histories["c1"].version() == 3
+                    history.step()
+                assert history.version() == 3
 
 
 # --- wishes that cannot be fulfilled, and other models ---
@@ -185,8 +184,7 @@ def test_another_result_is_refused_with_the_condenser_and_what_to_return():
 
 @pytest.mark.parametrize("condenser", ["amortized_forgetting", "conversation_window"])
 def test_a_wish_on_a_short_view_is_declined_in_the_log_and_the_view_returned(condenser):
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        history = histories["c1"]
+    with new_history(condenser) as history:
         history.append(messages(2))
         history.request_condensation("the model asked for it")
         assert ids(history.prepare()) == [0, 1]
@@ -219,12 +217,10 @@ def test_a_step_may_be_for_another_model():
 
 def test_steps_for_several_models_remember_the_same_of_a_conversation():
     summarizer = Scripted(failed())
-    with foldlog.open(
-        "memory:", condenser=LLMSummarizingCondenser(summarizer, max_size=10, keep_first=1)
-    ) as histories:
-        histories["c1"].append(messages(11))
+    with new_history(LLMSummarizingCondenser(summarizer, max_size=10, keep_first=1)) as history:
+        history.append(messages(11))
         for llm in (None, AskableAgent(100_000), None, AskableAgent(90_000)):
-            assert len(histories["c1"].prepare(llm=llm)) == 11
+            assert len(history.prepare(llm=llm)) == 11
         assert len(summarizer.calls) == 1, "a model that failed is asked again some events later"
 
 
@@ -237,8 +233,8 @@ def test_a_condenser_gets_the_agents_model():
             return view
 
     model = AskableAgent(100)
-    with foldlog.open("memory:", condenser=Sees()) as histories:
-        histories["c1"].append(messages(1))
-        histories["c1"].prepare()
-        histories["c1"].prepare(llm=model)
+    with new_history(Sees()) as history:
+        history.append(messages(1))
+        history.prepare()
+        history.prepare(llm=model)
     assert models == [ESTIMATE, model]

@@ -4,7 +4,6 @@ parts.
 
 import pytest
 
-import foldlog
 from foldlog.condensers import (
     AmortizedForgettingCondenser,
     Condensation,
@@ -20,7 +19,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.rolling import spares_models
-from tests.condensers.made import messages, pair, viewed
+from tests.condensers.made import messages, new_history, pair, viewed
 from tests.condensers.scripted import Scripted, failed
 
 
@@ -74,20 +73,20 @@ def logged(caplog, name):
 
 def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
     parts = [llm(failed(), max_size=8, keep_first=1), AmortizedForgettingCondenser(max_size=10)]
-    with foldlog.open("memory:", condenser=PipelineCondenser(parts)) as histories:
-        histories["c1"].append(messages(9))
-        assert len(histories["c1"].prepare()) == 9
-        (report,) = reports_of(list(histories["c1"].events())[-1])
+    with new_history(PipelineCondenser(parts)) as history:
+        history.append(messages(9))
+        assert len(history.prepare()) == 9
+        (report,) = reports_of(list(history.events())[-1])
     assert (report["condenser"], report["failure"]) == ("llm", "refused")
     assert "the condenser 'llm' forgot nothing" in logged(caplog, "foldlog.condensation.failed")
 
 
 def test_a_part_that_declines_is_named_in_the_log(caplog):
     parts = PipelineCondenser([AmortizedForgettingCondenser(max_size=10), NoOpCondenser()])
-    with foldlog.open("memory:", condenser=PipelineCondenser([parts])) as histories:
-        histories["c1"].append(messages(2))
+    with new_history(PipelineCondenser([parts])) as history:
+        history.append(messages(2))
         with pytest.raises(NoCondensationAvailable):
-            histories["c1"].condense()
+            history.condense()
     declined = logged(caplog, "foldlog.condensation.declined")
     assert "the condenser 'amortized_forgetting' declined" in declined
 
@@ -100,10 +99,10 @@ def test_an_error_of_a_part_has_notes_with_the_part_and_the_conversation():
             raise KeyError("a fault of its own")
 
     pipeline = PipelineCondenser([NoOpCondenser(), Broken()])
-    with foldlog.open("memory:", condenser=pipeline) as histories:
-        histories["c1"].append(messages(2))
+    with new_history(pipeline) as history:
+        history.append(messages(2))
         with pytest.raises(KeyError) as caught:
-            histories["c1"].prepare()
+            history.prepare()
     assert caught.value.__notes__ == [
         "raised by the condenser 'broken', at index 1 of a pipeline",
         "while the condenser 'pipeline' condensed conversation 'c1'",

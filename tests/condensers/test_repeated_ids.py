@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-import foldlog
 from foldlog.projections import View
+from tests.condensers.made import new_history
 from tests.golden.rows import rows
 from tests.projections.chat_rules import anthropic_problems, openai_problems
 
@@ -63,8 +63,7 @@ def lengths(condenser, calls, call_id, reply_id):
     last call first.
     """
     shown = []
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        history = histories["c"]
+    with new_history(condenser) as history:
         history.append({"role": "user", "content": "go"})
         for step in range(STEPS):
             shown.append(len(history.prepare()))
@@ -94,10 +93,7 @@ def lengths(condenser, calls, call_id, reply_id):
 
 @pytest.mark.parametrize("given_up", [0, 1])
 def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up):
-    with foldlog.open(
-        "memory:", condenser={"type": "recent_events", "max_events": 6, "keep_first": 0}
-    ) as histories:
-        history = histories["c"]
+    with new_history({"type": "recent_events", "max_events": 6, "keep_first": 0}) as history:
         history.append({"role": "user", "content": "go"})
         for tool, others in (("a", given_up), ("b", 0)):
             history.append_reply(reply(*(called(call_id, tool) for call_id in "kl"[: 1 + others])))
@@ -111,8 +107,7 @@ def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_u
 
 
 def test_results_by_a_repeated_id_are_those_of_the_calls_in_order():
-    with foldlog.open("memory:") as histories:
-        history = histories["c"]
+    with new_history() as history:
         history.append({"role": "user", "content": "go"})
         given_up = []
         for step in range(2):

@@ -2,7 +2,6 @@
 
 import pytest
 
-import foldlog
 from foldlog.condensers import (
     Condensation,
     DigestCondenser,
@@ -14,7 +13,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.eventstore import SystemMessage
-from tests.condensers.made import message, messages, plan, viewed
+from tests.condensers.made import message, messages, new_history, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, said
 
 WINDOW = 1_000_000
@@ -64,12 +63,12 @@ def test_without_a_token_limit_a_digest_counts_the_tokens_besides_the_head_whate
 
 
 def test_what_no_limit_asks_for_is_no_error_and_shortens_nothing():
-    with foldlog.open("memory:") as histories:
+    with new_history() as history:
         long = message("word " * 90_000)
-        histories["c"].append([message(), long])
-        assert [event.content for event in histories["c"].prepare()] == ["hello", long.content]
-        histories["c"].append([message("on it", "agent"), long])
-        assert [event.content for event in histories["c"].prepare()][-1] == long.content
+        history.append([message(), long])
+        assert [event.content for event in history.prepare()] == ["hello", long.content]
+        history.append([message("on it", "agent"), long])
+        assert [event.content for event in history.prepare()][-1] == long.content
 
 
 def test_a_size_that_is_given_always_counts():

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-import foldlog
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replaying
 from foldlog._telemetry import SHOWN
@@ -45,6 +44,7 @@ from tests.condensers.made import (
     condensed,
     history,
     message,
+    new_history,
     pair,
     parts_with,
     viewed,
@@ -432,10 +432,7 @@ def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agen
 
 
 def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
-    with foldlog.open(
-        "memory:", condenser={"type": "amortized_forgetting", "max_size": 10}
-    ) as histories:
-        history = histories["c1"]
+    with new_history({"type": "amortized_forgetting", "max_size": 10}) as history:
         sizes = []
         for number in range(40):
             history.append(message(f"note {number}"))
@@ -450,16 +447,11 @@ def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
             "a View before an event does not show it"
         )
         assert history.condense("by hand").action.metadata["reason"] == "request"
-        assert first_unseen(histories["c1"].view()) == first_unseen(
-            View.from_events(history.events())
-        )
+        assert first_unseen(history.view()) == first_unseen(View.from_events(history.events()))
 
 
 def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
-    with foldlog.open(
-        "memory:", condenser={"type": "amortized_forgetting", "max_size": 4}
-    ) as histories:
-        history = histories["c1"]
+    with new_history({"type": "amortized_forgetting", "max_size": 4}) as history:
         history.append([message(f"note {number}") for number in range(6)])
         assert len(history.prepare()) == 6, "no model was shown it yet"
         version = history.prepare().version
@@ -474,8 +466,7 @@ def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
 
 
 def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one_notes_the_view():
-    with foldlog.open("memory:") as histories:
-        history = histories["c1"]
+    with new_history() as history:
         history.append(message("a"))
         version = history.prepare().version
         (recorded,) = history.append(
