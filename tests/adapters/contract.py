@@ -76,6 +76,11 @@ def history_of(store: Any) -> foldlog.History:
     return store.histories.sync[conversation]
 
 
+def holding(history: foldlog.History, text: str) -> list[int]:
+    """Return the ids of the events that have a text."""
+    return [event.id for event in history.events() if text in repr(event)]
+
+
 def own_events(histories: foldlog.Histories) -> list[tuple[str, Any]]:
     """Return all events of a store with the names of their conversations, those that forks share
     once.
@@ -451,9 +456,8 @@ class Runs(Keeps):
                     store, self.model(lambda number: reply if number else call), texts[0], tell
                 )
                 held, history = await self.hold(store), history_of(store)
-                for event in list(history.events()):
-                    if texts[place] in repr(event):
-                        history.redact(event.id, reason="asked to")
+                for event_id in holding(history, texts[place]):
+                    history.redact(event_id, reason="asked to")
                 assert texts[place] not in repr([*history.events(), history.documents()])
                 model = self.model(lambda number: "finished")
                 with pytest.raises(self.refuses) if self.refuses else nullcontext():
@@ -617,14 +621,6 @@ VALUES: list[Any] = [
 IMAGE, FILE = b"\xff\xfe\xfb\x00", b"%PDF"
 """The bytes of an image, which the two alphabets of base64 write in two ways, and of a file."""
 IMAGE_URL = "data:image/png;base64,//77AA=="
-_SHOWN: list[dict[str, Any]] = [
-    {"type": "text", "text": "see"},
-    {"type": "image_url", "image_url": {"url": IMAGE_URL}},
-    {
-        "type": "file",
-        "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
-    },
-]
 
 
 def check_import(histories: foldlog.Histories, format: str, written: str, images: int) -> None:

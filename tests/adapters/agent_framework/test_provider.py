@@ -37,6 +37,7 @@ from tests.adapters.contract import (
     Condenses,
     check_import,
     condensations,
+    holding,
     steps,
 )
 from tests.sound import assert_sound
@@ -317,11 +318,7 @@ async def test_a_summary_that_may_quote_a_message_redacted_meanwhile_is_not_stor
     provider, histories
 ):
     history = histories[provider.conversation("s")]
-
-    def redact():
-        ids = [event.id for event in history.events() if "marigold" in repr(event)]
-        history.redact(ids, reason="asked to")
-
+    redact = lambda: history.redact(holding(history, "marigold"), reason="asked to")  # noqa: E731
     agent = await summarized_once(provider, redact)
     assert condensations(history) == []
     await run_agent(agent, "go on")

@@ -18,7 +18,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 
 
-def options(store, server, home, folder, **others):
+def environment(server, home):
     """What an agent of a test needs: the server, and files of its own."""
     quiet = (
         "DISABLE_TELEMETRY",
@@ -26,20 +26,22 @@ def options(store, server, home, folder, **others):
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
         "IS_SANDBOX",
     )
-    environment = {
+    return {
         **dict.fromkeys(quiet, "1"),
         "ANTHROPIC_BASE_URL": server,
         "ANTHROPIC_API_KEY": "of the stub",
         "HOME": home,
         "CLAUDE_CONFIG_DIR": f"{home}/config",
-        "AGENT": str(os.getpid()),
     }
+
+
+def options(store, server, home, folder, **others):
     return ClaudeAgentOptions(
         session_store=store,
         session_store_flush="eager",
         cwd=folder,
         permission_mode="bypassPermissions",
-        env=environment,
+        env={**environment(server, home), "AGENT": str(os.getpid())},
         **others,
     )
 

@@ -18,7 +18,7 @@ from claude_agent_sdk import ClaudeSDKClient, project_key_for_directory
 
 import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
-from tests.adapters.claude_agent.agent import options
+from tests.adapters.claude_agent.agent import environment, options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 from tests.adapters.contract import condensations
 from tests.adapters.model_server import Reply
@@ -219,26 +219,13 @@ async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
             assert len(condensations(history)) > 1
 
 
-def test_the_example_runs(world, tmp_path):
+def test_the_example_runs(world):
     url, folder, home = world
     path = ROOT / "examples" / "claude_agent_foldlog.py"
     server = AnthropicServer(script([]))
-    quiet = dict.fromkeys(
-        ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"),
-        "1",
-    )
-    environment = {
-        **os.environ,
-        **quiet,
-        "FOLDLOG_DB": url,
-        "ANTHROPIC_BASE_URL": server.url,
-        "ANTHROPIC_API_KEY": "x",
-    }
-    environment |= {"HOME": (home_folder := home()), "CLAUDE_CONFIG_DIR": f"{home_folder}/config"}
     run = [sys.executable, str(path), "hello"]
-    ran = subprocess.run(
-        run, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
+    env = {**os.environ, **environment(server.url, home()), "FOLDLOG_DB": url}
+    ran = subprocess.run(run, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert ran.stdout.startswith("finished\n"), ran.stderr
     assert "events are shown; resume with: " in ran.stdout
     server.close()

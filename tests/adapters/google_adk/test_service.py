@@ -654,22 +654,31 @@ async def test_a_session_that_is_deleted_as_it_is_read_is_not_there(
         await service.append_event(session, Event(author="user", invocation_id="1"))
 
 
+def condenses(service, monkeypatch, meanwhile):
+    """Let a service forget two events of a View without redacted events, while something
+    happens to them.
+    """
+
+    def preview(view):
+        if any(event.redacted for event in view):
+            return view, ()
+        forgotten = [event.id for event in view.events[:2]]
+        meanwhile(forgotten)
+        action = CondensationAction(
+            forgotten_event_ids=forgotten, summary="marigold", summary_offset=0
+        )
+        return Condensation(action), ()
+
+    monkeypatch.setattr(service.histories.sync._handler, "preview", preview)
+
+
 async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histories, monkeypatch):
     service = FoldlogSessionService(histories, condense=True)
     session = await talk(service, 3)
     history = service.histories.sync[service.conversation("a", "u", "s")]
-
-    def condense_and_redact(view):
-        if any(event.redacted for event in view):
-            return view, ()
-        forgotten = [event.id for event in view.events[:2]]
-        action = CondensationAction(
-            forgotten_event_ids=forgotten, summary="marigold", summary_offset=0
-        )
-        history.redact(forgotten[0], reason="asked to")
-        return Condensation(action), ()
-
-    monkeypatch.setattr(service.histories.sync._handler, "preview", condense_and_redact)
+    condenses(
+        service, monkeypatch, lambda forgotten: history.redact(forgotten[0], reason="asked to")
+    )
     await service.append_event(session, Event(author="user", invocation_id="4", content=said("4")))
     events = await events_of(service)
     assert len(events) == 4
@@ -689,16 +698,7 @@ async def test_an_event_is_stored_although_another_program_appends_before_its_co
         event = Event(id="5", author="user", invocation_id="5", content=said("5"))
         await other.append_event(await other.get_session(**S), event)
 
-    def condense_as_another_program_appends(view):
-        asyncio.run(append())
-        forgotten = [event.id for event in view.events[:2]]
-        action = CondensationAction(
-            forgotten_event_ids=forgotten, summary="short", summary_offset=0
-        )
-        return Condensation(action), ()
-
-    handler = service.histories.sync._handler
-    monkeypatch.setattr(handler, "preview", condense_as_another_program_appends)
+    condenses(service, monkeypatch, lambda _: asyncio.run(append()))
     event = Event(id="4", author="user", invocation_id="4", content=said("4"))
     await service.append_event(session, event)
     assert (await ids_of(service))[-2:] == ["4", "5"]

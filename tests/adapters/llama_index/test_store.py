@@ -25,7 +25,7 @@ from foldlog.adapters._shared import below
 from foldlog.adapters.llama_index import FoldlogChatStore
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, Retraction
 from foldlog.formats import decode
-from tests.adapters.contract import Keeps
+from tests.adapters.contract import Keeps, holding
 from tests.adapters.killed import check_killed_while_it_adds
 
 pytestmark = pytest.mark.anyio
@@ -201,8 +201,7 @@ def test_a_redacted_message_stays_redacted_although_the_condenser_hid_other_mess
         messages = store.get_messages("k")
         assert [message.content for message in messages] == ["marigold", "re marigold"]
         history = store.history("k")
-        ids = [event.id for event in history.events() if "marigold" in repr(event)]
-        history.redact(ids, reason="asked to")
+        history.redact(holding(history, "marigold"), reason="asked to")
         store.set_messages("k", messages)
         assert "marigold" not in repr(list(history.events()))
         texts = [message.content for message in store.get_messages("k")]

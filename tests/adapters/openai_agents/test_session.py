@@ -32,6 +32,8 @@ from tests.between import before_next_call
 pytestmark = pytest.mark.anyio
 set_tracing_disabled(True)
 
+COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+
 
 @pytest.fixture
 def session(histories):
@@ -287,11 +289,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
                     continue
             elif how < 0.27 and compared:  # as OpenAIResponsesCompactionSession does
                 await session.clear_session()
-                compaction = {
-                    "type": "compaction",
-                    "id": f"cmp_{len(compared)}",
-                    "encrypted_content": "x",
-                }
+                compaction = {**COMPACTION, "id": f"cmp_{len(compared)}"}
                 await session.add_items([user("kept"), compaction])
                 cleared += 1
             await Runner.run(
@@ -317,10 +315,7 @@ async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
     users = {text: user(text) for text in ("one", "three")}
     await session.add_items([users["one"], reply, users["three"]])
     await session.clear_session()
-    items = [
-        *(users[text] for text in kept),
-        {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
-    ]
+    items = [*(users[text] for text in kept), COMPACTION]
     await session.add_items(items)
     assert await session.get_items() == items
     history = histories[session.history.id]
@@ -339,7 +334,7 @@ async def test_a_compaction_of_the_sdk_is_stored_although_another_program_append
 ):
     await session.add_items([user("one"), user("two")])
     await session.clear_session()
-    items = [user("two"), {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
+    items = [user("two"), COMPACTION]
     other = histories[session.history.id]
     append = lambda: other.append_records([user("other")], format="openai-responses")  # noqa: E731
     before_next_call(monkeypatch, openai_agents, "staying", append)
@@ -353,10 +348,7 @@ async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
 ):
     """The SDK reads the items, makes a compaction, and reads the items again to restore them."""
     await session.add_items([user("marigold"), user("two")])
-    items = [
-        *await session.get_items(),
-        {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
-    ]
+    items = [*await session.get_items(), COMPACTION]
     history = histories[session.history.id]
     redact = lambda: history.redact(0, reason="asked to")  # noqa: E731
     before_next_call(monkeypatch, openai_agents if name == "staying" else session, name, redact)
@@ -378,8 +370,7 @@ async def test_a_compaction_of_items_that_the_sdk_holds_since_the_session_began_
     history.redact(0, reason="asked to")
     await session.get_items()
     await session.clear_session()
-    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
-    await session.add_items([*items, compaction])
+    await session.add_items([*items, COMPACTION])
     assert "marigold" not in repr(list(history.events()))
     assert [event.content for event in history.view()] == ["[redacted]", "two"]
 
@@ -393,8 +384,7 @@ async def test_a_compaction_of_redacted_items_is_not_stored_although_another_pro
     history.redact(0, reason="asked to")
     await session.clear_session()
     history.append_records([user("other")], format="openai-responses")
-    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
-    await session.add_items([*items, compaction])
+    await session.add_items([*items, COMPACTION])
     assert "marigold" not in repr(list(history.events()))
     assert [event.content for event in history.view()] == ["other", "[redacted]", "two"]
 

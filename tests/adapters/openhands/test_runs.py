@@ -152,7 +152,7 @@ def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace)
         again.close()
 
 
-def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace, tmp_path):
+def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace):
     """``fork`` writes to files, or to memory: if this fails, the page on adapters is to be
     changed.
     """

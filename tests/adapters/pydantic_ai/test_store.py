@@ -36,7 +36,7 @@ from pydantic_ai.usage import RunUsage
 from foldlog.adapters import pydantic_ai
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from foldlog.eventstore import CondensationAction, Retraction
-from tests.adapters.contract import FILE, IMAGE, Answers, Condenses, Lists, check_import
+from tests.adapters.contract import FILE, IMAGE, Answers, Condenses, Lists, check_import, holding
 from tests.adapters.pydantic_ai.scripted import (
     any_message,
     loaded,
@@ -269,16 +269,6 @@ async def test_a_save_that_another_one_precedes_after_its_look_is_told(store, mo
     assert len(await messages_of(store)) == 4
 
 
-def redacting(history, text):
-    """Return a function that redacts the events of a history that have a text."""
-
-    def redact():
-        ids = [event.id for event in history.events() if text in repr(event)]
-        history.redact(ids, reason="asked to")
-
-    return redact
-
-
 async def goes_on_from(store, conversation_id, other_id):
     """Save a message that follows the newest message of another conversation."""
     record = await store.read_record(conversation_id)
@@ -294,7 +284,8 @@ async def test_messages_of_another_conversation_are_copied_without_what_is_redac
     await talk(store, "c", "one", "marigold")
     await store.fork("c", at=2, new_conversation_id="d")
     original, fork = (histories[store.conversation(name)] for name in "cd")
-    before_next_call(monkeypatch, pydantic_ai.Moves, "add", redacting(original, "marigold"))
+    redact = partial(original.redact, holding(original, "marigold"), reason="asked to")
+    before_next_call(monkeypatch, pydantic_ai.Moves, "add", redact)
     await goes_on_from(store, "d", "c")
     assert "marigold" not in repr(list(fork.events()))
     assert texts_of(fork.view()) == ["one", "re one", "[redacted]", "[redacted]", "next"]
@@ -324,7 +315,8 @@ async def test_a_program_does_not_save_what_is_redacted_meanwhile_in_the_parent_
     version = fork.version()
     conversation = await store.load("d")
     conversation.messages = [prompt("first"), *conversation.messages]
-    before_next_call(monkeypatch, pydantic_ai, "Moves", redacting(original, "marigold"))
+    redact = partial(original.redact, holding(original, "marigold"), reason="asked to")
+    before_next_call(monkeypatch, pydantic_ai, "Moves", redact)
     with pytest.raises(ConversationConflict):
         await store.save(conversation)
     assert fork.version() == version
@@ -343,7 +335,7 @@ async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(stor
     assert texts_of(histories[store.conversation("e")].view()) == ["one", "re one"]
 
 
-async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histories):
+async def test_a_copy_of_another_store_has_its_branches_and_forks(store):
     theirs = InMemoryConversationStore()
     choice = random.Random(9)
     for _ in range(40):

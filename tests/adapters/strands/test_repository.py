@@ -23,7 +23,7 @@ from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import CondensationAction, ConversationErased
 from foldlog.eventstore.maintenance import erase
 from tests.adapters import contract
-from tests.adapters.contract import FILE, IMAGE, Runs, check_import, condensations, steps
+from tests.adapters.contract import FILE, IMAGE, Runs, check_import, condensations, holding, steps
 from tests.adapters.strands.scripted import ScriptedModel, call, parts, replies, said
 from tests.between import before_next_call
 from tests.sound import assert_sound
@@ -381,10 +381,6 @@ async def summarized(histories):
     for text in ("card Kurt", "one", "two", "three"):
         await agent.invoke_async(text)
     return agent, histories[repository.conversation("s", "a")], model
-
-
-def holding(history, text):
-    return [event.id for event in history.events() if text in str(event)]
 
 
 async def test_a_redaction_with_summaries_leaves_none_in_the_state(histories):
