@@ -54,7 +54,7 @@ from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
 from foldlog.projections.messages import (
     Dialect as Dialect,
     Rendered as Rendered,
-    rendered as rendered,
+    render_events as render_events,
     says_something as says_something,
 )
 from foldlog.projections.messages.content import (

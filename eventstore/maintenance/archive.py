@@ -26,7 +26,7 @@ from foldlog.eventstore.maintenance.archived import (
     delete_object,
     go_on,
     new_address,
-    packed,
+    pack_rows,
     read_archived,
     write_object,
 )
@@ -78,7 +78,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     if stays is not None:
         return Archived(conversation, 0, 0, stays)
     assert state.head is not None  # the conversation has events
-    data = packed(placed)
+    data = pack_rows(placed)
     attempt = Unfinished(state.key, state.id, ARCHIVE, new_address(to, state.head, data))
     check_reachable(attempt.state)
     if not on_finished(database, partial(_begin, state=state, attempt=attempt)):

@@ -70,7 +70,7 @@ class _Object(msgspec.Struct, array_like=True):
     attachments: list[tuple[bytes, int, bytes]]
 
 
-def packed(placed: Sequence[Placed]) -> bytes:
+def pack_rows(placed: Sequence[Placed]) -> bytes:
     places: dict[Attachment, int] = {}
     rows = [
         (
@@ -85,7 +85,7 @@ def packed(placed: Sequence[Placed]) -> bytes:
     return pack(msgspec.msgpack.encode(_Object(rows, [*map(tuple, places)])))  # type: ignore[list-item]
 
 
-def unpacked(data: bytes) -> list[Placed]:
+def unpack_rows(data: bytes) -> list[Placed]:
     contents = msgspec.msgpack.decode(unpack(data), type=_Object)
     attachments = [Attachment(*fields) for fields in contents.attachments]
     placed: list[Placed] = []
@@ -251,7 +251,7 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
         raise _unusable_object(conversation, address, "is missing") from None
     if sha256(data).hexdigest() != digest:
         raise _unusable_object(conversation, address, "was changed or exchanged: its hash differs")
-    return unpacked(data)
+    return unpack_rows(data)
 
 
 def _unusable_object(conversation: str, address: str, problem: str) -> StoreUnusable:

@@ -19,7 +19,7 @@ from foldlog.condensers.models.estimate import (
     of_tools,
 )
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
-from foldlog.projections import View, arguments_of, as_json, rendered, says_something
+from foldlog.projections import View, arguments_of, as_json, render_events, says_something
 from foldlog.projections.messages.chat import signed_blocks
 
 
@@ -121,5 +121,5 @@ def messages_of(event: Event) -> list[dict[str, Any]]:
         call = Action(id=0, tool=event.tool, arguments={}, call_id=event.call_id, source="agent")
         events = [call, replace(event, id=1, cause=0)]
         position = 1
-    messages = rendered(events, range(len(events)), opening=False)
+    messages = render_events(events, range(len(events)), opening=False)
     return [message.message for message in messages if position in message.positions]

@@ -58,7 +58,7 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
             if encoded.isascii() and b"\x7f" not in encoded:
                 return encoded.decode("ascii")
             text = encoded.decode()
-            return text if text.isprintable() else _STEERS.sub(_escaped, text)
+            return text if text.isprintable() else _STEERS.sub(_escape_match, text)
     separators = (",", ":") if indent is None else None
     text = json.dumps(
         value, ensure_ascii=False, indent=indent, separators=separators, default=_plain
@@ -66,7 +66,7 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
     if "Infinity" in text or "NaN" in text:
         written = {"Infinity": "1e999", "-Infinity": "-1e999"} | ({} if exact else {"NaN": "null"})
         text = _NON_FINITE.sub(lambda found: written.get(found[0], found[0]), text)
-    return _STEERS.sub(_escaped, text)
+    return _STEERS.sub(_escape_match, text)
 
 
 def well_formed(text: str) -> str:
@@ -100,5 +100,5 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value, builtin_types=(bytes,))
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"

@@ -241,14 +241,14 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
     return there[len(here) :]
 
 
-def quoted(name: str) -> str:
+def quote_id(name: str) -> str:
     """Quote an id of a runtime as in a URL. The result has no slash, so it can be one part of a
     conversation's id.
     """
     return quote(name, safe="", errors="surrogatepass")
 
 
-def unquoted(part: str) -> str:
+def unquote_id(part: str) -> str:
     return unquote(part, errors="surrogatepass")
 
 

@@ -41,7 +41,7 @@ from foldlog.adapters._shared import (
     from_plain,
     in_thread,
     not_here_yet,
-    quoted,
+    quote_id,
     sent_whole,
     shown_records,
     to_its_end,
@@ -119,7 +119,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """Return the id of a session's conversation. Without a session, the session id is
         ``default``, as in the SDK.
         """
-        return f"{self._prefix}/{quoted(session_id or 'default')}"
+        return f"{self._prefix}/{quote_id(session_id or 'default')}"
 
     @in_thread
     def get_messages(

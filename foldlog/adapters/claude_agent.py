@@ -40,10 +40,10 @@ from foldlog.adapters._shared import (
     erase_all,
     in_thread,
     kept,
-    quoted,
+    quote_id,
     records_of,
     to_its_end,
-    unquoted,
+    unquote_id,
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased, ConversationRow
@@ -183,15 +183,15 @@ class FoldlogSessionStore(OpenHistories):
     def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's sub-agents."""
         start = f"{self.conversation({**key})}/"
-        return [unquoted(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
+        return [unquote_id(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
 
     def conversation(self, key: SessionKey) -> str:
         """Return the id of a transcript's conversation. ``histories[store.conversation(key)]`` is
         its history.
         """
-        name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
+        name = f"{self._below(key['project_key'])}{quote_id(key['session_id'])}"
         if key.get("subpath"):
-            return f"{name}/{quoted(key['subpath'])}"
+            return f"{name}/{quote_id(key['subpath'])}"
         return name
 
     # -- effects
@@ -240,13 +240,13 @@ class FoldlogSessionStore(OpenHistories):
     # ----------------------------------------------------------------------------------------------
 
     def _below(self, project_key: str) -> str:
-        return f"{self._prefix}/{quoted(project_key)}/"
+        return f"{self._prefix}/{quote_id(project_key)}/"
 
     def _is_main(self, conversation: str) -> bool:
         return conversation.count("/") == self._prefix.count("/") + 2
 
     def _session(self, conversation: str) -> str:
-        return unquoted(conversation.rpartition("/")[2])
+        return unquote_id(conversation.rpartition("/")[2])
 
     # -- in threads
     # ----------------------------------------------------------------------------------------------

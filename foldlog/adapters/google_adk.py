@@ -45,12 +45,12 @@ from foldlog.adapters._shared import (
     in_thread,
     kept,
     newest_records,
-    quoted,
+    quote_id,
     records_of,
     shown_records,
     to_its_end,
     to_plain,
-    unquoted,
+    unquote_id,
 )
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
@@ -130,7 +130,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
     def _below(self, *names: str) -> str:
-        return "/".join((self._prefix, *map(quoted, names), ""))
+        return "/".join((self._prefix, *map(quote_id, names), ""))
 
     @to_its_end
     def create_session(
@@ -180,7 +180,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         listing = partial(self._list_entry, app_name, len(start))
         for conversation, values in kept(self.histories.sync, _FORMAT, below, listing):
             user, *session = map(
-                unquoted, conversation[len(start) :].removesuffix(_STATE).split("/")
+                unquote_id, conversation[len(start) :].removesuffix(_STATE).split("/")
             )
             if session:
                 sessions.append(((app_name, user, session[0]), values))
@@ -370,7 +370,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self, app_name: str, start: int, row: ConversationRow, before: object
     ) -> _Values | None:
         """Return the state of a session and the time of its last update, or the state of a user."""
-        user, *session = map(unquoted, row.id[start:].split("/"))
+        user, *session = map(unquote_id, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
             return {"state": self._load_shared(row.id)[2]}
         if len(session) == 1:

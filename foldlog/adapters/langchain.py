@@ -28,7 +28,7 @@ from foldlog.adapters._shared import (
     from_plain,
     in_thread,
     not_here_yet,
-    quoted,
+    quote_id,
     sent_records,
     to_its_end,
     to_plain,
@@ -67,7 +67,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
     ) -> None:
         WithHistories.__init__(self, histories, attributes)
         self.session_id = session_id
-        self.history = self._sync[f"{prefix}/{quoted(session_id)}"]
+        self.history = self._sync[f"{prefix}/{quote_id(session_id)}"]
         self._condense = condense
         self._clear = clear
 

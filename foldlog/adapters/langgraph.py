@@ -61,9 +61,9 @@ from foldlog.adapters._shared import (
     effect_of,
     erase_all,
     in_thread,
-    quoted,
+    quote_id,
     recent,
-    unquoted,
+    unquote_id,
     with_those_below,
 )
 from foldlog.adapters.langgraph_deltas import DeltaSnapshot, after_writes, messages_in
@@ -591,8 +591,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return the id of a namespace's first conversation: ``PREFIX/THREAD`` or
         ``PREFIX/THREAD/NAMESPACE``.
         """
-        name = f"{self._prefix}/{quoted(str(thread_id))}"
-        return f"{name}/{quoted(namespace)}" if namespace else name
+        name = f"{self._prefix}/{quote_id(str(thread_id))}"
+        return f"{name}/{quote_id(namespace)}" if namespace else name
 
     def _thread(self, conf: Mapping[str, Any]) -> str:
         return self._first_conversation(conf["thread_id"], conf.get("checkpoint_ns", ""))
@@ -603,7 +603,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
         if names[-1].startswith("@"):
             names.pop()
-        thread, namespace = (*map(unquoted, names), "")[:2]
+        thread, namespace = (*map(unquote_id, names), "")[:2]
         return thread, namespace, self._first_conversation(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:

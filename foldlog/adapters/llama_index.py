@@ -31,12 +31,12 @@ from foldlog.adapters._shared import (
     below,
     empty_session,
     in_thread,
-    quoted,
+    quote_id,
     sent_records,
     sent_whole,
     shown_records,
     to_its_end,
-    unquoted,
+    unquote_id,
 )
 from foldlog.eventstore import NOT_RECORDED, ConversationErased, Event, VersionConflict
 from foldlog.eventstore.inside import NothingRedacted
@@ -99,7 +99,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
     def history(self, key: str) -> History:
         """Return the history of a key's messages."""
-        return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
+        return self._opened._sync[f"{self.prefix}/{quote_id(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return the messages that a model is shown, the oldest first. Condensed messages are
@@ -201,7 +201,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
-        return [unquoted(row.id.removeprefix(start)) for row in rows if self._has_messages(row.id)]
+        return [
+            unquote_id(row.id.removeprefix(start)) for row in rows if self._has_messages(row.id)
+        ]
 
     def _has_messages(self, conversation: str) -> bool:
         # The conversation may have been erased after it was listed.

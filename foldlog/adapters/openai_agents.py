@@ -40,7 +40,7 @@ from foldlog.adapters._shared import (
     empty_session,
     in_thread,
     not_here_yet,
-    quoted,
+    quote_id,
     sent_whole,
     shown_records,
     to_its_end,
@@ -95,7 +95,7 @@ class FoldlogSession(OpenHistories):
         self.session_id = session_id
         self.session_settings: SessionSettings = _settings(session_settings)
         super().__init__(histories, attributes)
-        self.history = self.histories[f"{prefix}/{quoted(session_id)}"]
+        self.history = self.histories[f"{prefix}/{quote_id(session_id)}"]
         self._condense = condense
         self._clear = clear
         self._unredacted: NothingRedacted | None = None

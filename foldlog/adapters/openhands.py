@@ -35,7 +35,7 @@ from foldlog.adapters._records.openhands_files import (
     EventFiles,
     is_below,
     normal_path,
-    parsed,
+    parse_json,
     source_id_of,
 )
 from foldlog.adapters._shared import (
@@ -44,7 +44,7 @@ from foldlog.adapters._shared import (
     WithHistories,
     document,
     effect_of,
-    quoted,
+    quote_id,
 )
 from foldlog.condensers import (
     ESTIMATE,
@@ -98,7 +98,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         attributes: Attributes = None,
     ) -> None:
         super().__init__(histories, attributes)
-        self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
+        self.history = self.histories.sync[f"{prefix}/{quote_id(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._listed_files: int | None = None
         """How many event files there were when the SDK last looked. The SDK gives this number to
@@ -125,7 +125,7 @@ class FoldlogFileStore(WithHistories, FileStore):
             if named:
                 self._write_event(path, int(named[1]), named[2], text)
             elif not _MARKER.fullmatch(path):
-                value = parsed(text) if path == _STATE else text
+                value = parse_json(text) if path == _STATE else text
                 if isinstance(value, dict):
                     self._files.write_state(path, value)
                 else:
@@ -161,7 +161,7 @@ class FoldlogFileStore(WithHistories, FileStore):
                     f"conversation {self.history.id!r} has {event_count} events; {problem};"
                     " nothing was copied"
                 )
-            self._files.append_all(parsed(files.read(path)) for path in paths[event_count:])
+            self._files.append_all(parse_json(files.read(path)) for path in paths[event_count:])
             if files.exists(_STATE):
                 self.write(_STATE, files.read(_STATE))
         return len(paths) - event_count
@@ -266,7 +266,7 @@ class FoldlogFileStore(WithHistories, FileStore):
         return [*self._files.names, *sorted(self._files.documents)]
 
     def _write_event(self, path: str, number: int, source_id: str, text: str) -> None:
-        record = parsed(text)
+        record = parse_json(text)
         if not isinstance(record, dict) or record.get("id") != source_id:
             raise InvalidEvent(
                 f"{path}: the contents are not an event with the id {source_id!r}; nothing was"

@@ -56,13 +56,13 @@ from foldlog.adapters._shared import (
     in_thread,
     kept,
     newest_document,
-    quoted,
+    quote_id,
     recent,
     shown_records,
     time_from,
     to_its_end,
     to_plain,
-    unquoted,
+    unquote_id,
 )
 from foldlog.eventstore import (
     ConversationErased,
@@ -120,7 +120,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """Return the id of a conversation in foldlog. ``histories[store.conversation(id)]`` is its
         history.
         """
-        return f"{self._prefix}/{quoted(conversation_id)}"
+        return f"{self._prefix}/{quote_id(conversation_id)}"
 
     @in_thread
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
@@ -282,7 +282,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _stored_value_of(self, conversation: str) -> Any:
         if not conversation.startswith(f"{self._prefix}/"):
             return None
-        return self._stored_value(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
+        return self._stored_value(unquote_id(conversation.removeprefix(f"{self._prefix}/")))[1]
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         stored = list(self._entries.back(head_id, limit))[::-1]

@@ -35,7 +35,7 @@ from foldlog.adapters._shared import (
     document,
     erase_all,
     from_plain,
-    quoted,
+    quote_id,
     shown_records,
     stood_for,
     to_plain,
@@ -107,7 +107,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Return the id of an agent's conversation. Without ``agent_id``, return the id of the
         conversation that stores the session itself.
         """
-        name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
+        name = "/".join((self._prefix, *map(quote_id, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:

@@ -49,7 +49,7 @@ __all__ = [
     "Rendered",
     "Rendering",
     "copy_messages",
-    "rendered",
+    "render_events",
     "rendering",
     "says_something",
     "system_prompt",
@@ -59,7 +59,7 @@ __all__ = [
 system_prompt = anthropic.system_prompt
 
 
-def rendered(
+def render_events(
     events: Sequence[Event],
     positions: Sequence[int],
     dialect: Dialect = "litellm",

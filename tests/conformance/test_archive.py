@@ -199,7 +199,7 @@ def test_an_encrypted_conversation_is_encrypted_in_its_object(open_recorder, to,
     before = content(store)
     archive(store, "c1", to)
     [name] = objects(to)
-    [(row, _), *_] = archived.unpacked((tmp_path / "objects" / name).read_bytes())[1:]
+    [(row, _), *_] = archived.unpack_rows((tmp_path / "objects" / name).read_bytes())[1:]
     assert CONTENT.encode() not in row.body
     assert_sound(store)
     assert content(store) == before
@@ -462,7 +462,7 @@ def _altered(path):
 
 
 def _of_another(path):
-    path.write_bytes(archived.packed([]))
+    path.write_bytes(archived.pack_rows([]))
 
 
 @pytest.mark.parametrize(

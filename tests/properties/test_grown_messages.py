@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from foldlog.condensers import ObservationMaskingCondenser
 from foldlog.eventstore import Action, Message, Observation
-from foldlog.projections import View, rendered
+from foldlog.projections import View, render_events
 from foldlog.projections.messages import DIALECTS, growing
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -60,7 +60,7 @@ def test_messages_that_grew_are_those_that_are_made_at_once(events, data):
         for view in (views[-1], condenser.condense(views[-1])):
             dialect = data.draw(st.sampled_from(DIALECTS))
             grown = view.rendered(dialect)
-            fresh = rendered(view.events, view.fit_positions, dialect)
+            fresh = render_events(view.events, view.fit_positions, dialect)
             assert [positions for _, positions in grown] == [positions for _, positions in fresh]
             assert _texts([message for message, _ in grown]) == _texts(
                 [message for message, _ in fresh]
@@ -109,7 +109,7 @@ def test_threads_that_ask_at_the_same_time_get_the_messages_of_their_view():
     views = [View.from_events([Message(source="user", content="do")])]
     for number in range(30):
         views.append(views[-1].then(turn(number)))
-    fresh = [rendered(view.events, view.fit_positions) for view in views]
+    fresh = [render_events(view.events, view.fit_positions) for view in views]
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda place: views[place].rendered(), [*range(31)] * 4))
     assert answers == fresh * 4

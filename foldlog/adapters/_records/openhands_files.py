@@ -314,7 +314,7 @@ def source_id_of(event: Event) -> str | None:
     return None
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text. A text that is not JSON is returned unchanged."""
     try:
         return parse(text.encode())
