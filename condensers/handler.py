@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._telemetry import is_told, measure, span, tell
+from foldlog._telemetry import has_receiver, measure, span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
@@ -271,7 +271,7 @@ class CondenseHandler:
         seconds: float,
     ) -> None:
         # The metadata of a condensation may lack token counts, which are then estimated.
-        if not is_told("foldlog.condensation.made"):
+        if not has_receiver("foldlog.condensation.made"):
             return
         metadata = plan.metadata
         view_after = view.then((plan,))

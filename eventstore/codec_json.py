@@ -254,7 +254,7 @@ def plain(value: object) -> object:
     raise TypeError(f"an object of type {type(value).__name__} cannot be stored")
 
 
-def said(value: object) -> str:
+def describe_value(value: object) -> str:
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
     return str(value)

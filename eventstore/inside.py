@@ -13,7 +13,7 @@ from foldlog.eventstore.arguments import (
     check_time as check_time,
     check_whole as check_whole,
 )
-from foldlog.eventstore.codec_json import said as said
+from foldlog.eventstore.codec_json import describe_value as describe_value
 from foldlog.eventstore.documents.values import (
     newest_documents as newest_documents,
     newest_value as newest_value,

@@ -94,7 +94,7 @@ class KeptBeside:
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         records: dict[str, tuple[int, Record | None]] = {}
         for first, last in spans:
-            records |= kept_records(self._store, self._projection, first, last)
+            records |= cached_records(self._store, self._projection, first, last)
         return records
 
     def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
@@ -105,7 +105,7 @@ class KeptBeside:
         date. Cost: one statement reads all conversations whose ids begin with ``start``.
         """
         end = start[:-1] + chr(ord(start[-1]) + 1)
-        for name, (version, record) in kept_records(
+        for name, (version, record) in cached_records(
             self._store, self._projection, start, end
         ).items():
             if not name.startswith(start):
@@ -175,7 +175,7 @@ class KeptBeside:
         self.flush()
 
 
-def kept_records(
+def cached_records(
     store: Store, projection: str, first: str, last: str
 ) -> dict[str, tuple[int, Record | None]]:
     """Return the version and the newest record of each conversation from ``first`` to ``last``.

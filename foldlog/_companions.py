@@ -102,7 +102,7 @@ def _is_begun_by_another(store: Store, conversation: str) -> bool:
         return True
 
 
-def ids_meant(store: Store, beginning: str) -> Iterator[str]:
+def ids_beginning_with(store: Store, beginning: str) -> Iterator[str]:
     """Yield the ids of conversations that begin with ``beginning``. Sub-agents
     (``session/agent-1``) of a yielded session are left out.
     """
@@ -125,7 +125,7 @@ def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
         yield name
     session, slash, rest = beginning.partition("/")
     if name is None and slash and rest:
-        for session_id in ids_meant(store, session):
+        for session_id in ids_beginning_with(store, session):
             yield from ids_from(store, f"{session_id}/{rest}")
 
 

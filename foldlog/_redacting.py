@@ -37,7 +37,7 @@ from foldlog._written_files import (
     describe_file,
     erased_sources,
     is_a_copy,
-    is_gone,
+    is_missing,
     may_hold,
     path_in,
     read_models,
@@ -684,7 +684,7 @@ def holders(
     noted_sources = {name: path_in(name) for name in names if name.startswith("imported ")}
     # The store's own path is left out, because an open backup has a note of itself.
     named = [describe_file(store, name) for name in names if name not in noted_sources]
-    for name in filter(is_gone, noted_sources):
+    for name in filter(is_missing, noted_sources):
         describe_file(store, name)
     former = []
     if store.path is not None:

@@ -17,7 +17,7 @@ from foldlog._labels import kind_words, label, labels_of
 from foldlog._unreadable import sound
 from foldlog._words import gist
 from foldlog._words.texts import text_of
-from foldlog._words.times import happened_at, told_at
+from foldlog._words.times import happened_at, time_of_event
 from foldlog.eventstore import (
     Action,
     ConversationErased,
@@ -325,7 +325,7 @@ class _Criteria:
         if not self.words.stand_in(text):
             return None
         snippet, highlights = self._snippet(text)
-        told_time = told_at(event, recorded_at)
+        told_time = time_of_event(event, recorded_at)
         return Hit(
             conversation, event.id, label(event), told_time, recorded_at, snippet, highlights
         )

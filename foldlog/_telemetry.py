@@ -157,7 +157,7 @@ def tell(name: str, **values: Any) -> None:
     measure(name, **values)
 
 
-def is_told(name: str) -> bool:
+def has_receiver(name: str) -> bool:
     """Return whether anything receives this message. If nothing receives the message, the caller
     need not compute the values of the message.
     """

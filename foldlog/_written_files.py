@@ -73,14 +73,14 @@ def note_file(
         with suppress(EventStoreError):
             if is_written:
                 confirm(store, name, position)
-            elif is_new or is_gone(name):
+            elif is_new or is_missing(name):
                 confirm(store, name, None)
             for other in read_models(store):
                 if other == name:
                     continue
                 is_replaced = is_written and path_in(other) == absolute_path
                 is_alike = other.startswith(f"{kind}{of_conversations} /")
-                if is_replaced or (is_alike and is_gone(other)):
+                if is_replaced or (is_alike and is_missing(other)):
                     confirm(store, other, None)
 
 
@@ -117,7 +117,7 @@ def erased_sources(store: Store) -> dict[str, list[str]]:
             matched is not None
             and matched["ids"]
             and name.startswith("imported ")
-            and not is_gone(name)
+            and not is_missing(name)
         ):
             for conversation in json.loads(matched["ids"]):
                 paths.setdefault(conversation, []).append(matched["path"])
@@ -158,7 +158,7 @@ def describe_file(store: Store, name: str) -> str:
     """Return the name of a file as it is shown to users. If the file no longer exists, the text
     says so, and the note is deleted.
     """
-    if not is_gone(name):
+    if not is_missing(name):
         return name
     with suppress(EventStoreError):
         confirm(store, name, None)
@@ -171,7 +171,7 @@ def path_in(name: str) -> str:
     return "" if matched is None else matched["path"]
 
 
-def is_gone(name: str) -> bool:
+def is_missing(name: str) -> bool:
     return is_a_copy(name) and not os.path.exists(path_in(name))
 
 

@@ -298,7 +298,7 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
     )
 
 
-def said_in_rejection(text: str) -> str | None:
+def words_in_rejection(text: str) -> str | None:
     # The text is empty if the user wrote nothing. Return None if the user did not reject the call.
     if not _REJECTED.search(text):
         return None

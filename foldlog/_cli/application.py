@@ -297,7 +297,7 @@ def run(arguments: Sequence[str]) -> int:
         return FINDINGS if unfinished or is_of_damage(error) else REFUSED
     if status == INTERRUPTED:
         terminal.complain(INTERRUPTED_WORDS)
-    if terminal.has_found() and status in (None, DONE):
+    if terminal.print_problems() and status in (None, DONE):
         return FINDINGS
     return DONE if status is None else int(status)
 

@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     Origin,
     events,
 )
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 
 STYLES = {
     "system": "dim",
@@ -220,4 +220,4 @@ def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=said)
+    return json.dumps(value, ensure_ascii=False, indent=2, default=describe_value)

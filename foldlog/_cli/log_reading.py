@@ -14,7 +14,7 @@ from foldlog._figures.overview import counted_in, is_about_it
 from foldlog._labels import KINDS
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import sound
-from foldlog._words.times import told_at
+from foldlog._words.times import time_of_event
 from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Store
 from foldlog.eventstore.inside import EventTime, is_structural
 
@@ -100,7 +100,7 @@ class LogReading:
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None
         for entry in sound(self._store, self._conversation, start, self.end(stop), self.findings):
-            at = told_at(entry.event, entry.recorded_at)
+            at = time_of_event(entry.event, entry.recorded_at)
             if at is None or is_about_it(entry.event) or is_structural(entry.event):
                 continue
             if (

@@ -97,10 +97,10 @@ def selection(
         named = kind_words(kinds or ())
     except ValueError as error:
         raise Refused(f"--kind {error}") from error
-    return Selection(named, given_moment("--since", since), given_moment("--until", until))
+    return Selection(named, moment_of_option("--since", since), moment_of_option("--until", until))
 
 
-def given_moment(option: str, text: str | None) -> datetime | None:
+def moment_of_option(option: str, text: str | None) -> datetime | None:
     """Parse the time of an option: a date, a time, or how long ago. A time is in UTC unless it has
     a zone.
 

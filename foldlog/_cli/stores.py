@@ -16,7 +16,7 @@ from foldlog._archive import makes_events
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, make_folder_of, use_store
 from foldlog._cli.outcome import Refused
-from foldlog._companions import ids_meant
+from foldlog._companions import ids_beginning_with
 from foldlog._open_files import is_store
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -138,7 +138,7 @@ def resolve(store: Store, text: str) -> str:
     If only a session and its sub-agents (``session/agent-1``) begin with ``text``, return the
     session. Raises ``Refused`` unless exactly one conversation matches.
     """
-    matching_ids = list(islice(ids_meant(store, text), _FEW + 1))
+    matching_ids = list(islice(ids_beginning_with(store, text), _FEW + 1))
     if len(matching_ids) == 1:
         return _note_missing_records(store, matching_ids[0])
     if matching_ids:
@@ -171,7 +171,7 @@ class ShortIds:
 
     def _shorten(self, session: str) -> str:
         for length in _SHORT:
-            meant = islice(ids_meant(self._store, session[:length]), 2)
+            meant = islice(ids_beginning_with(self._store, session[:length]), 2)
             if all(name == session or name.startswith(f"{session}/") for name in meant):
                 return session[:length]
         return session

@@ -388,7 +388,7 @@ def unread(problem: str) -> None:
     _unread.setdefault(problem)
 
 
-def has_found() -> bool:
+def print_problems() -> bool:
     """Print the remembered problems. Return whether a finding was printed."""
     for problem in _unread:
         warn(problem)

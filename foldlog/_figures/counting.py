@@ -16,7 +16,7 @@ from foldlog._figures.counts import Counts, strategy_of
 from foldlog._figures.overview import Overview, counted_in, overview_of
 from foldlog._figures.savings import is_made, saving_of
 from foldlog._figures.sizes import view_tokens
-from foldlog._figures.spending import Spending, sum_up, told_beside, total_of
+from foldlog._figures.spending import Spending, imported_calls, sum_up, total_of
 from foldlog._formats.replacing import is_replacing
 from foldlog._formats.summed_calls import HASH_BYTES, Calls
 from foldlog._unreadable import sound
@@ -138,10 +138,10 @@ def counted_on(
         structural = store.query(
             row.id, lambda reading: [*reading.structural_events(0, row.version)]
         )
-        calls_beside = store.query(row.id, lambda reading: told_beside(reading, row.version))
+        calls_beside = store.query(row.id, lambda reading: imported_calls(reading, row.version))
         if figures.start and row.parent is not None:
             calls_of_parent = store.query(
-                row.parent, lambda reading: told_beside(reading, reading.version)
+                row.parent, lambda reading: imported_calls(reading, reading.version)
             )
     except ConversationErased:
         raise

@@ -16,7 +16,7 @@ from foldlog._formats.skeleton import ENDS_WITH, beginning_of, state_after
 from foldlog._formats.summed_calls import NO_DAY
 from foldlog._formats.usage import is_call
 from foldlog._labels import label
-from foldlog._words.times import known_format, told_at
+from foldlog._words.times import read_with_format, time_of_event
 from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.eventstore.inside import EventTime, in_utc, is_structural
@@ -118,7 +118,7 @@ class Counts(Struct):
             self.unmarked = 1
 
     def _count_day(self, recorded_at: datetime, event: Event) -> None:
-        at = told_at(event, recorded_at)
+        at = time_of_event(event, recorded_at)
         day = NO_DAY if at is None else at.date().isoformat()
         self.days[day] = self.days.get(day, 0) + 1
         if at is None or is_structural(event):
@@ -158,7 +158,7 @@ def _marks_errors(event: Event) -> bool:
         return True
     if isinstance(event, Observation) and "exit_code" in event.extras:
         return True
-    return known_format(event.origin.format, lambda known: known.marks_errors) is not False
+    return read_with_format(event.origin.format, lambda known: known.marks_errors) is not False
 
 
 def strategy_of(event: CondensationAction) -> str:

@@ -12,9 +12,9 @@ from foldlog._figures.sizes import view_tokens
 from foldlog._formats.record import UNREAD
 from foldlog._formats.replacing import is_replacing, standing_in
 from foldlog._formats.usage import is_copy
-from foldlog._formats.user_requests import READ_MAX, asked_in
+from foldlog._formats.user_requests import READ_MAX, request_in
 from foldlog._usage import IMPORTED
-from foldlog._words.times import known_format, time_text
+from foldlog._words.times import read_with_format, time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
@@ -184,7 +184,7 @@ def copies_before(event: Event) -> int:
     other_events = event.origin.rest
     if type(other_events) is not int:
         return 0
-    repeats = known_format(event.origin.format, lambda format: format.says_again)
+    repeats = read_with_format(event.origin.format, lambda format: format.says_again)
     return other_events if repeats else 0
 
 
@@ -250,4 +250,4 @@ def is_activity(event: Event) -> bool:
 def _request_in(event: Message) -> tuple[str, str]:
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
-    return asked_in("\n".join(text[:READ_MAX] for text in texts if isinstance(text, str)))
+    return request_in("\n".join(text[:READ_MAX] for text in texts if isinstance(text, str)))

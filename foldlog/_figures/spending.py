@@ -203,6 +203,6 @@ def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
     return replace(total, cost=None) if models_without_price(calls, prices) else total
 
 
-def told_beside(read: ReadTransaction, version: int) -> list[Any]:
+def imported_calls(read: ReadTransaction, version: int) -> list[Any]:
     calls = newest_value(read, IMPORTED, version)
     return calls if type(calls) is list else []

@@ -17,7 +17,7 @@ from itertools import islice
 
 from msgspec import to_builtins
 
-from foldlog._cached_values import kept_records, value_of
+from foldlog._cached_values import cached_records, value_of
 from foldlog._figures.counting import Figures, figures_of
 from foldlog._figures.overview import Overview
 from foldlog._figures.repeated import RepeatedReplies
@@ -181,7 +181,7 @@ class FigureCounter:
                 figures = pending_figures(self._store, row.id)
                 figures.version = row.version
                 return figures
-            records = kept_records(self._store, _PROJECTION, row.id, row.id)
+            records = cached_records(self._store, _PROJECTION, row.id, row.id)
             _, record = records.get(row.id, (0, None))
             earlier = None
             if record is not None and record.code == CODE:

@@ -38,11 +38,11 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import (
     THINKING,
+    accepted_block,
+    as_anthropic,
     blocks_of,
-    given,
     is_blank,
     kind_of,
-    known_of,
     result_of,
     texts_of,
     use_of,
@@ -66,7 +66,7 @@ from foldlog._formats.record import (
     time_at,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
-from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
+from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 from foldlog.eventstore import Action, Annotation, Message, Observation
 
 NAME = "anthropic-messages"
@@ -256,7 +256,7 @@ def _part(block: Any) -> dict[str, Any] | None:
             }
         case {"type": "tool_result"}:
             return {**block, "content": _known(block.get("content"))}
-    return known_of(block)
+    return accepted_block(block)
 
 
 def _is_summary(block: dict[str, Any]) -> bool:
@@ -285,7 +285,7 @@ class _Encoder(RepliesEncoder):
             case Action():
                 blocks = [
                     *_only_thinking(thinking_before(events)),
-                    *blocks_of(said_before(events)),
+                    *blocks_of(thoughts_before(events)),
                     *map(use_of, events),
                 ]
                 return [{"role": "assistant", "content": blocks}]
@@ -297,7 +297,7 @@ class _Encoder(RepliesEncoder):
                     }
                 ]
         # Anthropic's messages have no role for the system
-        return [{"role": "user", "content": given(events[0].content)}]
+        return [{"role": "user", "content": as_anthropic(events[0].content)}]
 
 
 def _only_thinking(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

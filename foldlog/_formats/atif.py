@@ -35,7 +35,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import said_in, thinking_of
+from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import (
     arguments_of,
     call_id_of,
@@ -61,13 +61,13 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
+from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,
     RecordedUsage,
     begins_call,
-    call_told_by,
+    call_of_event,
     calls_of_replies,
     inner,
     is_copy,
@@ -211,13 +211,13 @@ class _Decoder(FollowingDecoder):
         replaces = within(record, *_BOUNDARY) == "replace"
         if source == "system" and not self._begun and not replaces:
             tools = self._agent.get("tool_definitions")
-            content = joined_text(tuple(said_in(record.get("message"))))
+            content = joined_text(tuple(shown_blocks(record.get("message"))))
             read.add(
                 SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ()
             )
         elif source in _SOURCES:
             self._begun = True
-            read.parts = said_in(record.get("message"))
+            read.parts = shown_blocks(record.get("message"))
             if type(thought := record.get("reasoning_content")) is str and thought:
                 read.thinking = [thinking_of(thought)]
             for call in dicts_in(record.get("tool_calls")):
@@ -229,7 +229,8 @@ class _Decoder(FollowingDecoder):
             _read_results(read, record)
         if replaces:
             result_texts = (
-                joined_text(tuple(said_in(result.get("content")))) for result in _results(record)
+                joined_text(tuple(shown_blocks(result.get("content"))))
+                for result in _results(record)
             )
             read.condense(
                 bool,
@@ -257,10 +258,10 @@ def _read_results(read: RecordEvents, record: dict[str, Any]) -> None:
         if type(call_id) is str:
             read.answer(
                 call_id,
-                tuple(said_in(content)) if type(content) is list else text_or_empty(content),
+                tuple(shown_blocks(content)) if type(content) is list else text_or_empty(content),
             )
         else:
-            read.parts = said_in(content)
+            read.parts = shown_blocks(content)
             read.say("environment", as_text=True)
 
 
@@ -335,7 +336,7 @@ class _Encoder(RepliesEncoder):
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> list[dict[str, Any]]:
-        step = self._step(calls[0], "agent", joined_text(said_before(calls))) | _reasoning(
+        step = self._step(calls[0], "agent", joined_text(thoughts_before(calls))) | _reasoning(
             thinking_before(calls)
         )
         step["tool_calls"] = [
@@ -391,7 +392,7 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     if usage or cost:
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
         calls.append(
-            call_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(
+            call_of_event([*listed, *replies][-1], model, usage, cost, number)._replace(
                 is_total=True
             )
         )

@@ -128,7 +128,7 @@ _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic
 _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 
 
-def known_of(block: Any) -> _Block | None:
+def accepted_block(block: Any) -> _Block | None:
     """Return a block in the form that ``MessageReader`` accepts. Blocks with thinking or a call
     stay unchanged. ``shown_of`` converts all other blocks.
     """
@@ -177,11 +177,11 @@ def wrap_server_block(block: Any) -> Any:
 def content_of(blocks: Any) -> Content:
     """Return the content of a message or a result. A text stays a text, and blocks become parts."""
     if type(blocks) is list:
-        return tuple(said_in(blocks))
+        return tuple(shown_blocks(blocks))
     return blocks if type(blocks) is str else ""
 
 
-def said_in(content: Any) -> list[_Block]:
+def shown_blocks(content: Any) -> list[_Block]:
     if type(content) is list:
         blocks = content
     elif content is None:
@@ -215,7 +215,7 @@ def thought_in(block: _Block) -> tuple[str, str]:
     return text, text_or_empty(block.get("signature")) if text else ""
 
 
-def said(parts: list[_Block]) -> Content:
+def content_of_parts(parts: list[_Block]) -> Content:
     """Return the parts of a model's message as content. A single text block becomes a text."""
     if len(parts) == 1 and parts[0].keys() <= {"type", "text"} and "text" in parts[0]:
         text: str = parts[0]["text"]
@@ -228,7 +228,7 @@ def texts_of(content: Content) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def given(content: Content) -> str | list[_Block]:
+def as_anthropic(content: Content) -> str | list[_Block]:
     """Return the content of a message or a result in Anthropic's format. A text stays a text, and
     parts become blocks.
     """
@@ -282,7 +282,7 @@ def use_of(action: Action) -> _Block:
 def result_of(observation: Observation) -> _Block:
     result = {
         "type": "tool_result",
-        "content": given(observation.content),
+        "content": as_anthropic(observation.content),
         "tool_use_id": call_id_of(observation),
     }
     return {**result, "is_error": True} if observation.is_error else result

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from foldlog._formats.blocks import said_in, thinking_of
+from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import (
     data_url,
     file_at,
@@ -49,7 +49,7 @@ from foldlog._formats.record import (
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.usage import ModelCall, RecordedUsage, call_told_by, calls_of_replies, inner
+from foldlog._formats.usage import ModelCall, RecordedUsage, call_of_event, calls_of_replies, inner
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
@@ -263,8 +263,8 @@ def _with_files(text: str, attachments: Any) -> Content:
         if type(data) is str and type(kind) is str:
             parts.append(file_at(data_url(kind, data), kind))
         elif attachment.get("type") not in _IN_WORDS:
-            parts += said_in(attachment)
-    return (*said_in(text), *parts) if parts else text
+            parts += shown_blocks(attachment)
+    return (*shown_blocks(text), *parts) if parts else text
 
 
 _COUNTS = {
@@ -294,7 +294,7 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
             counts = {
                 name: usage.get(f"{source_name}Tokens") for name, source_name in _COUNTS.items()
             }
-            yield call_told_by(
+            yield call_of_event(
                 event, model, usage_of(counts), None, calls if type(calls) is int else 0, model
             )
     yield from calls_of_replies(replies)

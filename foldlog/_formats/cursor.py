@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import said as content_of_parts, said_in, thinking_of
+from foldlog._formats.blocks import content_of_parts as content_of_parts, shown_blocks, thinking_of
 from foldlog._formats.files.readers import Placed, open_read_only, parse_line, rows_in
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import json_text, parse_text as parsed_text
@@ -41,7 +41,7 @@ from foldlog._formats.record import (
     has,
     text_or_empty,
     text_or_none,
-    time_told,
+    time_under,
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -282,7 +282,7 @@ class _Decoder(FollowingDecoder):
             return
         read.thinking = self._thoughts
         self._thoughts = []
-        read.parts = said_in(text)
+        read.parts = shown_blocks(text)
         counts = dict_or_empty(bubble.get("tokenCount"))
         names = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
         read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **names)
@@ -317,7 +317,7 @@ class _Decoder(FollowingDecoder):
                     thought = text_or_empty(block.get("text", block.get("thinking")))
                     read.thinking.append(thinking_of(thought))
                 case _:
-                    read.parts += said_in(block)
+                    read.parts += shown_blocks(block)
         if role in ("system", "user"):
             parts = read.parts
             read.parts = []
@@ -331,7 +331,7 @@ class _Decoder(FollowingDecoder):
         tool = text_or_empty(block.get("toolName"))
         output = block.get("result", block.get("content"))
         if type(output) in (str, list):
-            content = content_of_parts(said_in(output))
+            content = content_of_parts(shown_blocks(output))
         else:
             content = json_text(output)
         failed = block.get("isError", block.get("is_error")) is True
@@ -346,7 +346,7 @@ FORMAT = Format(
     expected="a bubble, a message or a line of a transcript of Cursor",
     decoder=_Decoder,
     files=_Databases(),
-    time=lambda record: time_told(record, "createdAt", "timestamp"),
+    time=lambda record: time_under(record, "createdAt", "timestamp"),
     kept_in=(
         "~/.cursor/projects",
         "~/.cursor/chats",

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from foldlog._formats.blocks import said, shown_of, thinking_of
+from foldlog._formats.blocks import content_of_parts, shown_of, thinking_of
 from foldlog._formats.event_fields import (
     data_url,
     file_at,
@@ -95,14 +95,14 @@ def parts_of(content: Any) -> list[_Part]:
 
 
 def content_of(content: Any) -> Content:
-    return said(shown_parts(parts_of(content)))
+    return content_of_parts(shown_parts(parts_of(content)))
 
 
 def shown_parts(parts: list[_Part]) -> list[_Part]:
     return [shown for part in parts if (shown := _shown(part)) is not None]
 
 
-def said_parts(parts: list[_Part]) -> list[_Part]:
+def visible_parts(parts: list[_Part]) -> list[_Part]:
     return shown_parts([part for part in parts if part.get("thought") is not True])
 
 
@@ -244,7 +244,7 @@ def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
 
 
 def _content_and_calls(record: _Part) -> object:
-    parts = said_parts(parts_of(record.get("content")))
+    parts = visible_parts(parts_of(record.get("content")))
     calls = [(call.get("id"), call.get("name"), call.get("args")) for call in _calls_in(record)]
     results = _results_in(record) if record.get("type") == "user" else {}
     return record.get("type"), parts, calls, results
@@ -538,7 +538,7 @@ class GeminiDecoder(FollowingDecoder):
                 thought = text_or_empty(item.get("description"))
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record.get("toolCalls"))
-        read.parts = said_parts(parts)
+        read.parts = visible_parts(parts)
         read.thinking = [*map(thinking_of, filter(None, thoughts))]
         read.response = str(record.get("id"))
         for call in calls:

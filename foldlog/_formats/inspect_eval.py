@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._compressed import unpacked_of
-from foldlog._formats.blocks import kind_of, said_in, texts_of, thinking_of
+from foldlog._formats.blocks import kind_of, shown_blocks, texts_of, thinking_of
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import Placed, object_in
 from foldlog._formats.format import Contained, FileReader, Format
@@ -236,7 +236,7 @@ def _read_block(read: RecordEvents, block: Any) -> None:
         redacted = text if block.get("redacted") is True else None
         read.thinking.append(thinking_of(text, block.get("signature"), redacted))
     else:
-        read.parts += said_in(block)
+        read.parts += shown_blocks(block)
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:

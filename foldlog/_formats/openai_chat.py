@@ -50,12 +50,12 @@ from foldlog._formats.record import (
     has,
     member,
     time_at,
-    time_told,
+    time_under,
     usage_meta,
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
+from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -175,7 +175,7 @@ def time_of_message(message: Any) -> SourceTime:
     """Return the time of a message, or ``(None, None)``. OpenAI's format has no field for the time,
     so each program adds a field of its own.
     """
-    return time_told(message, "timestamp", "created_at", "created")
+    return time_under(message, "timestamp", "created_at", "created")
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -261,7 +261,7 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
     calls = [call for call in events if isinstance(call, Action)]
     match event:
         case Action():
-            content = said_before(calls)
+            content = thoughts_before(calls)
             thinking = thinking_before(calls)
         case Message(content=content, thinking=thinking):
             pass

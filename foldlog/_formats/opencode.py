@@ -21,7 +21,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, said, said_in, thinking_of
+from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode_files import IN_WORDS, Sessions
 from foldlog._formats.record import (
@@ -183,7 +183,7 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 def _told(parts: list[_Part]) -> list[_Part]:
     """Return the parts in the form in which a model gets them."""
-    return said_in(
+    return shown_blocks(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )
 
@@ -194,8 +194,8 @@ def _result(state: _Part) -> _Part:
             return {"content": "[Old tool result content cleared]"}
         case {"status": "completed"}:
             return {
-                "content": said(
-                    [*said_in(state.get("output")), *_told(dicts_in(state.get("attachments")))]
+                "content": content_of_parts(
+                    [*shown_blocks(state.get("output")), *_told(dicts_in(state.get("attachments")))]
                 )
             }
         case {"status": "error", "metadata": {"interrupted": True, "output": str(output)}}:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import kind_of, said, said_in, texts_of, thinking_of
+from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks, texts_of, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.messages import spoken
 from foldlog._formats.record import (
@@ -171,14 +171,16 @@ class PiDecoder(FollowingDecoder):
             case "system":
                 sections = filter(None, dict_or_empty(message.get("sections")).values())
                 read.tag = _PROMPT
-                event = spoken("system", said([*said_in(content), *said_in([*sections])]))
+                event = spoken(
+                    "system", content_of_parts([*shown_blocks(content), *shown_blocks([*sections])])
+                )
                 tools = [
                     {"type": "function", "function": each}
                     for each in dicts_in(message.get("toolsAdded"))
                 ]
                 read.take(replace(event, tools=tuple(tools)))
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
-                words = said(said_in(within(message, "replacement", "content")))
+                words = content_of_parts(shown_blocks(within(message, "replacement", "content")))
                 read.tag = edited.number
                 if read.tag in (numbers := [number for _, number in self.shown.all()]):
                     place = numbers.index(read.tag)
@@ -186,7 +188,7 @@ class PiDecoder(FollowingDecoder):
             case "compaction" if type(summary) is str:
                 self._read_compaction(read, message, above)
             case "toolResult":
-                result = content if type(content) is str else tuple(said_in(content))
+                result = content if type(content) is str else tuple(shown_blocks(content))
                 failed = message.get("isError") is True
                 read.answer(
                     message.get("toolCallId"), result, is_error=failed, tool=message.get("toolName")
@@ -196,13 +198,13 @@ class PiDecoder(FollowingDecoder):
                 self._read_response(read, message)
             case "user" | "custom" | "hookMessage" | "custom_message" as role:
                 source = "user" if role == "user" else source
-                read.parts += said_in(content)
+                read.parts += shown_blocks(content)
             case "bashExecution":
-                read.parts += said_in(_ran(message))
+                read.parts += shown_blocks(_ran(message))
             case "branch_summary" | "branchSummary" if summary:
-                read.parts += said_in(_CAME_BACK.format(summary))
+                read.parts += shown_blocks(_CAME_BACK.format(summary))
             case "compactionSummary" if summary:
-                read.parts += said_in(_SUMMED_UP.format(summary))
+                read.parts += shown_blocks(_SUMMED_UP.format(summary))
         read.say(source, as_text=source == "agent" or type(content) is not list)
 
     def _read_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
@@ -215,7 +217,7 @@ class PiDecoder(FollowingDecoder):
             elif kind_of(block) == "toolCall":
                 read.call(block.get("name"), block.get("arguments"), block.get("id"))
             else:
-                read.parts += said_in(block)
+                read.parts += shown_blocks(block)
 
     def _read_compaction(
         self, read: RecordEvents, record: dict[str, Any], above: _Place | None

@@ -31,8 +31,8 @@ from foldlog._formats.gemini_cli import (
     held_in,
     parts_of,
     result_of,
-    said_parts,
     thoughts_in,
+    visible_parts,
 )
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -203,7 +203,7 @@ class _Decoder(FollowingDecoder):
 
 def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
     read.thinking = [*map(thinking_of, filter(None, thoughts_in(parts)))]
-    read.parts = said_parts(parts)
+    read.parts = visible_parts(parts)
     for call in held_in(parts, "functionCall"):
         read.call(call.get("name"), call.get("args"), call.get("id"))
     read.say("agent", as_text=True)

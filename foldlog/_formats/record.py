@@ -271,7 +271,7 @@ def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
         return None
 
 
-def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
+def time_under(record: Mapping[str, Any], *names: str) -> SourceTime:
     """Return the first time under one of the keys ``names``. The time is a text, or a number of
     seconds or milliseconds after 1970. A small number is skipped, because it may be the duration of
     a run.

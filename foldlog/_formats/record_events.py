@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import is_blank, said as content_of_parts
+from foldlog._formats.blocks import content_of_parts as content_of_parts, is_blank
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members

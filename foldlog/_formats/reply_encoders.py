@@ -130,7 +130,7 @@ class RepliesEncoder(RecordEncoder):
         return records
 
 
-def said_before(calls: Sequence[Action]) -> Content:
+def thoughts_before(calls: Sequence[Action]) -> Content:
     return join_contents(call.thought for call in calls)
 
 

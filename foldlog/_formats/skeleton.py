@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from foldlog._formats.hash_set import HashSet, index_of
 from foldlog._formats.json_text import bytes_of, parse
 from foldlog._formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
-from foldlog._formats.user_requests import asked_in
+from foldlog._formats.user_requests import request_in
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
 
@@ -343,7 +343,7 @@ class Skeleton(ABC):
         first request is stored.
         """
         if words and self.state.asked is None:
-            request, whole_text = asked_in(words)
+            request, whole_text = request_in(words)
             self.state.asked = request[:_SHOWN_MAX] or None
             self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
 

@@ -174,7 +174,7 @@ def _call_of_source(fields: Mapping[str, Any]) -> ModelCall:
 # --------------------------------------------------------------------------------------
 
 
-def call_told_by(
+def call_of_event(
     event: Event,
     model: str,
     usage: Mapping[str, int],
@@ -212,7 +212,7 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     for event in replies.values():
         meta = event.meta
         calls = count_of(meta.get("calls", 1))
-        yield call_told_by(
+        yield call_of_event(
             event,
             model_named(meta),
             usage_of(inner(meta, "usage")),

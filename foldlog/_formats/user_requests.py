@@ -11,7 +11,7 @@ _TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
 """A tag, such as ``<command-name>``, around a text that a runtime added to a user's message."""
 
 
-def asked_in(text: str) -> tuple[str, str]:
+def request_in(text: str) -> tuple[str, str]:
     """Return two texts: the user's request in a message, and the whole message. The request does
     not contain the context that a runtime added.
     """

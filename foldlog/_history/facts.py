@@ -79,10 +79,9 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
         conversation, lambda reading: [*reading.structural_events(0, view.version)]
     )
     kept_intervals = intervals_kept(structural, view.version)
+    shown = [event for event in map(_as_shown, with_words) if event is not None]
     candidates = [
-        event
-        for event in map(_as_shown, with_words)
-        if event is not None and contains(kept_intervals, _first_version(event.id) - 1)
+        event for event in shown if contains(kept_intervals, _first_version(event.id) - 1)
     ]
     spans = _spans(
         candidates,
@@ -96,7 +95,7 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
     ]
     gap = _last_gap(spans)
     by = None if gap is None else gap.by
-    if not candidates and with_words:
+    if shown and not candidates:
         by = next((event for event in reversed(structural) if isinstance(event, Retraction)), None)
     quoted = repr(words[:_WORDS_MAX])
     reason = _reason(quoted, known_by, spans, gap, prompt)

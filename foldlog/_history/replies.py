@@ -48,7 +48,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import said as to_text
+from foldlog.eventstore.inside import describe_value as to_text
 from foldlog.projections import View
 
 

@@ -30,7 +30,7 @@ from foldlog._formats.replacing import is_replacing
 from foldlog._labels import KINDS, label
 from foldlog._unreadable import DAMAGED, iter_log, placeholder, problems_of
 from foldlog._words.reasons import because
-from foldlog._words.times import told_at
+from foldlog._words.times import time_of_event
 from foldlog.condensers import reports_of
 from foldlog.eventstore import (
     Action,
@@ -110,7 +110,7 @@ class PageFold:
             recorded_at, event = entry
             kind = label(event)
             self._kinds.append(KINDS.index(kind))
-            at = None if is_about_it(event) else told_at(event, recorded_at)
+            at = None if is_about_it(event) else time_of_event(event, recorded_at)
             self._times.append(None if at is None else event_microseconds(at) // 1_000)
             self._without_zone |= at is not None and at.tzinfo is None
             if isinstance(event, Observation):

@@ -14,7 +14,7 @@ from foldlog._archive.compacting import Compacting, compacting
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
 from foldlog._archive.refreshing import import_again
-from foldlog._companions import ids_meant
+from foldlog._companions import ids_beginning_with
 from foldlog._figures.places import in_folder, places
 from foldlog.eventstore import EventStoreError, Store
 
@@ -96,11 +96,11 @@ class Asking:
         return self._import(transcripts) if transcripts else []
 
     def _by_id(self, given_id: str) -> str:
-        names = [*islice(ids_meant(self._store, given_id), _CHOICES)]
+        names = [*islice(ids_beginning_with(self._store, given_id), _CHOICES)]
         # ``/clear`` may have begun the newest session, and no hook has imported it yet.
         if not names and self._may_import and self._environ.get(_SESSION):
             self._import(self._transcripts(given_id))
-            names = [*ids_meant(self._store, given_id)]
+            names = [*ids_beginning_with(self._store, given_id)]
         if len(names) != 1:
             raise Unclear(f"the id {given_id[:80]!r} does not name exactly one conversation", names)
         return names[0]

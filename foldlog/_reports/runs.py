@@ -41,7 +41,7 @@ from foldlog._values import parse
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 from foldlog.projections import (
     View,
     Views,
@@ -236,7 +236,7 @@ def _text(event: Event) -> str:
         case _:
             content = getattr(event, "content", None)
     return json.dumps(
-        [type(event).__name__, content], sort_keys=True, ensure_ascii=False, default=said
+        [type(event).__name__, content], sort_keys=True, ensure_ascii=False, default=describe_value
     )
 
 

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from foldlog import _documents as documents
 from foldlog._bound_store import bound_store
-from foldlog._companions import ids_meant
+from foldlog._companions import ids_beginning_with
 from foldlog._figures.prices import Prices
 from foldlog._figures.sizes import CountsTokens
 from foldlog._page import assets
@@ -304,7 +304,7 @@ def _id(request: Request) -> str:
 def _whole_id(store: Store, typed_id: str) -> str:
     """Return the only id that begins with the text, or else the text itself."""
     try:
-        matching_ids = list(islice(ids_meant(store, typed_id), 2))
+        matching_ids = list(islice(ids_beginning_with(store, typed_id), 2))
     except EventStoreError:  # the documents of the page report the error
         return typed_id
     return matching_ids[0] if len(matching_ids) == 1 else typed_id

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import ValidationError, convert
 from msgspec.json import decode
 
-from foldlog._cached_values import KeptBeside, kept_records, value_of
+from foldlog._cached_values import KeptBeside, cached_records, value_of
 from foldlog._documents import NoteDocument, NotesDocument
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
 
@@ -29,7 +29,7 @@ def conversations_with_notes(store: Store) -> set[str]:
     """Return the ids of the conversations with a note. Cost: one statement reads all
     conversations.
     """
-    records = kept_records(store, _KEPT[0], "", chr(sys.maxunicode))
+    records = cached_records(store, _KEPT[0], "", chr(sys.maxunicode))
     return {
         name
         for name, (_, record) in records.items()

@@ -13,7 +13,7 @@ from foldlog._values import parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:
@@ -204,4 +204,4 @@ def compact(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=said)
+    return json.dumps(value, ensure_ascii=False, default=describe_value)

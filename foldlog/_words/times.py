@@ -57,7 +57,7 @@ def duration_words(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
 
 
-def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
+def time_of_event(event: Event, recorded_at: datetime) -> EventTime | None:
     """Return when the event happened. The time has no zone if the source names no zone.
 
     An event without a ``timestamp`` happened when it was recorded. An imported event has the time
@@ -67,31 +67,31 @@ def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
         return EventTime(event.timestamp)  # the codec has checked the timestamp
     if event.origin is None or (
         event.origin.time is None
-        and known_format(event.origin.format, lambda one: one.time is not None) is False
+        and read_with_format(event.origin.format, lambda one: one.time is not None) is False
     ):
         return EventTime(recorded_at)
     return parse_event_time(event.origin.time)
 
 
 def happened_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return when the event happened (see ``told_at``), converted by ``in_utc`` so that times can
-    be compared.
+    """Return when the event happened (see ``time_of_event``), converted by ``in_utc`` so that times
+    can be compared.
     """
-    at = told_at(event, recorded_at)
+    at = time_of_event(event, recorded_at)
     return None if at is None else in_utc(at)
 
 
 def time_text(event: Event, recorded_at: datetime) -> str | None:
-    """Return when the event happened (see ``told_at``) in ISO 8601. If the time that the source
-    wrote cannot be read, return the text of the source.
+    """Return when the event happened (see ``time_of_event``) in ISO 8601. If the time that the
+    source wrote cannot be read, return the text of the source.
     """
-    at = told_at(event, recorded_at)
+    at = time_of_event(event, recorded_at)
     if at is not None:
         return at.isoformat()
     return None if event.origin is None else event.origin.time or None
 
 
-def known_format(format: str, read: Callable[[Format], T]) -> T | None:
+def read_with_format(format: str, read: Callable[[Format], T]) -> T | None:
     """Call ``read`` with the format of this name, and return the result. Return None if the format
     is unknown.
     """

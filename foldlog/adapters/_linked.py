@@ -66,7 +66,7 @@ class LinkedEntries:
     def history(self, conversation: str) -> History:
         return self._histories[conversation]
 
-    def found(self, entry_id: str) -> FoundEvent | None:
+    def find_event(self, entry_id: str) -> FoundEvent | None:
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(
@@ -95,7 +95,7 @@ class LinkedEntries:
         next_id = entry_id
         count = 0
         while next_id is not None and count != limit:
-            stored_event = self.found(next_id)
+            stored_event = self.find_event(next_id)
             if stored_event is None:
                 raise KeyError(next_id)
             if sources is not None and stored_event.conversation not in sources:
@@ -148,7 +148,7 @@ class LinkedEntries:
         """Begin a conversation as a fork after an entry. Return the version of the fork. Raises the
         errors of ``History.fork``.
         """
-        stored_event = self.found(entry_id)
+        stored_event = self.find_event(entry_id)
         if stored_event is None:
             raise ConversationNotFound(conversation)
         parent = self._histories[stored_event.conversation]
@@ -183,7 +183,7 @@ class LinkedEntries:
         link = _link_in(text)
         if link.parent_id is not UNSET:
             return StoredEntry(link.entry_id, link.parent_id, text)
-        stored_event = self.found(link.entry_id)
+        stored_event = self.find_event(link.entry_id)
         if stored_event is None:
             parent = None
         else:

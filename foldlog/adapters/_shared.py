@@ -299,7 +299,7 @@ def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str
     erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
 
 
-def kept(
+def cached_values(
     histories: Histories,
     name: str,
     start: str,

@@ -36,10 +36,10 @@ from foldlog.adapters._shared import (
     OpenHistories,
     StoreOrUrl,
     below,
+    cached_values,
     effect_of,
     erase_all,
     in_thread,
-    kept,
     quote_id,
     records_of,
     to_its_end,
@@ -163,7 +163,7 @@ class FoldlogSessionStore(OpenHistories):
                 "mtime": summary["mtime"],
                 "data": summary["data"],
             }
-            for conversation, summary in kept(
+            for conversation, summary in cached_values(
                 self.histories.sync, _SUMMARY, start, summarize, self._is_main
             )
         ]

@@ -40,10 +40,10 @@ from foldlog.adapters._shared import (
     StoreOrUrl,
     as_in_sdk,
     begin_effect,
+    cached_values,
     document,
     from_plain,
     in_thread,
-    kept,
     newest_records,
     quote_id,
     records_of,
@@ -178,7 +178,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         users: dict[str, _Values] = {}
         sessions: list[tuple[_Names, _Values]] = []
         listing = partial(self._list_entry, app_name, len(start))
-        for conversation, values in kept(self.histories.sync, _FORMAT, below, listing):
+        for conversation, values in cached_values(self.histories.sync, _FORMAT, below, listing):
             user, *session = map(
                 unquote_id, conversation[len(start) :].removesuffix(_STATE).split("/")
             )

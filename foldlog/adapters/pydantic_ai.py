@@ -50,11 +50,11 @@ from foldlog.adapters._shared import (
     SentRecords,
     StoreOrUrl,
     as_in_sdk,
+    cached_values,
     document,
     effect_of,
     from_plain,
     in_thread,
-    kept,
     newest_document,
     quote_id,
     recent,
@@ -265,7 +265,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     def _all(self, scope: str | None) -> list[ConversationRecord]:
         records = [
             (record.updated_at, listed["active"], record)
-            for _, listed in kept(
+            for _, listed in cached_values(
                 self.histories.sync, _FORMAT, f"{self._prefix}/", self._listed_record
             )
             if (record := self._record_in(listed["record"])) is not None
@@ -308,7 +308,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             *([] if stored is None else [stored.head_id]),
         }
         for needed in {start, record.head_id} - there:
-            if needed is not None and self._entries.found(needed) is None:
+            if needed is not None and self._entries.find_event(needed) is None:
                 raise ConversationConflict(record.conversation_id)
         own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
         attributes = {**self._attributes, **own}
@@ -422,7 +422,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             new = [
                 entry
                 for entry in line
-                if not await self._run(partial(self._entries.found, entry.id))
+                if not await self._run(partial(self._entries.find_event, entry.id))
             ]
             last = nth == len(record.branches)
             if last:

@@ -36,7 +36,7 @@ from typing import Any
 import msgspec
 
 from foldlog.eventstore import Event
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 from foldlog.projections.messages import anthropic, chat, responses
 from foldlog.projections.messages.content import says_something
 from foldlog.projections.messages.growing import BEGINNING, MessageList, Rendered, Rendering
@@ -103,7 +103,7 @@ def copy_messages(
     prompt grows. Cost: copying the messages.
     """
     copies: list[dict[str, Any]] = msgspec.to_builtins(
-        [message for message, _ in shared], enc_hook=said
+        [message for message, _ in shared], enc_hook=describe_value
     )
     if dialect.startswith("anthropic"):
         anthropic.cut_trailing_space(copies)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import Content
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 
 Part = dict[str, Any]
 
@@ -55,10 +55,11 @@ def as_json(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=said, allow_nan=False)
+        return json.dumps(value, ensure_ascii=False, default=describe_value, allow_nan=False)
     except ValueError:
         return json.dumps(
-            json.loads(json.dumps(value, default=said), parse_constant=str), ensure_ascii=False
+            json.loads(json.dumps(value, default=describe_value), parse_constant=str),
+            ensure_ascii=False,
         )
     except RecursionError:
         return "(nested too deeply to be shown)"
@@ -321,7 +322,7 @@ def _copied_value(value: Any) -> Any:
     if isinstance(value, str):
         return sendable(value)
     if isinstance(value, bytes):
-        return said(value)
+        return describe_value(value)
     return value
 
 

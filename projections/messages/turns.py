@@ -17,7 +17,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 from foldlog.projections.messages.content import Part, as_json, is_blank, parts_of, sendable
 from foldlog.projections.units import ParallelCalls, begins_reply, is_unseen, units
 
@@ -213,7 +213,7 @@ def arguments_of(action: Action) -> str:
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
+_STRICT = json.JSONEncoder(ensure_ascii=False, default=describe_value, allow_nan=False)
 
 
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._cached_values import KeptBeside, kept_records
+from foldlog._cached_values import KeptBeside, cached_records
 from foldlog._figures import counting, updating
 from foldlog._figures.counting import figures_of
 from foldlog._figures.prices import Prices
@@ -166,7 +166,7 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url,
     written = [0]
 
     def stored():
-        records = kept_records(store, "titles", "a", "c").values()
+        records = cached_records(store, "titles", "a", "c").values()
         return sum(record is not None for _, record in records)
 
     with open_store(url) as store:
@@ -393,7 +393,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url, monkeypatch):
 
         monkeypatch.setattr(counting, "overview_of", redacted_meanwhile)
         listed(histories.store)
-        assert kept_records(histories.store, "figures", "a", "a") == {"a": (2, None)}
+        assert cached_records(histories.store, "figures", "a", "a") == {"a": (2, None)}
         assert FigureTables(histories.store.database).between("a", "a") == {}
 
 

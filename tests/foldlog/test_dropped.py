@@ -7,6 +7,7 @@ from msgspec.structs import replace
 import foldlog
 from foldlog import (
     Action,
+    Annotation,
     CondensationAction,
     CondensationRequest,
     Message,
@@ -222,6 +223,14 @@ def test_what_is_not_sent_is_not_known(history):
     history.append(Action(tool="read", arguments={"path": "left_open.py"}))
     fact = history.fact("left_open.py")
     assert (fact.is_known, "but is not sent to a model" in fact.reason) == (False, True)
+
+
+def test_words_of_a_hidden_event_are_not_called_retracted(history):
+    version = history.version()
+    history.append([said("hello"), Annotation(name="n", data={"t": "zebra"}), said("draft")])
+    history.retract(version + 2)
+    assert history.fact("zebra").reason == "no event that was ever shown contains 'zebra'"
+    assert "only retracted events contain it" in history.fact("draft").reason
 
 
 def test_what_the_condensations_of_a_sample_dropped_is_what_a_naive_comparison_finds(histories):

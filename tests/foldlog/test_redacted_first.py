@@ -15,7 +15,7 @@ from foldlog._history.runtimes import RuntimeCall
 from foldlog._matching import holding, keep_documents
 from foldlog._written_files import note_file
 from foldlog.adapters._records.openhands_files import EventFiles
-from foldlog.adapters._shared import kept
+from foldlog.adapters._shared import cached_values
 from foldlog.eventstore import Action, Documents, Store, VersionConflict, open_store
 from foldlog.eventstore.documents import changes
 from tests.said import said
@@ -130,7 +130,7 @@ def test_an_answer_about_an_earlier_call_quotes_no_redacted_call(histories, pare
 def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
     histories, parent, monkeypatch
 ):
-    assert [*kept(histories, "test", "paren", lambda row, before: "marigold")] != []
+    assert [*cached_values(histories, "test", "paren", lambda row, before: "marigold")] != []
     parent.append(said("three"))
     below = KeptBeside.below
 
@@ -140,7 +140,7 @@ def test_a_cached_value_that_is_made_from_the_cached_value_before_it(
         return paths
 
     monkeypatch.setattr(KeptBeside, "below", read_and_redact)
-    assert [*kept(histories, "test", "paren", lambda row, before: before)] == []
+    assert [*cached_values(histories, "test", "paren", lambda row, before: before)] == []
 
 
 def test_a_file_of_openhands_that_was_read(parent):

@@ -35,9 +35,9 @@ from foldlog.condensers.strategies.user_words import (
     last_line,
     lines_that_count,
     refusal_of_edit,
-    said_in_rejection,
     unwrap,
     without_lines,
+    words_in_rejection,
 )
 from foldlog.eventstore import Observation
 from foldlog.projections import words_of
@@ -319,13 +319,13 @@ def _changes_in(text: str, command: str) -> Iterator[FileChange]:
             yield FileChange(path, f"written by `{program}`")
 
 
-def said_in_refusal(observation: Observation) -> str | None:
+def words_in_refusal(observation: Observation) -> str | None:
     # The words are empty if the user gave no reason. Return None if the user did not refuse the
     # call.
     text = words_of(observation.content)
     if observation.extras.get("rejection_source") == "user":
         return "" if _REFUSED_SILENTLY.fullmatch(text.strip()) else text
-    return said_in_rejection(text) if observation.is_error else None
+    return words_in_rejection(text) if observation.is_error else None
 
 
 def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:

@@ -36,10 +36,10 @@ from foldlog.condensers.strategies.digest.facts import (
     listing_of,
     one_line,
     outcome_of,
-    said_in_refusal,
     task_list,
     task_made,
     words_in_call,
+    words_in_refusal,
 )
 from foldlog.condensers.strategies.digest.names import definitions_in, is_file, names_in
 from foldlog.condensers.strategies.user_words import (
@@ -429,7 +429,7 @@ class Digest:
     def _take_result(self, event: Observation) -> None:
         call = event.cause if event.cause in self._pending else event.call_id
         pending = self._pending.get(call)
-        reason = said_in_refusal(event)
+        reason = words_in_refusal(event)
         if reason is not None:
             self._note_refusal(
                 _refusal_of(pending.deed) if pending else REFUSED + event.tool, reason, event.id

@@ -11,7 +11,7 @@ from foldlog._cli.options import DEFAULT_DB, LISTED_MAX, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
-from foldlog._cli.selection import given_moment
+from foldlog._cli.selection import moment_of_option
 from foldlog._cli.stores import open_existing
 from foldlog._documents import ListDocument, stream
 from foldlog._figures.orders import SORTS
@@ -128,7 +128,7 @@ def run(
         attributes or (),
         match,
         here,
-        given_moment("--since", since),
+        moment_of_option("--since", since),
         to_be_resumed=to_be_resumed,
         every=every,
     )

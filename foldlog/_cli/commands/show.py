@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     Store,
     summary_of,
 )
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import describe_value
 from foldlog.projections import summary_event
 
 SETTINGS = EVENT_SETTINGS
@@ -115,7 +115,7 @@ def _show_documents(store: Store, conversation: str, at: int | None) -> None:
     documents = Documents(store).all(conversation, version=version)
     documents.pop(ATTRIBUTES, None)
     values = {
-        name: json.dumps(value, ensure_ascii=False, default=said)
+        name: json.dumps(value, ensure_ascii=False, default=describe_value)
         for name, value in documents.items()
     }
     none = f"{terminal.typed_id(conversation)} has no documents at version {version}."

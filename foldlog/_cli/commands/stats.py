@@ -14,7 +14,7 @@ from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.statistics import By, show_grouped, show_stats
-from foldlog._cli.selection import given_moment
+from foldlog._cli.selection import moment_of_option
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._documents import GroupedDocument
 from foldlog._figures.prices import Prices
@@ -90,7 +90,7 @@ def run(
 
 
 def _first_day(since: str | None, by: By | None) -> str:
-    moment = given_moment("--since", since)
+    moment = moment_of_option("--since", since)
     if moment is None:
         return ""
     if by not in (By.DAY, By.MODEL):

@@ -55,7 +55,7 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
     )
 
 
-def show_found(chosen: Chosen) -> None:
+def show_chosen(chosen: Chosen) -> None:
     for name, events in chosen.unredacted.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.blocks import content_of, said
+from foldlog._formats.blocks import content_of, content_of_parts
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.record import dict_or_empty, dicts_in, strings_in, text_or_none, within
 from foldlog.eventstore import Content
@@ -123,7 +123,9 @@ def words_of(record: dict[str, Any]) -> Content:
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""
     contents = [each.get("content") for each in rendered if type(each) is dict]
-    return said([part for content in contents for part in parts_in(content_of(content))])
+    return content_of_parts(
+        [part for content in contents for part in parts_in(content_of(content))]
+    )
 
 
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:

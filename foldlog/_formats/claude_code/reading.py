@@ -10,7 +10,7 @@ from foldlog._formats.blocks import (
     is_blank,
     kind_of,
     part_of,
-    said_in,
+    shown_blocks,
     texts_of,
 )
 from foldlog._formats.calls import Recent
@@ -104,7 +104,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         elif kind == "attachment":
             self._read_attachment(read, record)
         elif kind in SAID:
-            self._read_said(read, record, content)
+            self._read_message(read, record, content)
         if read.is_empty:
             fields = {key: value for key, value in record.items() if key not in _TAKEN}
             read.close(kind, content if kind in SAID and type(content) is list else fields)
@@ -137,7 +137,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
                 SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
             )
 
-    def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
+    def _read_message(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
         """Read the message of a line. A text before a call is the thought of the call."""
         is_agent = record["type"] == "assistant"
         # the agent wrote the messages to its sub-agents
@@ -167,7 +167,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             elif (part := part_of(block)) is not None:
                 read.parts.append(part)
             else:
-                read.parts += said_in(block)
+                read.parts += shown_blocks(block)
         later = () if read.parts and thinks else tuple(read.thinking)
         if is_agent and read.response is not None:
             self._thinking[read.response] = later

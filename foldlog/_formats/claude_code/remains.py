@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import blocks_of, given, result_of, use_of
+from foldlog._formats.blocks import as_anthropic, blocks_of, result_of, use_of
 from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.claude_code.lines import ENVELOPE
 from foldlog._formats.event_fields import REDACTED, id_of_source, stamp_of
@@ -75,7 +75,7 @@ def _line_fields(event: Event) -> dict[str, Any]:
             is_meta = {"isMeta": True} if event.source == "environment" else {}
             return {
                 "type": "user",
-                "message": {"role": "user", "content": given(event.content)},
+                "message": {"role": "user", "content": as_anthropic(event.content)},
                 **is_meta,
             }
     return {"type": "system", "content": REDACTED}

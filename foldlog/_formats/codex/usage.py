@@ -13,7 +13,7 @@ from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,
     at_total,
-    call_told_by,
+    call_of_event,
     inner,
     model_named,
     tokens_of,
@@ -54,7 +54,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         total = inner(info, "total_token_usage")
         # Codex often writes a count twice.
         if isinstance(last, dict) and total != last_total:
-            call = call_told_by(event, model, usage_of(last))
+            call = call_of_event(event, model, usage_of(last))
             yield totals.named(call, total, ancestor)
             last_total = total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from foldlog._formats.usage import UNNAMED, Accumulated, ModelCall, at_total, call_told_by, inner
+from foldlog._formats.usage import UNNAMED, Accumulated, ModelCall, at_total, call_of_event, inner
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import Event
 
@@ -23,6 +23,6 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
         own = {} if total == last_total else usage_of(inner(event.meta, "usage"))
         last_total = total or last_total
         calls = counter.added(
-            call_told_by(event, model, usage_of(total), cost_of(total.get("cost"))), own
+            call_of_event(event, model, usage_of(total), cost_of(total.get("cost"))), own
         )
         yield from (at_total(call, total) for call in calls)

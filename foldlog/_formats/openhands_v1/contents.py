@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._formats.blocks import kind_of, said, said_in
+from foldlog._formats.blocks import content_of_parts, kind_of, shown_blocks
 from foldlog._formats.event_fields import image_at, parts_in, url_in
 from foldlog._formats.openhands_v0.memory import text_of_ending
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty
@@ -33,8 +33,8 @@ def content_of(blocks: Any) -> Content:
         if block.get("type") == "image" and type(block.get("image_urls")) is list:
             parts.extend(image_at(url) for url in block["image_urls"] if type(url) is str)
         else:
-            parts += said_in(block)
-    return said(parts)
+            parts += shown_blocks(block)
+    return content_of_parts(parts)
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from foldlog._formats.usage import (
     UNNAMED,
     Accumulated,
     ModelCall,
-    call_told_by,
+    call_of_event,
     inner,
 )
 from foldlog._usage import cost_of, usage_of
@@ -37,7 +37,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
             total = inner(metrics)
             model = str(total.get("model_name") or UNNAMED)
             usage = usage_of(total.get("accumulated_token_usage"))
-            call = call_told_by(
+            call = call_of_event(
                 event, model, usage, cost_of(total.get("accumulated_cost")), use=use
             )
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))

@@ -27,7 +27,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, said as content_of_parts, said_in
+from foldlog._formats.blocks import content_of_parts as content_of_parts, kind_of, shown_blocks
 from foldlog._formats.event_fields import data_url, image_at, session_of
 from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import json_of, parse_text
@@ -127,7 +127,7 @@ class _Decoder(FollowingDecoder):
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
         # the span of an agent may repeat messages and usage of the spans below the agent
-        reported_below = trace.told_below(span) if span.is_agent else ()
+        reported_below = trace.reports_below(span) if span.is_agent else ()
         if "messages" in reported_below:
             messages = {}
         prompt = [*messages.get("system", ()), *messages.get("input", ())]
@@ -232,7 +232,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return said_in([_block(part) for part in parts if part.get("type") not in _READ_ELSEWHERE])
+    return shown_blocks([_block(part) for part in parts if part.get("type") not in _READ_ELSEWHERE])
 
 
 def _result(answer: Any) -> Content:

@@ -369,7 +369,7 @@ class Trace:
                     return name
         return self._name
 
-    def told_below(self, agent: TracedSpan) -> set[str]:
+    def reports_below(self, agent: TracedSpan) -> set[str]:
         """Return what the spans below an agent's span report: ``messages``, ``usage``, both or
         nothing. A span whose parent is unknown counts as below each agent that was running when the
         span began.

@@ -34,8 +34,8 @@ from foldlog._formats.record import (
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
+    annotation,
     call_of,
-    kept,
     record_id,
     result_of,
     text_of,
@@ -87,7 +87,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     signed = None if signature.startswith(("{", "[")) else signature or None
     if name == "text_reasoning":
         return thought(text, signed)
-    return kept(name, content)
+    return annotation(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:

@@ -61,9 +61,9 @@ from foldlog.adapters._records.parts import (
     Made,
     PartsDecoder,
     PartsFormat,
+    annotation,
     call_of,
     file_of,
-    kept,
     record_id,
     result_of,
     text_of,
@@ -252,8 +252,8 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if type(text) is str:
         if record["author"] != "user":
             return thought(text, _signature(part))
-        return kept("thought", part)
-    return kept(next(iter(part), "part"), part)
+        return annotation("thought", part)
+    return annotation(next(iter(part), "part"), part)
 
 
 def _signature(part: dict[str, Any]) -> str | None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import said_in, thinking_of
+from foldlog._formats.blocks import shown_blocks, thinking_of
 from foldlog._formats.event_fields import arguments_of, call_id_of, id_of_source, parts_in, role_of
 from foldlog._formats.format import Format
 from foldlog._formats.messages import ROLES, spoken
@@ -39,7 +39,7 @@ from foldlog._formats.record import (
     usage_meta,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
+from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 
 NAME = "langchain"
@@ -158,7 +158,7 @@ def _content_and_thinking(
             case {"type": "image_url", "image_url": {"url": str()} as image}:
                 parts.append({"type": "image_url", "image_url": image})
             case _:
-                parts += said_in(block)
+                parts += shown_blocks(block)
     return tuple(parts) or "", tuple(thinking)
 
 
@@ -169,7 +169,7 @@ class _Encoder(RepliesEncoder):
         """
         event = events[0]
         calls = [call for call in events if isinstance(call, Action)]
-        content = said_before(calls) if calls else event.content
+        content = thoughts_before(calls) if calls else event.content
         if isinstance(event, Message):
             thinking = event.thinking
         else:

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import said, thinking_of, thought_in
+from foldlog._formats.blocks import content_of_parts, thinking_of, thought_in
 from foldlog._formats.event_fields import arguments_of, call_id_of, data_in, parts_as, role_of
 from foldlog._formats.format import Format
 from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
+from foldlog._formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 from foldlog.adapters._records.parts import file_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 
@@ -50,11 +50,11 @@ class _Decoder(FollowingDecoder):
         extra = dict_or_empty(record.get("additional_kwargs"))
         parts = [part for block in blocks if (part := _part_of(block)) is not None]
         if role in _TOOL:
-            read.answer(extra.get("tool_call_id"), said(parts), tool=extra.get("name"))
+            read.answer(extra.get("tool_call_id"), content_of_parts(parts), tool=extra.get("name"))
         elif role in _SYSTEM:
-            read.add(SystemMessage, content=said(parts))
+            read.add(SystemMessage, content=content_of_parts(parts))
         elif role == "user":
-            read.add(Message, content=said(parts), source="user")
+            read.add(Message, content=content_of_parts(parts), source="user")
         else:
             read.parts = parts
             read.thinking = [
@@ -65,7 +65,10 @@ class _Decoder(FollowingDecoder):
                 read.call(*call)
             if read.parts or not read.events:
                 read.add(
-                    Message, content=said(read.parts), source="agent", thinking=tuple(read.thinking)
+                    Message,
+                    content=content_of_parts(read.parts),
+                    source="agent",
+                    thinking=tuple(read.thinking),
                 )
 
 
@@ -114,7 +117,9 @@ class _Encoder(RepliesEncoder):
         else:
             thinking = thinking_before(calls)
         blocks = [_thinking_block(*thought_in(each)) for each in thinking]
-        blocks += parts_as(said_before(calls) if calls else event.content, _text_block, _file_block)
+        blocks += parts_as(
+            thoughts_before(calls) if calls else event.content, _text_block, _file_block
+        )
         for call in calls:
             named = {"tool_call_id": call_id_of(call), "tool_name": call.tool}
             blocks.append({"block_type": "tool_call", **named, "tool_kwargs": arguments_of(call)})

@@ -134,7 +134,8 @@ class PartsFormat(Format):
         response   returns the id of a record's response, if it differs from ``source_id``
         part_time  returns the time of the part at an index, if it differs from the record's time
         usage      returns the ``meta`` with a record's usage
-        again      returns the parts for an annotation that ``kept`` made, and that may be redacted
+        again      returns the parts for an annotation that ``annotation`` made, and that may be
+                   redacted
 
     All calls of a record get the same response id.
     """
@@ -179,7 +180,7 @@ def result_of(
     }
 
 
-def kept(name: str, data: Any, *, shown: bool = True) -> Made:
+def annotation(name: str, data: Any, *, shown: bool = True) -> Made:
     """Return an annotation for a part that only the record's format understands."""
     return Annotation, {"name": name, "data": data, "shown": shown}
 

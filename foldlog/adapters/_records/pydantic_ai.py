@@ -47,9 +47,9 @@ from foldlog._formats.record import (
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
+    annotation,
     call_of,
     file_of,
-    kept,
     record_id,
     result_of,
     text_of,
@@ -159,7 +159,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     elif name == "tool-call" and type(tool) is str:
         return call_of(tool, part.get("args"), part.get("tool_call_id"))
     data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
-    return kept(name, data, shown=name != kind)
+    return annotation(name, data, shown=name != kind)
 
 
 def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:

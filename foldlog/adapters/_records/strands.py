@@ -37,9 +37,9 @@ from foldlog._formats.record import (
 from foldlog.adapters._records.parts import (
     Made,
     PartsFormat,
+    annotation,
     call_of,
     file_of,
-    kept,
     record_id,
     result_of,
     text_of,
@@ -97,7 +97,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         data := text_or_none(within(fields, "redactedContent", "data"))
     ):
         return thought("", data, is_redacted=True)
-    return kept(name, content)
+    return annotation(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, OLDER_THAN, AsJson, Db
-from foldlog._cli.selection import Where, given_moment, pairs
+from foldlog._cli.selection import Where, moment_of_option, pairs
 from foldlog._cli.stores import open_existing
 from foldlog._documents import ArchivedConversationDocument, ArchivedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
@@ -36,7 +36,7 @@ def run(
 
     Example: foldlog store archive --older-than 90d --to s3://bucket/prefix
     """
-    before = given_moment("--older-than", older_than)
+    before = moment_of_option("--older-than", older_than)
     assert before is not None  # the option is required
     with open_existing(db) as store, terminal.working("archiving", "conversations") as update:
         outcomes = Maintenance(store).archive(

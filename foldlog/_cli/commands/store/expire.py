@@ -6,7 +6,7 @@ from typing import Annotated
 
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
 from foldlog._cli.options import DEFAULT_DB, OLDER_THAN, REASON, AsJson, Db, Detach, NoVacuum, Yes
-from foldlog._cli.selection import DryRun, Where, given_moment, pairs
+from foldlog._cli.selection import DryRun, Where, moment_of_option, pairs
 from foldlog._cli.stores import open_existing
 from foldlog._maintenance import conversations_with
 from foldlog.eventstore.inside import check_reason
@@ -31,7 +31,7 @@ def run(
     Example: foldlog store expire --older-than 90d --dry-run
     """
     check_reason(reason, "tombstone")
-    before = given_moment("--older-than", older_than)
+    before = moment_of_option("--older-than", older_than)
     how = Erasing(reason, detach=detach, for_age=True, dry_run=dry_run, no_vacuum=no_vacuum)
     with open_existing(db) as store:
         rows = conversations_with(store, pairs(list(where or ())), before)

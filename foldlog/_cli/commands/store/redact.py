@@ -21,7 +21,7 @@ from foldlog._cli.options import (
 from foldlog._cli.printing.redaction import (
     ask_to_redact,
     redactions_document,
-    show_found,
+    show_chosen,
     show_receipts,
     tell_result,
 )
@@ -34,7 +34,7 @@ from foldlog._cli.redacting import (
     redact_chosen,
     redacting_of,
 )
-from foldlog._cli.selection import DryRun, Where, given_moment
+from foldlog._cli.selection import DryRun, Where, moment_of_option
 from foldlog._cli.stores import open_existing
 from foldlog._redacting import unconfirmed_by
 
@@ -116,7 +116,9 @@ def run(
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """
     search = Search(
-        holds_of(matching, secrets=secrets), given_moment("--older-than", older_than), where or ()
+        holds_of(matching, secrets=secrets),
+        moment_of_option("--older-than", older_than),
+        where or (),
     )
     check_asked(search, conversation, events or (), reason, by)
     with open_existing(db) as store:
@@ -125,7 +127,7 @@ def run(
             redacting, conversation, events or (), with_summaries=with_summaries
         )
         if (not asked or dry_run) and not as_json:
-            show_found(chosen)
+            show_chosen(chosen)
         if not (yes or dry_run):
             ask_to_redact(chosen, listed=not asked)
         redacted = RedactionResult()
