@@ -115,11 +115,8 @@ def run(
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """
-    search = Search(
-        holds_of(matching, secrets=secrets),
-        moment_of_option("--older-than", older_than),
-        where or (),
-    )
+    has_text = holds_of(matching, secrets=secrets)
+    search = Search(has_text, moment_of_option("--older-than", older_than), where or ())
     check_asked(search, conversation, events or (), reason, by)
     with open_existing(db) as store:
         redacting = redacting_of(store, conversation, search)
