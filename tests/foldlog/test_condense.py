@@ -83,11 +83,6 @@ def test_a_limit_is_estimated_unless_the_agents_model_is_named(
     assert document["tokens"]["counted_as"] == "gpt-4o"
 
 
-def test_a_configuration_that_is_no_toml_is_refused(foldlog, work, config):
-    ran = foldlog("condense c1 --config", config("[condenser\n"))
-    assert (ran.status, "config.toml: is not TOML" in ran.err) == (2, True)
-
-
 def test_a_model_is_asked_over_http_and_paid_for_in_the_open(foldlog, work, config, tmp_path):
     with OpenAIServer(Text("The parser is mended.")) as server:
         file = config(asking(server, "max_size = 20"))
