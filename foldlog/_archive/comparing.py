@@ -31,7 +31,7 @@ from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, c
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
-_FORK: Final = re.compile(r"(@\d+(\.\d+)?)+$")
+FORK: Final = re.compile(r"(@\d+(\.\d+)?)+$")
 """Matches what the name of a fork adds to the name of its parent."""
 _APART: Final = (
     "To import the source anyway, import it under another name with '--prefix TEXT --again', and "
@@ -108,7 +108,7 @@ class SourceImport(SourceWriter):
         name = self.named(None)
         if not name.endswith(own_name):
             return True
-        names = (conversation, _FORK.sub("", conversation))
+        names = (conversation, FORK.sub("", conversation))
         if self.found_history.name == own_name:
             return name in names
         return any(each.endswith(own_name) for each in names)

@@ -25,7 +25,15 @@ from foldlog._formats.places import number
 from foldlog._formats.record import NotAnEvent
 from foldlog._formats.registry import format_named
 from foldlog._telemetry import tell
-from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Event,
+    InvalidArgument,
+    InvalidEvent,
+    Recorded,
+    Store,
+    VersionConflict,
+)
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.origins import PartlyKnown
 from foldlog.eventstore.log.row import new_salt
@@ -291,7 +299,12 @@ class HistoryRecorder:
         source = stored.find_by_key(writing.key)
         if source is None:
             source = self._begun(sources, stored, writing)
-        if source.records != self._records or source.format != self._format.name:
+        if source.format != self._format.name:
+            raise InvalidArgument(
+                f"conversation {conversation!r} has records of the format {source.format!r}, not"
+                f" {self._format.name!r}; append records of its format, or append events"
+            )
+        if source.records != self._records:
             raise VersionConflict(conversation, self.version, writing.version)
 
     def committed(self) -> bool:

@@ -101,7 +101,7 @@ class Notes:
 def _change_in(body: bytes) -> tuple[int | None, str | None]:
     try:
         change = convert(decode(body), dict[str, Any])
-    except (ValidationError, ValueError) as error:
+    except (ValidationError, ValueError, RecursionError) as error:
         raise InvalidArgument(
             f'a note is JSON such as {{"event": 12, "text": "…"}}: {error}'
         ) from error

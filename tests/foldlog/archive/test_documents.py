@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from foldlog._archive.importing import Import, Imported
+from foldlog._archive.refreshing import import_again
 from foldlog._formats.files import frames
 from foldlog._formats.files.documents import array_in, document_in, document_of
 from foldlog._formats.json_text import UnreadableJson
@@ -80,6 +81,15 @@ def test_a_document_that_grows_is_as_if_it_was_imported_once(tmp_path):
                 store.version(outcome.conversation)
         whole = imported(at_once, path, "openai-chat")
         assert events_of(store, outcome.conversation) == events_of(at_once, whole.conversation)
+
+
+def test_new_records_of_a_document_with_an_at_sign_in_its_name_are_read(tmp_path, store):
+    path = tmp_path / "kite@home.json"
+    write(path, MESSAGES[:2], {})
+    assert imported(store, path).conversation == "kite@home"
+    write(path, MESSAGES, {})
+    import_again(store, "kite@home")
+    assert bytes_of(store, "kite@home") == path.read_bytes()
 
 
 def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path, store):

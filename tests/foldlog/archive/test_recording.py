@@ -4,6 +4,7 @@ import pytest
 
 import foldlog
 from foldlog._archive.stored import stored_records
+from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.log import origins
 from tests.foldlog.records import said
 
@@ -73,6 +74,12 @@ def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the
         None,
         7,
     ]
+
+
+def test_records_of_another_format_are_refused(histories):
+    histories["c"].append_records(RECORDS, format="openai-chat")
+    with pytest.raises(InvalidArgument, match="has records of the format 'openai-chat'"):
+        histories["c"].append_records(RECORDS, format="openai-responses")
 
 
 def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events(histories):
