@@ -1,10 +1,9 @@
-"""Hostile input to everything that reads input, by the million.
+"""Give hostile inputs to everything that reads input, by the million.
 
     python -m tests.fuzz [--inputs 1000000] [--seed 1] [--target NAME] [--from N]
 
-Ends with a table of what came of them, and with exit status 1 if anything came that may not: an
-error that is not of ours, more than 5 s, more memory than 2 GiB. ``--from N --inputs 1`` tries one
-input again.
+Prints a table of the outcomes. The exit status is 1 if an input fails: it raises an error that is not
+foldlog's, takes more than 5 s, or needs more than 2 GiB. ``--from N --inputs 1`` repeats one input.
 """
 
 import argparse
@@ -20,17 +19,17 @@ from collections import Counter, defaultdict
 from tests.fuzz.targets import TARGETS, warm_up
 
 _SECONDS_MAX = 5
-"""Of the processor's time: the machine may be busy."""
+"""Seconds of processor time, because the machine may be busy."""
 _WAIT_MAX = 120
 _MEMORY_MAX = 2 * 2**30
 _FAILURES_SHOWN = 10
 
 
 class TooSlow(BaseException):
-    """An input took longer than any may."""
+    """An input took too long."""
 
 
-def _too_slow(_, frame):
+def _raise_too_slow(_, frame):
     raise TooSlow(f"over {_SECONDS_MAX} s")
 
 
@@ -45,29 +44,26 @@ def main():
     arguments = parser.parse_args()
     os.environ.pop("FOLDLOG_DB", None)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
-    for stops in (signal.SIGALRM, signal.SIGPROF):
-        signal.signal(stops, _too_slow)
+    for timer_signal in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(timer_signal, _raise_too_slow)
     warm_up()
-    names = (
-        [arguments.target]
-        if arguments.target
-        else [n for n, t in TARGETS.items() for _ in range(t.share)]
-    )
+    names = [name for name, target in TARGETS.items() for _ in range(target.share)]
+    if arguments.target:
+        names = [arguments.target]
     outcomes = defaultdict(Counter)
     slowest = defaultdict(float)
     failures = 0
     began = time.monotonic()
     for number in range(arguments.start, arguments.start + arguments.inputs):
-        # Shares are spread evenly: a stride that has no factor in common with a hundred.
+        # 37 has no factor in common with 100, so each target gets its share evenly
         name = names[number * 37 % len(names)]
-        at = random.Random(f"{arguments.seed} {number}")
+        rng = random.Random(f"{arguments.seed} {number}")
         started = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, _SECONDS_MAX * 2)
         signal.setitimer(signal.ITIMER_REAL, _WAIT_MAX)
         try:
-            outcomes[name][TARGETS[name].run(at)] += 1
-        # any error that comes here is what is looked for
-        except (Exception, TooSlow) as error:  # noqa: BLE001
+            outcomes[name][TARGETS[name].run(rng)] += 1
+        except (Exception, TooSlow) as error:  # noqa: BLE001 - any error here is a failure
             failures += 1
             outcomes[name][f"FAILED {type(error).__name__}"] += 1
             if failures <= _FAILURES_SHOWN:
@@ -89,9 +85,9 @@ def main():
             " ms\n"
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    took_all = time.monotonic() - began
+    seconds = time.monotonic() - began
     sys.stdout.write(
-        f"{arguments.inputs:,} inputs, {failures:,} failures, {took_all:.0f} s, at most {peak:.0f}"
+        f"{arguments.inputs:,} inputs, {failures:,} failures, {seconds:.0f} s, at most {peak:.0f}"
         " MiB\n"
     )
     return 1 if failures else 0

@@ -1,18 +1,18 @@
-"""Changes an encrypted store without its key, and looks at what is read with the key: the truth, or
-an error.
+"""Change an encrypted store without its key. A reader with the key must get the right answer or an
+error.
 
     python -m tests.fuzz.attacker [--every N]
 
-The attacker can write the file and knows everything but the key: he makes every checksum right
-again. Each column of each row of each table is changed; rows are deleted, duplicated, swapped and
-moved to another conversation; ends are cut off; plain rows, revisions, idempotency keys and marks
-are forged (``attacks.txt``, ``attacks.py``). After each change the store is opened with the key and asked for every
-View, now and at an earlier version, every history, a turn that is tried again, a new turn, and what
-is followed. A wrong answer is a failure, and so is a changed answer that ``verify`` says nothing
-of.
+The attacker can write the file and knows everything but the key, so every checksum is corrected. An
+attack changes a column of a row; deletes, duplicates or swaps rows, or moves them to another
+conversation; cuts off the end of a conversation; or forges plain rows, revisions, idempotency keys and
+marks (``attacks.txt``, ``attacks.py``). After each attack the store is opened with the key. The trial
+reads each View, now and at an earlier version, each history and the followed events, repeats a turn,
+and appends a new one. A wrong answer is a failure. A changed answer is a failure if ``verify`` finds
+nothing.
 
-What cannot be noticed is left out here, and said in docs/PRIVACY.md: a conversation that is removed
-whole or put back as it was, and in which order and how many events are followed.
+Some attacks cannot be detected and are not tried (docs/PRIVACY.md): removing a whole conversation,
+restoring an earlier state of it, and changing the order and the number of followed events.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def _event(n):
         case 6 | 13:
             return Annotation(name="note", data={"n": n, "bytes": b"raw" * 10})
         case 7:
-            return _event(5)  # the same words again, under another key
+            return _event(5)  # the same content under another idempotency key
         case _:
             return Message(source="user", content=f"message {n} " + "x" * n)
 
@@ -62,27 +62,26 @@ def _forged(n):
     return Message(source="user", content=f"forged {n}") if n in (0, 1, 2, 5, 12) else _event(n)
 
 
-def _followed(each):
-    """What is followed; the new turn without its time, which is another in each trial."""
-    event = structs.replace(each.event, timestamp=None) if each.id == LENGTH else each.event
-    return each.conversation, each.id, event
+def _comparable(row):
+    """Return a followed event in a form that can be compared between trials: without the time of the
+    new turn.
+    """
+    event = structs.replace(row.event, timestamp=None) if row.id == LENGTH else row.event
+    return row.conversation, row.id, event
 
 
-def _turn(store, name, expected, turn):
+def _append_turn(store, name, expected, turn):
     (recorded,) = store.append(
         name, _event(5), expected_version=expected, idempotency_key=f"turn-{turn}"
     )
     return recorded
 
 
-# -- the trial
-# --------------------------------------------------------------------------------------------------
-
-
 class Trial(damage.Trial):
-    """One encrypted store, attacked again and again."""
+    """One encrypted store, and an attack after another on copies of it."""
 
-    keys, earlier = KEYS, 9
+    keys = KEYS
+    earlier_version = 9
 
     def make(self):
         self._own = self._sound.with_name("own.db")
@@ -96,21 +95,18 @@ class Trial(damage.Trial):
         answers = super().answers(store)
         for name in NAMES:
             answers[f"a turn of {name} again"] = outcome_of(
-                lambda name=name: _turn(store, name, 5, 5).event
+                lambda name=name: _append_turn(store, name, 5, 5).event
             )
             answers[f"a new turn of {name}"] = outcome_of(
-                lambda name=name: _turn(store, name, LENGTH, "new").id
+                lambda name=name: _append_turn(store, name, LENGTH, "new").id
             )
-        # Each trial is in a copy of the file, and its first writer says so.
-        followed = outcome_of(
-            lambda: [
-                _followed(entry)
-                for entry in store.follow()
-                if not isinstance(entry.event, StoreRestored)
-            ]
-        )
-        answers["follow"] = (
-            followed if isinstance(followed, type) else frozenset(map(repr, followed))
+        # the first writer of a copied file adds an entry that says so
+        answers["follow"] = outcome_of(
+            lambda: frozenset(
+                repr(_comparable(row))
+                for row in store.follow()
+                if not isinstance(row.event, StoreRestored)
+            )
         )
         return answers
 
@@ -121,9 +117,7 @@ class Trial(damage.Trial):
             return self.answers(store), findings
 
     def is_wrong(self, question, answer):
-        """Whether an answer is neither an error nor the truth. Of what is followed some may be
-        missing.
-        """
+        """Return whether an answer is neither right nor an error. Followed events may be missing."""
         is_wrong = super().is_wrong(question, answer)
         return is_wrong and (question != "follow" or not answer <= self.right["follow"])
 
@@ -134,15 +128,15 @@ class Trial(damage.Trial):
             yield from attacks.of_statements(connection, LENGTH)
             yield from attacks.of_proofs(connection)
 
-    def run(self, some):
-        for name, attack in some:
+    def run(self, named_attacks):
+        for name, attack in named_attacks:
             self._write(self.sound)
-            if self._is_done(attack):
-                for what, detail in self.look():
-                    yield Failure(what, name, detail)
+            if self._commit(attack):
+                for problem, detail in self.check():
+                    yield Failure(problem, name, detail)
 
-    def _is_done(self, attack):
-        """Whether the database lets it be done."""
+    def _commit(self, attack):
+        """Make an attack, and return whether the database allows it."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("ATTACH ? AS own", (str(self._own),))

@@ -1,5 +1,6 @@
-"""What somebody can do to an encrypted store who can write its file and has no key. Each attack has
-a name.
+"""The attacks on an encrypted store by somebody who can write its file and has no key.
+
+Each function yields names of attacks with functions that make them through a connection.
 """
 
 import os
@@ -32,17 +33,17 @@ _KEYS = {
     "attached": ("conversation", "event", "name", "encoding"),
     "store": ("name",),
 }
-"""The tables, and what names a row of each."""
+"""Maps each table to the columns that identify a row."""
 _TEXT = Path(__file__).with_suffix(".txt").read_text()
 _CHOICES = re.findall(r"^{(\w+)}: (.+)$", _TEXT, re.MULTILINE)
-"""What may stand in braces, where it is the same for each store."""
+"""The values for a name in braces that are the same for each store."""
 _SCRIPTS = re.findall(r"^-- (.+)\n((?:.+\n)+)", _TEXT, re.MULTILINE)
-"""The attacks by their names, and what they do."""
+"""The names of attacks and their SQL statements."""
 
 
 def of_columns(connection):
-    """Each column of each row, changed to its neighbours, to extremes, and to what other rows have
-    there.
+    """Change each column of each row: to neighbouring and extreme values, and to the values of other
+    rows.
     """
     for table, keys in _KEYS.items():
         names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
@@ -52,9 +53,9 @@ def of_columns(connection):
         for row in rows:
             place = [row[names.index(key)] for key in keys]
             for n, name in enumerate(names):
-                for other in (
-                    [] if name == "checksum" else _others(row[n], [each[n] for each in rows])
-                ):
+                if name == "checksum":
+                    continue
+                for other in _others(row[n], [other_row[n] for other_row in rows]):
                     statement = f"UPDATE {table} SET {name} = ? WHERE {_where(table)}"
                     yield (
                         f"{table} {place}: {name} {row[n]!r} -> {other!r}",
@@ -65,8 +66,10 @@ def of_columns(connection):
     ).fetchall():
         for field in (*FIELDS, "kind"):
             value = "message" if field == "kind" else meta_field(meta, field)
-            for other in [each for each in _others(value, []) if each is not None]:
-                with suppress(struct.error):  # no such number fits in
+            for other in _others(value, []):
+                if other is None:
+                    continue
+                with suppress(struct.error):  # the field has no room for this number
                     changed = meta_with(meta, field, other)
                     yield (
                         f"the {field} in the meta of event {position} -> {other!r}",
@@ -75,7 +78,7 @@ def of_columns(connection):
 
 
 def of_rows(connection):
-    """Each row, deleted."""
+    """Delete each row."""
     for table, keys in _KEYS.items():
         for place in connection.execute(
             f"SELECT {', '.join(keys)} FROM {table} ORDER BY {', '.join(keys)}"
@@ -87,9 +90,9 @@ def of_rows(connection):
 
 
 def of_statements(connection, length):
-    """The attacks of ``attacks.txt`` on conversations of ``length`` events: rows that are deleted,
-    doubled, swapped, moved and cut off, and what the attacker makes up. ``own`` is a store of his,
-    plain, with the same conversations and other texts.
+    """Run the SQL of ``attacks.txt`` on conversations of ``length`` events: delete, double, swap, move
+    and cut off rows, and insert forged ones. ``own`` is a plain store of the attacker, with the same
+    conversations and other texts.
     """
     rows = connection.execute("SELECT position FROM events ORDER BY position").fetchall()
     positions = [position for (position,) in rows]
@@ -119,22 +122,22 @@ def of_statements(connection, length):
     for name, values in _CHOICES:
         choices[name] = values.replace("{length}", str(length)).split("; ")
     for name, script in _SCRIPTS:
-        named = list(dict.fromkeys(re.findall(r"{(\w+)", name)))
-        for values in product(*(choices[each] for each in named)):
-            chosen = dict(zip(named, values, strict=True))
-            yield name.format(**chosen), _run_all(script.format(**chosen, code=CODE, length=length))
+        fields = list(dict.fromkeys(re.findall(r"{(\w+)", name)))
+        for values in product(*(choices[field] for field in fields)):
+            choice = dict(zip(fields, values, strict=True))
+            yield name.format(**choice), _run_all(script.format(**choice, code=CODE, length=length))
 
 
 def of_proofs(connection):
-    """Redactions and salts that the attacker makes up."""
+    """Forge a redaction or a salt of each event."""
     for (position,) in connection.execute("SELECT position FROM events").fetchall():
         yield f"make event {position} look redacted", lambda c, p=position: _give_proof(c, p, 32)
         yield f"give event {position} another salt", lambda c, p=position: _give_proof(c, p, 16)
 
 
 def make_checksums_right(connection):
-    """As anybody can. A row that cannot have a checksum, because a column is of another type, keeps
-    the one it has.
+    """Correct the checksums of all rows, which needs no key. A row keeps its checksum if a column has a
+    wrong type.
     """
     names = dict(connection.execute("SELECT key, id FROM conversations").fetchall())
     events = connection.execute(
@@ -163,10 +166,6 @@ def make_checksums_right(connection):
         )
 
 
-# -- steps
-# --------------------------------------------------------------------------------------------------
-
-
 def _where(table):
     return " AND ".join(f"{key} IS ?" for key in _KEYS[table])
 
@@ -192,14 +191,14 @@ def _give_proof(connection, position, size):
 
 
 def _others(value, column):
-    """What may stand in the place of a value."""
+    """Return the values to try in place of a value."""
     others = [None, *column]
     if isinstance(value, int):
         others += [value + 1, value - 1, 0, 1, -value, value ^ 4, value ^ 8, 2**31, 2**62]
     elif isinstance(value, bytes):
         others += [b"", value[:-1], value + b"\0", bytes(len(value))]
         others += [
-            _flipped(value, place) for place in (0, len(value) // 2, len(value) - 1) if value
+            _flip_bit(value, place) for place in (0, len(value) // 2, len(value) - 1) if value
         ]
     elif isinstance(value, str):
         others += ["", value + "x", value[:-1]]
@@ -208,5 +207,5 @@ def _others(value, column):
     return (other for other in dict.fromkeys(others) if other != value)
 
 
-def _flipped(value, place):
+def _flip_bit(value, place):
     return value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]

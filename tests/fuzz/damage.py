@@ -1,12 +1,12 @@
-"""Spoils a store and looks at what becomes of it: right answers or errors, and nothing else.
+"""Damage a store: each answer must then be right or an error.
 
-Only an index that was changed may hide events from an answer. ``verify`` must then name it.
+Only a damaged index may hide events from an answer, and ``verify`` must then report it.
 
     python -m tests.fuzz.damage [--flips N] [--seed N] [--every-byte]
 
-flips single bits of a small store, anywhere in the file, and after each asks for every View, now
-and at an earlier version, for every log, and for a verification. ``--every-byte`` flips a bit in
-each byte instead of in N of them.
+flips a bit of a small store, anywhere in the file, reads each View, now and at an earlier version, and
+each log, verifies the store, and begins again with another bit. ``--every-byte`` flips a bit in each
+byte instead of N bits.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _INDEX_PAGES = (2, 10)
 
 
 class Failure(NamedTuple):
-    """What must not happen, and after what: a bit that was flipped, or an attack."""
+    """A problem, and the flipped bit or the attack that led to it."""
 
-    what: str
-    after: object
+    problem: str
+    cause: object
     detail: str
 
 
 def make(path, event, length, **settings):
-    """A store of two conversations, complete in one file."""
+    """Make a store of two conversations in one file."""
     with open_store(f"sqlite:///{path}", **settings) as store:
         store.register(Views(store))
         for name in NAMES:
@@ -58,7 +58,9 @@ def make(path, event, length, **settings):
 
 
 def _event(n):
-    """An event of each kind on which a View depends; the last one takes several pages."""
+    """Return an event. There is one of each kind on which a View depends, and the last event takes
+    several pages.
+    """
     if n == LENGTH - 1:
         return Observation(content="long " * 2_000)
     if n == 12:
@@ -79,9 +81,10 @@ def _event(n):
     return Message(source="user", content=f"message {n} " + "x" * (n * 37 % 400))
 
 
-def outcome_of(ask):
+def outcome_of(call):
+    """Return the result of a call, or the class of its error."""
     try:
-        return ask()
+        return call()
     except EventStoreError as error:
         return type(error)
 
@@ -91,13 +94,13 @@ def contents_of(view):
 
 
 class Trial:
-    """One store, spoilt again and again. ``right`` are the answers of the sound one."""
+    """One store, damaged again and again. ``right`` has the answers of the sound store."""
 
     keys: KeyRing | None = None
-    earlier = 20
+    earlier_version = 20
 
     def __init__(self, folder):
-        self._path, self._sound = folder / "spoilt.db", folder / "sound.db"
+        self._path, self._sound = folder / "damaged.db", folder / "sound.db"
         self.make()
         self.sound = self._sound.read_bytes()
         self._write(self.sound)
@@ -111,7 +114,7 @@ class Trial:
         make(self._sound, _event, LENGTH)
 
     def answers(self, store):
-        """What a store says about its conversations; an error of ours by its name."""
+        """Return what a store answers about its conversations, or the classes of foldlog's errors."""
         views = Views(store)
         answers = {}
         for name in NAMES:
@@ -119,21 +122,21 @@ class Trial:
                 lambda name=name: contents_of(views.current(name))
             )
             answers[f"earlier view of {name}"] = outcome_of(
-                lambda name=name: contents_of(views.at(name, version=self.earlier))
+                lambda name=name: contents_of(views.at(name, version=self.earlier_version))
             )
             answers[f"log of {name}"] = outcome_of(lambda name=name: tuple(store.log(name)))
         return answers
 
     def ask_store(self):
-        """Return what the spoilt store says, and where that is not the truth what its verification
-        finds.
+        """Return the answers of the damaged store, and the findings of ``verify`` if an answer is not
+        right.
         """
         with self._opened("?mode=ro") as store:
             answers = self.answers(store)
             return answers, problems(store) if answers != self.right else []
 
     def is_wrong(self, question, answer):
-        """Whether an answer is neither an error nor the truth."""
+        """Return whether an answer is neither right nor an error."""
         return answer != self.right[question] and not isinstance(answer, type)
 
     def _opened(self, options=""):
@@ -144,48 +147,48 @@ class Trial:
             file.unlink()
         self._path.write_bytes(content)
 
-    def look(self, *, may_hide=False):
-        """What must not happen: a wrong answer, an error that is not ours, damage that goes
-        unnoticed.
+    def check(self, *, may_hide=False):
+        """Yield the problems of the damaged store: wrong answers, errors that are not foldlog's, and
+        changed answers for which ``verify`` finds nothing.
         """
         try:
-            answered, findings = self.ask_store()
+            answers, findings = self.ask_store()
         except EventStoreError:
             self.outcomes["refused"] += 1
             return
-        except Exception as error:  # noqa: BLE001 - any other error is what is looked for
+        except Exception as error:  # noqa: BLE001 - any other error is a problem
             yield "an error of another kind", repr(error)
             return
         wrong = [
-            question for question, answer in answered.items() if self.is_wrong(question, answer)
+            f"{question}: {answer!r}"[:300]
+            for question, answer in answers.items()
+            if self.is_wrong(question, answer)
         ]
         if wrong and not may_hide:
-            yield (
-                "wrong",
-                ", ".join(f"{question}: {answered[question]!r}"[:300] for question in wrong),
-            )
+            yield "wrong", ", ".join(wrong)
         changed = [
-            question for question, answer in answered.items() if answer != self.right[question]
+            question for question, answer in answers.items() if answer != self.right[question]
         ]
         self.outcomes["error" if changed else "right"] += 1
         if changed and not findings:
             yield "unnoticed by verify", ", ".join(changed)
 
-    def spoil(self, content, *, an_index=False):
+    def replace_file(self, content, *, may_hide=False):
         self._write(content)
-        yield from self.look(may_hide=an_index)
+        yield from self.check(may_hide=may_hide)
 
-    def flip(self, places):
-        for byte, bit in places:
+    def flip(self, bits):
+        for byte, bit in bits:
             content = bytearray(self.sound)
             content[byte] ^= 1 << bit
-            an_index = self.sound[byte - byte % PAGE] in _INDEX_PAGES
-            for what, detail in self.spoil(bytes(content), an_index=an_index):
-                yield Failure(what, (byte, bit), detail)
+            may_hide = self.sound[byte - byte % PAGE] in _INDEX_PAGES
+            for problem, detail in self.replace_file(bytes(content), may_hide=may_hide):
+                yield Failure(problem, (byte, bit), detail)
 
-    def report(self, trials):
-        """Say what must not have happened, and how much did; return the status to exit with."""
-        began, failures = time.monotonic(), list(trials)
+    def report(self, failures):
+        """Print the failures and the number of outcomes; return the exit status."""
+        began = time.monotonic()
+        failures = list(failures)
         for failure in failures:
             sys.stdout.write(f"{failure}\n")
         counts = ", ".join(
@@ -197,9 +200,9 @@ class Trial:
         return 1 if failures else 0
 
 
-def places(size, count, seed):
-    at = random.Random(seed)
-    return ((at.randrange(size), at.randrange(8)) for _ in range(count))
+def draw_bits(size, count, seed):
+    rng = random.Random(seed)
+    return ((rng.randrange(size), rng.randrange(8)) for _ in range(count))
 
 
 def main():
@@ -212,13 +215,12 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
-        size, at = len(trial.sound), random.Random(arguments.seed)
-        each = ((byte, at.randrange(8)) for byte in range(size))
-        return trial.report(
-            trial.flip(
-                each if arguments.every_byte else places(size, arguments.flips, arguments.seed)
-            )
-        )
+        size = len(trial.sound)
+        bits = draw_bits(size, arguments.flips, arguments.seed)
+        if arguments.every_byte:
+            rng = random.Random(arguments.seed)
+            bits = ((byte, rng.randrange(8)) for byte in range(size))
+        return trial.report(trial.flip(bits))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Hostile variants of sound inputs: of their bytes, and of the JSON that they are."""
+"""Make hostile inputs from valid ones: change their bytes, or the values of their JSON."""
 
 import json
 from pathlib import Path
 
-__all__ = ["any_text", "mutated", "mutated_json"]
+__all__ = ["any_text", "mutate", "mutate_json"]
 
 _CORPUS = Path(__file__).parent / "corpus"
 _TOKENS = [
@@ -16,81 +16,81 @@ _VALUES = [
 ]
 
 
-def mutated(at, data):
-    """``data`` with a few bytes changed, put in, taken out, doubled, or its end cut off."""
+def mutate(rng, data):
+    """Change, insert, delete or repeat some bytes, or cut off the end."""
     content = bytearray(data)
-    for _ in range(at.choice((1, 1, 1, 2, 3, 8, 20))):
-        place = at.randrange(len(content) + 1)
-        match at.randrange(6):
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8, 20))):
+        place = rng.randrange(len(content) + 1)
+        match rng.randrange(6):
             case 0 if content:
-                content[place % len(content)] = at.randrange(256)
+                content[place % len(content)] = rng.randrange(256)
             case 1 | 2:
-                content[place:place] = at.choice(_TOKENS)
+                content[place:place] = rng.choice(_TOKENS)
             case 3:
-                del content[place : place + at.choice((1, 2, 5, 30, 200))]
+                del content[place : place + rng.choice((1, 2, 5, 30, 200))]
             case 4:
-                other = at.randrange(len(content) + 1)
-                content[place:place] = content[other : other + at.choice((5, 50, 500))]
-            case _ if at.randrange(4) == 0:
+                other = rng.randrange(len(content) + 1)
+                content[place:place] = content[other : other + rng.choice((5, 50, 500))]
+            case _ if rng.randrange(4) == 0:
                 del content[place:]
     return bytes(content)
 
 
-def mutated_json(at, value):
-    """A copy of ``value`` in which a few values are others, keys are gone, renamed or new, lists
-    cut or doubled.
+def mutate_json(rng, value):
+    """Return a copy of a value in which a few values are replaced, keys are deleted, renamed or added,
+    and items of lists are deleted, repeated or shuffled.
     """
-    for _ in range(at.choice((1, 1, 2, 3, 6))):
-        value = _change(at, value, at.choice((0, 1, 2, 3, 5)))
+    for _ in range(rng.choice((1, 1, 2, 3, 6))):
+        value = _change(rng, value, rng.choice((0, 1, 2, 3, 5)))
     return value
 
 
-def any_text(at):
-    """Text that names nothing well."""
+def any_text(rng):
+    """Return a text that is no sensible name."""
     texts = [value for value in _VALUES if isinstance(value, str)]
-    return at.choice(
+    return rng.choice(
         (*texts, "c1", "a b", "-x", "--json", "a/b\\c", "%00", "~", "$(id)", "日本", "é")
     )
 
 
-def _change(at, value, depth):
+def _change(rng, value, depth):
     if isinstance(value, dict) and value and depth:
         changed = dict(value)
-        key = at.choice(list(changed))
-        match at.randrange(8):
+        key = rng.choice(list(changed))
+        match rng.randrange(8):
             case 0:
                 del changed[key]
             case 1:
-                changed[at.choice((*changed, "kind", "id", "$exact", "", "\udcff"))] = changed.pop(
+                changed[rng.choice((*changed, "kind", "id", "$exact", "", "\udcff"))] = changed.pop(
                     key
                 )
             case 2:
-                changed[at.choice(("kind", "type", "id", "extra", "x", "$blob"))] = at.choice(
+                changed[rng.choice(("kind", "type", "id", "extra", "x", "$blob"))] = rng.choice(
                     _VALUES
                 )
             case 3:
-                changed[key] = at.choice(list(changed.values()))
+                changed[key] = rng.choice(list(changed.values()))
             case _:
-                changed[key] = _change(at, changed[key], depth - 1)
+                changed[key] = _change(rng, changed[key], depth - 1)
         return changed
     if isinstance(value, list) and value and depth:
         changed_list = list(value)
-        place = at.randrange(len(changed_list))
-        match at.randrange(7):
+        place = rng.randrange(len(changed_list))
+        match rng.randrange(7):
             case 0:
                 del changed_list[place]
             case 1:
-                changed_list.insert(place, at.choice(changed_list))
+                changed_list.insert(place, rng.choice(changed_list))
             case 2:
-                at.shuffle(changed_list)
+                rng.shuffle(changed_list)
             case _:
-                changed_list[place] = _change(at, changed_list[place], depth - 1)
+                changed_list[place] = _change(rng, changed_list[place], depth - 1)
         return changed_list
-    if isinstance(value, str) and at.randrange(3) == 0:
-        return value + str(at.choice(_VALUES))[:500]
-    if at.randrange(200) == 0:
-        return _nested(at.choice((300, 600, 5_000)), at.choice((list, dict)))
-    return at.choice(_VALUES)
+    if isinstance(value, str) and rng.randrange(3) == 0:
+        return value + str(rng.choice(_VALUES))[:500]
+    if rng.randrange(200) == 0:
+        return _nested(rng.choice((300, 600, 5_000)), rng.choice((list, dict)))
+    return rng.choice(_VALUES)
 
 
 def _nested(depth, kind):
@@ -101,7 +101,7 @@ def _nested(depth, kind):
 
 
 def as_json(value):
-    """Leniently: whatever Python's json writes, also what is no JSON."""
+    """Return what Python writes for a value, even if that is not valid JSON, such as ``NaN``."""
     try:
         return json.dumps(value).encode("ascii")
     except (ValueError, RecursionError):

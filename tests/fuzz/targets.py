@@ -1,5 +1,6 @@
-"""What hostile input is given to, and what may come of it. A target raises ``AssertionError``, or
-any error that is not of ours, where something came of it that may not.
+"""The readers that get hostile inputs, and what each of them may do with an input. A target raises
+``AssertionError``, or lets an error of the reader through that is not foldlog's, if the reader does
+something else.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, decode, encode
 from tests.foldlog.formats.test_detection import mixture
-from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
+from tests.fuzz.mutation import any_text, as_json, mutate, mutate_json
 
 __all__ = ["TARGETS", "Target", "warm_up"]
 
 _CORPUS = Path(__file__).parent / "corpus"
-_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Target(NamedTuple):
-    """``share``: how many of a hundred inputs it gets. ``run(at)`` makes an input and tries it;
-    returns a word for what came of it.
+    """``share``: how many of a hundred inputs the target gets. ``run(rng)`` makes an input and gives
+    it to the reader; it returns a word for the outcome.
     """
 
     share: int
@@ -67,26 +68,27 @@ def _lines(name):
     return [json.loads(line) for line in (_CORPUS / name).read_text("utf-8").splitlines()]
 
 
-# -- the codec
-# --------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------- the codec
 
 _BODIES = _lines("bodies.jsonl")
 
 
-def stored_body(at):
-    sound = at.choice(_BODIES)
-    body = as_json(mutated_json(at, sound)) if at.randrange(2) else mutated(at, as_json(sound))
-    kind = sound["kind"] if at.randrange(4) else at.choice((*codec.KINDS, "later", "os:system", ""))
-    schema = at.choice((1, 1, 2, 0, -1, 3, 2**40))
+def stored_body(rng):
+    sound = rng.choice(_BODIES)
+    body = as_json(mutate_json(rng, sound)) if rng.randrange(2) else mutate(rng, as_json(sound))
+    kind = (
+        sound["kind"] if rng.randrange(4) else rng.choice((*codec.KINDS, "later", "os:system", ""))
+    )
+    schema = rng.choice((1, 1, 2, 0, -1, 3, 2**40))
     try:
-        event = codec.decode(kind, schema, body, at.choice((0, 5, 2**40)), shown=True)
+        event = codec.decode(kind, schema, body, rng.choice((0, 5, 2**40)), shown=True)
     except Undecodable:
         return "undecodable"
-    return _stored(event)
+    return _check_event(event)
 
 
-def _stored(event):
-    """Whatever is an event can be stored, or is refused; and it comes back as it went."""
+def _check_event(event):
+    """Check that an event is refused, or is stored and read back unchanged."""
     try:
         encoded = codec.encode(event)
     except (InvalidEvent, UnknownEventType):
@@ -103,24 +105,23 @@ def _stored(event):
     return "stored"
 
 
-# -- formats
-# --------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------------ formats
 
 _RECORDS = {name: _lines(f"{name}.jsonl") for name in FORMATS}
 
 
-def records(at):
-    name = at.choice(list(_RECORDS))
-    hostile = mutated_json(at, _RECORDS[name])
+def records(rng):
+    name = rng.choice(list(_RECORDS))
+    hostile = mutate_json(rng, _RECORDS[name])
     if not isinstance(hostile, list):
         hostile = [hostile]
     findings = []
-    with_history = name == "openhands-v0" and at.randrange(2) == 0
+    with_history = name == "openhands-v0" and rng.randrange(2) == 0
     try:
         events = list(
             decode(
                 hostile,
-                at.choice((name, name, *FORMATS)),
+                rng.choice((name, name, *FORMATS)),
                 as_history=with_history,
                 findings=findings.append,
             )
@@ -128,7 +129,7 @@ def records(at):
     except InvalidEvent:
         return "refused"
     for event in events:
-        _stored(event)
+        _check_event(event)
     if not events or findings:
         return "findings" if findings else "nothing"
     origin = events[0].origin
@@ -138,31 +139,31 @@ def records(at):
     return "imported"
 
 
-def files(at):
-    name = at.choice(list(_RECORDS))
+def files(rng):
+    name = rng.choice(list(_RECORDS))
     sound = _RECORDS[name]
-    whole = sound
-    match at.randrange(4):
+    match rng.randrange(4):
         case 0:
             content, suffix = b"".join(as_json(record) + b"\n" for record in sound), ".jsonl"
         case 1:
             content, suffix = as_json(sound), ".json"
         case 2:
-            whole = {"messages" if name == "openai-chat" else "history": sound, "instance_id": "x"}
-            content, suffix = as_json(whole), ".json"
+            field = "messages" if name == "openai-chat" else "history"
+            content, suffix = as_json({field: sound, "instance_id": "x"}), ".json"
         case _:
             content, suffix = as_json({"trajectory": sound}), ".traj"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"source{suffix}"
-        path.write_bytes(mutated(at, content))
-        return _imported(path, at.choice(("auto", "auto", name)))
+        path.write_bytes(mutate(rng, content))
+        return _import_file(path, rng.choice(("auto", "auto", name)))
 
 
-def _imported(path, format):
-    """Whatever is imported can be used, and its records are stored as they came; all else is
-    refused on one line.
+def _import_file(path, format):
+    """Check that each imported event can be used, that findings and refusals have one line, and that
+    the file is unchanged.
     """
-    count, before = 0, path.read_bytes()
+    count = 0
+    before = path.read_bytes()
     with makes_events(open_store("memory:")) as store:
         importing = Import(store, [path], format)
         for result in importing:
@@ -171,34 +172,33 @@ def _imported(path, format):
                 continue
             for event in store.events(result.conversation):
                 count += 1
-                _stored(event)
+                _check_event(event)
         assert not any("\n" in str(finding) for finding in importing.findings)
         assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
     assert path.read_bytes() == before
     return "imported" if count else "nothing"
 
 
-def mixtures(at):
+def mixtures(rng):
     with tempfile.TemporaryDirectory() as folder:
-        return f"read as {mixture(at, Path(folder) / 'a.jsonl')}"
+        return f"read as {mixture(rng, Path(folder) / 'a.jsonl')}"
 
 
-# -- configuration
-# --------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------ configuration
 
 _CONFIGS = _lines("condensers.jsonl")
 _TOML = (_CORPUS / "condenser.toml").read_bytes()
 
 
 def warm_up():
-    """What is imported at its first use is imported, so that no input pays for it."""
+    """Import the modules that are imported at their first use, so that no input takes that time."""
     for config in _CONFIGS:
-        with contextlib.suppress(InvalidCondenser):  # the model of the corpus follows no schema
+        with contextlib.suppress(InvalidCondenser):  # the corpus has a model without a schema
             condenser_from_config(config)
 
 
-def configuration(at):
-    config = mutated_json(at, at.choice(_CONFIGS))
+def configuration(rng):
+    config = mutate_json(rng, rng.choice(_CONFIGS))
     if not isinstance(config, dict):
         config = {"type": config}
     try:
@@ -209,19 +209,18 @@ def configuration(at):
     return "taken"
 
 
-def configuration_file(at):
+def configuration_file(rng):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.toml"
-        path.write_bytes(mutated(at, _TOML))
+        path.write_bytes(mutate(rng, _TOML))
         try:
-            load_condenser(path, at.choice((None, None, "small", any_text(at))))
+            load_condenser(path, rng.choice((None, None, "small", any_text(rng))))
         except InvalidCondenser:
             return "refused"
     return "taken"
 
 
-# -- documents
-# --------------------------------------------------------------------------------------------------
+# ---------------------------------------------------------------------------------------- documents
 
 _STATE = {
     "step": 7,
@@ -236,21 +235,21 @@ def _sorted(value):
     return json.dumps(value, sort_keys=True)
 
 
-def documents(at):
-    """Hostile values of documents come back as they went, at every version, or are refused by name;
-    so are hostile differences between them.
+def documents(rng):
+    """Check that hostile values of documents are read back unchanged at each version, or are refused
+    with their name; and that hostile differences between values are refused or can be read.
     """
     with open_store("memory:") as store:
         written = Documents(store)
         expected = [{}]
         value = _STATE
         outcome = "taken"
-        for _ in range(at.randrange(1, 6)):
-            name = at.choice(("state", "other", any_text(at)))
-            value = mutated_json(at, value)
+        for _ in range(rng.randrange(1, 6)):
+            name = rng.choice(("state", "other", any_text(rng)))
+            value = mutate_json(rng, value)
             try:
                 recorded = written.append(
-                    "c1", (), {name: DELETED if at.randrange(8) == 0 else value}
+                    "c1", (), {name: DELETED if rng.randrange(8) == 0 else value}
                 )
             except (InvalidEvent, InvalidArgument) as error:
                 assert "document" in str(error)  # noqa: PT017 - another run than pytest's
@@ -259,30 +258,24 @@ def documents(at):
             for entry in recorded:
                 changed = entry.event
                 assert isinstance(changed, DocumentChanges)
-                unchanged = {
-                    other: content for other, content in expected[-1].items() if other != name
-                }
-                expected.append(
-                    unchanged
-                    if "deleted" in changed.changed[name]
-                    else {**unchanged, name: _sorted(value)}
-                )
+                values = dict(expected[-1])
+                values.pop(name, None)
+                if "deleted" not in changed.changed[name]:
+                    values[name] = _sorted(value)
+                expected.append(values)
         if len(expected) == 1:
             return outcome
         for version, values in enumerate(expected):
-            read = Documents(store).all("c1", version=version)
-            assert {name: _sorted(value) for name, value in read.items()} == values
+            stored = Documents(store).all("c1", version=version)
+            assert {name: _sorted(value) for name, value in stored.items()} == values
         body = {"changed": changed.changed, "others": changed.others}
-        hostile = mutated_json(at, body)
+        hostile = mutate_json(rng, body)
         try:
             event = DocumentChanges(changed=hostile["changed"], others=hostile.get("others", {}))
             store.append("c1", event, expected_version=ANY_VERSION)
         except (InvalidEvent, DocumentsChanged, KeyError, TypeError) as error:
-            if (
-                isinstance(error, KeyError | TypeError)
-                and type(hostile) is dict
-                and "changed" in hostile
-            ):
+            is_foreign = isinstance(error, KeyError | TypeError)
+            if is_foreign and type(hostile) is dict and "changed" in hostile:
                 raise
             return outcome
         try:
@@ -292,15 +285,14 @@ def documents(at):
         return "hostile difference taken"
 
 
-# -- small things
-# --------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------------- small things
 
 _URLS = (_CORPUS / "urls.txt").read_text().splitlines()
 
 
-def url(at):
-    text = mutated(at, at.choice(_URLS).encode()).decode(
-        "utf-8", at.choice(("replace", "surrogateescape"))
+def url(rng):
+    text = mutate(rng, rng.choice(_URLS).encode()).decode(
+        "utf-8", rng.choice(("replace", "surrogateescape"))
     )
     try:
         location = urls.parse_url(text)
@@ -310,9 +302,9 @@ def url(at):
     return "taken"
 
 
-def key(at):
-    sound = at.choice((b"ab" * 32, b"q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", b""))
-    text = mutated(at, sound).decode("utf-8", "surrogateescape")
+def key(rng):
+    sound = rng.choice((b"ab" * 32, b"q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", b""))
+    text = mutate(rng, sound).decode("utf-8", "surrogateescape")
     try:
         KeyRing.from_environment({"FOLDLOG_KEY": text})
     except KeyUnavailable as error:
@@ -321,49 +313,48 @@ def key(at):
     return "taken"
 
 
-def packed_body(at):
+def packed_body(rng):
     import zlib
 
     import zstandard
 
-    body = at.randbytes(at.choice((0, 5, 300))) * at.choice((1, 50))
-    stored = at.choice((zlib.compress(body), zstandard.ZstdCompressor().compress(body)))
+    body = rng.randbytes(rng.choice((0, 5, 300))) * rng.choice((1, 50))
+    stored = rng.choice((zlib.compress(body), zstandard.ZstdCompressor().compress(body)))
     try:
-        decompress(at.choice((0, 1, 2, 3, 8, 99)), mutated(at, stored))
+        decompress(rng.choice((0, 1, 2, 3, 8, 99)), mutate(rng, stored))
     except NotAsWritten:
         return "refused"
     return "taken"
 
 
-# -- the command
-# --------------------------------------------------------------------------------------------------
+# -------------------------------------------------------------------------------------- the command
 
 
-def command(at):
-    """In a folder with a store and a history, any words: never a traceback, nothing that steers a
-    terminal.
+def command(rng):
+    """Run a command with hostile arguments in a folder with a store and a history: it must print no
+    traceback and nothing that controls the terminal.
     """
     from foldlog._cli import main
     from foldlog._cli.catalog import COMMANDS
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        hostile = any_text(at) or "c"
+        hostile = any_text(rng) or "c"
         with open_store(f"sqlite:///{place / 'foldlog.db'}") as store:
             store.append(
                 hostile,
-                [Message(source="user", content=any_text(at)) for _ in range(3)],
+                [Message(source="user", content=any_text(rng)) for _ in range(3)],
                 expected_version=0,
             )
-        name = at.choice(list(_RECORDS))
+        name = rng.choice(list(_RECORDS))
         (place / "in.jsonl").write_bytes(
-            mutated(at, b"".join(as_json(record) + b"\n" for record in _RECORDS[name]))
+            mutate(rng, b"".join(as_json(record) + b"\n" for record in _RECORDS[name]))
         )
         words = (
             "in.jsonl",
             "c1",
             hostile,
-            any_text(at),
+            any_text(rng),
             "--json",
             "--db",
             "sqlite:///foldlog.db",
@@ -387,13 +378,13 @@ def command(at):
         commands = [
             c for group in COMMANDS.values() for c in group if c not in ("demo", "compare", "serve")
         ]
-        arguments = [*at.choice(commands).split(), *at.choices(words, k=at.randrange(6))]
+        arguments = [*rng.choice(commands).split(), *rng.choices(words, k=rng.randrange(6))]
         status, out, err = _run(main, arguments, place)
     summary = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
     assert status in (0, 1, 2), summary
     assert "did not foresee" not in err, summary
     assert "Traceback" not in err, summary
-    assert not _STEERS.search(out + err), summary
+    assert not _CONTROLS.search(out + err), summary
     if "--json" in arguments and status == 0:
         json.loads(out)
     return f"exit {status}"
@@ -414,8 +405,8 @@ def _run(main, arguments, place):
         ):
             try:
                 main()
-            except SystemExit as ended:
-                status = int(ended.code or 0)
+            except SystemExit as error:
+                status = int(error.code or 0)
     finally:
         sys.argv = before
     return status, out.getvalue(), err.getvalue()

@@ -1,5 +1,5 @@
-"""Who has the file and not the key changes nothing unnoticed. ``python -m tests.fuzz.attacker``
-tries all of it.
+"""Somebody who can write the file and has no key changes nothing undetected. ``python -m
+tests.fuzz.attacker`` makes all attacks.
 """
 
 from itertools import islice
@@ -20,8 +20,8 @@ def test_who_has_no_key_changes_no_answer_unnoticed(tmp_path, start):
 def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path):
     trial = Trial(tmp_path)
     words = ("forge", "another", "take", "cut", "delete", "make", "give")
-    made_up = [(name, attack) for name, attack in trial.attacks() if name.startswith(words)]
-    assert list(trial.run(some(made_up, 25))) == []
+    forgeries = [(name, attack) for name, attack in trial.attacks() if name.startswith(words)]
+    assert list(trial.run(some(forgeries, 25))) == []
     assert trial.outcomes["error"] > 5
 
 

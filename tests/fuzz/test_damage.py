@@ -1,5 +1,5 @@
-"""A damaged file gives right answers or errors: never a wrong View, nor a shortened history that
-``verify`` misses.
+"""A damaged file gives right answers or errors: no wrong View, and no shortened history for which
+``verify`` finds nothing.
 """
 
 import sqlite3
@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.fuzz.damage import PAGE, Trial, places
+from tests.fuzz.damage import PAGE, Trial, draw_bits
 from tests.how_many import some
 
 FLIPS = 400
@@ -19,7 +19,7 @@ def trial(tmp_path_factory):
 
 
 def test_flipped_bits_anywhere_in_the_file(trial):
-    assert list(trial.flip(some(places(len(trial.sound), FLIPS, seed=1), 60))) == []
+    assert list(trial.flip(some(draw_bits(len(trial.sound), FLIPS, seed=1), 60))) == []
 
 
 def test_flipped_bits_in_the_headers_of_all_pages(trial):
@@ -54,7 +54,7 @@ def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial):
             sound[:page] + bytes(PAGE) + sound[page + PAGE :],
             sound[:page] + other + sound[page + PAGE :],
         ):
-            failures += [(page, failure) for failure in trial.spoil(content)]
+            failures += [(page, failure) for failure in trial.replace_file(content)]
     assert failures == []
 
 
@@ -63,5 +63,5 @@ def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial):
 )
 def test_what_is_no_store_is_refused(tmp_path, content, trial):
     before = trial.outcomes["refused"]
-    assert list(trial.spoil(content)) == []
+    assert list(trial.replace_file(content)) == []
     assert trial.outcomes["refused"] == before + 1

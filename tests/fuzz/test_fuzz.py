@@ -1,6 +1,4 @@
-"""The short form: some hundred hostile inputs for each reader; ``python -m tests.fuzz`` has the
-long one.
-"""
+"""The short form of ``python -m tests.fuzz``: some hundred hostile inputs for each reader."""
 
 import random
 
@@ -12,11 +10,11 @@ from foldlog.formats import FORMATS, decode
 from tests.fuzz.targets import TARGETS
 
 INPUTS = 800
-"""For all targets together, by their shares."""
+"""The number of inputs of all targets together."""
 
 
 @pytest.fixture(autouse=True)
-def _nothing_from_outside(monkeypatch):
+def _no_settings(monkeypatch):
     for name in ("FOLDLOG_DB", "FOLDLOG_KEY", "FOLDLOG_KEY_FILE", "FOLDLOG_COMPRESSION"):
         monkeypatch.delenv(name, raising=False)
 
