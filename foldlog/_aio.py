@@ -418,12 +418,15 @@ class AsyncHistories:
         # A thread of the pool waits until the other threads have ended. Starting another thread for
         # this took a tenth of the time of an opening. Only the first close uses the pool, because
         # two threads of the pool would wait for each other.
-        if self._first_close.acquire(blocking=False) and self.pool.is_open:
-            closing = self.pool
-        else:
-            closing = ThreadPool("foldlog-close", 1)
-        await closing.run(self._close, finish=True)
-        closing.close()
+        if self._first_close.acquire(blocking=False):
+            with suppress(StoreUnusable):  # ``sync`` was closed first
+                await self._close_in(self.pool)
+                return
+        await self._close_in(ThreadPool("foldlog-close", 1))
+
+    async def _close_in(self, pool: ThreadPool) -> None:
+        await pool.run(self._close, finish=True)
+        pool.close()
 
     def _close(self) -> None:
         self._end_threads(wait=True)

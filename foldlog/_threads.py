@@ -150,10 +150,6 @@ class ThreadPool:
             if thread is not threading.current_thread():
                 thread.join()
 
-    @property
-    def is_open(self) -> bool:
-        return not self._closed
-
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             if self._together is None:

@@ -440,6 +440,18 @@ async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
     assert versions == [1]
 
 
+async def test_a_face_may_be_closed_while_the_sync_one_is(tmp_path, monkeypatch):
+    histories = await foldlog.aio.open(tmp_path / "history.db")
+    submit = histories.pool.submit
+
+    def submit_late(call):
+        histories.sync.close()
+        submit(call)
+
+    monkeypatch.setattr(histories.pool, "submit", submit_late)
+    await histories.close()
+
+
 async def test_a_closed_face_says_so(tmp_path):
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
         await histories["c1"].append(said("hi"))
