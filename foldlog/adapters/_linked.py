@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from foldlog import Histories, History
+from foldlog.adapters._shared import NothingRedactedInAny
 from foldlog.eventstore import (
     NOT_RECORDED,
     CondensationAction,
@@ -23,7 +24,6 @@ from foldlog.eventstore import (
     FoundEvent,
     Retraction,
 )
-from foldlog.eventstore.inside import NothingRedacted
 from foldlog.formats import Encoder
 from foldlog.runtimes import HistoryRecorder, change_of_prompt, json_of, parse
 
@@ -73,23 +73,23 @@ class LinkedEntries:
         self,
         entry_id: str | None,
         limit: int | None = None,
-        sources: dict[str, NothingRedacted] | None = None,
+        guard: NothingRedactedInAny | None = None,
     ) -> list[Entry]:
         """Return the chain of entries from the root of the tree to the entry ``entry_id``. With
-        ``limit``, return only its last ``limit`` entries. ``sources`` gets the guard of each
-        conversation that is read.
+        ``limit``, return only its last ``limit`` entries. ``guard`` notes each conversation that is
+        read.
 
         Raises ``LookupError`` if an entry of the chain is missing in the store. Only the returned
         entries are read. If the parent of an entry is not directly before the entry in the log, the
         parent is found by a search.
         """
-        return [parse(each.text) for each in self.back(entry_id, limit, sources)][::-1]
+        return [parse(each.text) for each in self.back(entry_id, limit, guard)][::-1]
 
     def back(
         self,
         entry_id: str | None,
         limit: int | None = None,
-        sources: dict[str, NothingRedacted] | None = None,
+        guard: NothingRedactedInAny | None = None,
     ) -> Iterator[StoredEntry]:
         """Yield the entries of ``chain`` in reverse order: the entry ``entry_id`` comes first."""
         next_id = entry_id
@@ -98,10 +98,8 @@ class LinkedEntries:
             stored_event = self.find_event(next_id)
             if stored_event is None:
                 raise KeyError(next_id)
-            if sources is not None and stored_event.conversation not in sources:
-                _, unredacted = self._histories[stored_event.conversation]._version_and_guard()
-                if unredacted is not None:
-                    sources[stored_event.conversation] = unredacted
+            if guard is not None:
+                guard.reads(self._histories[stored_event.conversation])
             for entry in self._back_from(stored_event):
                 if entry.entry_id != next_id:
                     break  # an entry was retracted, so the wanted entry is elsewhere
@@ -129,20 +127,19 @@ class LinkedEntries:
         return None
 
     def missing(
-        self, conversation: str, version: int, entry_id: str
-    ) -> tuple[list[Entry], dict[str, NothingRedacted]]:
-        """Return the entries of a chain that the conversation did not have at ``version``, and the
-        guards of the conversations from which they were read. Raises ``LookupError`` if an entry is
-        missing in the store.
+        self, conversation: str, version: int, entry_id: str, guard: NothingRedactedInAny
+    ) -> list[Entry]:
+        """Return the entries of a chain that the conversation did not have at ``version``.
+        ``guard`` notes the conversations from which they are read. Raises ``LookupError`` if an
+        entry is missing in the store.
         """
-        sources = dict[str, NothingRedacted]()
         if self.place(conversation, version, entry_id) is not None:
-            return [], sources
-        chain = self.chain(entry_id, None, sources)
+            return []
+        chain = self.chain(entry_id, guard=guard)
         for place in range(len(chain) - 1, -1, -1):
             if self.place(conversation, version, chain[place]["entry_id"]) is not None:
-                return chain[place + 1 :], sources
-        return chain, sources
+                return chain[place + 1 :]
+        return chain
 
     def fork(self, entry_id: str, conversation: str) -> int:
         """Begin a conversation as a fork after an entry. Return the version of the fork. Raises the

@@ -23,6 +23,7 @@ from math import isfinite
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 from urllib.parse import quote, unquote
 
+from msgspec import field
 from pydantic_core import to_jsonable_python
 
 from foldlog import Histories, History, aio, open as open_histories
@@ -371,18 +372,26 @@ def document(history: History, name: str, default: Any = None, version: int | No
     return history.document(name, default, version=stop) if stop else default
 
 
-class NothingRedactedElsewhere(NothingRedacted):
-    """The guard of an append that also repeats content of other conversations. ``others`` maps
-    these conversations to their guards. Raises ``ConversationErased`` if one of them was erased.
+class NothingRedactedInAny(NothingRedacted):
+    """The guard of an append that repeats content of several conversations. Call ``reads`` before
+    you read a conversation. The append raises ``ConversationErased`` if one of the conversations
+    was erased.
     """
 
-    others: Mapping[str, NothingRedacted] = {}
+    key: int = 0
+    redactions: int = 0
+    guards: dict[str, NothingRedacted | None] = field(default_factory=dict)
+    """Maps each conversation to its guard, or to None if it did not exist before it was read."""
+
+    def reads(self, history: History) -> None:
+        self.guards.setdefault(history.id, history._version_and_guard()[1])
 
     def __call__(self, reading: ReadTransaction) -> None:
-        super().__call__(reading)
         moment = Moment(reading.database, reading._reader)
-        for conversation, guard in self.others.items():
-            guard(moment.conversation(conversation))
+        for conversation, guard in self.guards.items():
+            with suppress(ConversationNotFound):
+                present = moment.conversation(conversation)
+                (guard or NothingRedacted(present.key, 0))(present)
 
 
 def records_of(

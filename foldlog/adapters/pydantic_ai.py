@@ -45,7 +45,7 @@ from foldlog import History
 from foldlog.adapters._linked import UNKNOWN, Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Attributes,
-    NothingRedactedElsewhere,
+    NothingRedactedInAny,
     OpenHistories,
     SentRecords,
     StoreOrUrl,
@@ -71,7 +71,6 @@ from foldlog.eventstore import (
     ConversationRow,
     VersionConflict,
 )
-from foldlog.eventstore.inside import NothingRedacted
 from foldlog.formats import decode
 from foldlog.projections import well_formed
 from foldlog.runtimes import REDACTED, Recent, parse, within
@@ -322,9 +321,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         elif version == 0 and start is not None:
             version = self._entries.fork(start, history.id)
             tip = start
-        unredacted = None
+        guard = None
         if start != tip:
-            unredacted = self._guard_of_branch(record, history, stored, entries)
+            guard = self._guard_of_branch(record, history, stored, entries)
         recorder = history._recorder(_FORMAT)
         if recorder.version != version:
             raise VersionConflict(history.id, version, recorder.version)
@@ -332,9 +331,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             part.part_kind == "compaction" for entry in entries[:1] for part in entry.message.parts
         )
         moves = Moves(self._entries, history.id, recorder, tip, compacts=compacts)
-        if start not in (None, tip):
-            copied, unredacted = self._entries_to_copy(record, version, start, unredacted)
-            moves.add(copied)
+        if guard is not None and start is not None:
+            moves.add(self._entries_to_copy(record, version, start, guard))
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
         history._asked_at = self._asked.get(history.id)
@@ -344,7 +342,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             version,
             documents=documents,
             dedupe="origin",
-            guard=unredacted,
+            guard=guard,
         )
         if recorded:
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
@@ -357,35 +355,31 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         history: History,
         stored: ConversationRecord | None,
         entries: list[ConversationEntry],
-    ) -> NothingRedacted | None:
+    ) -> NothingRedactedInAny:
         """Return the guard of an append that begins a branch with ``entries``. Raises
         ``ConversationConflict`` if one of the entries still has redacted text.
         """
-        _, unredacted = history._version_and_guard()
+        guard = NothingRedactedInAny()
+        guard.reads(history)
         if stored is not None and self._are_older(history, entries):
             raise ConversationConflict(record.conversation_id)
-        return unredacted
+        return guard
 
     def _entries_to_copy(
         self,
         record: ConversationRecord,
         version: int,
         head_id: str,
-        unredacted: NothingRedacted | None,
-    ) -> tuple[list[Entry], NothingRedacted | None]:
-        """Return the entries up to ``head_id`` that the conversation lacks, and the guard of an
-        append that copies them. Raises ``ConversationConflict`` if another program erased one of
-        them.
+        guard: NothingRedactedInAny,
+    ) -> list[Entry]:
+        """Return the entries up to ``head_id`` that the conversation lacks. Raises
+        ``ConversationConflict`` if another program erased one of them.
         """
         conversation = self.conversation(record.conversation_id)
         try:
-            copied, sources = self._entries.missing(conversation, version, head_id)
+            return self._entries.missing(conversation, version, head_id, guard)
         except LookupError as error:
             raise ConversationConflict(record.conversation_id) from error
-        if unredacted is None:
-            return copied, None
-        guard = NothingRedactedElsewhere(unredacted.key, unredacted.redactions, sources)
-        return copied, guard
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
         """Return whether one of the entries still has the text of a part that is redacted in the

@@ -308,12 +308,17 @@ def test_a_redacted_note_is_not_taken_from_memory(checkpoints, histories):
     assert checkpoints.notes_here(THREAD, "000") == [{"flower": "tulip"}]
 
 
-def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile(checkpoints, histories):
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_checkpoint_repeats_no_note_that_was_redacted_meanwhile(checkpoints, histories, is_late):
     put(checkpoints, 0, None, "x")
-    checkpoints.note(THREAD, "000", "writes", {"flower": "marigold"})
+    write_note = partial(checkpoints.note, THREAD, "000", "writes", {"flower": "marigold"})
+    if not is_late:
+        write_note()
     notes = []
 
     def listed(before, records):
+        if is_late and not notes:
+            write_note()
         notes.append(checkpoints.notes_here(THREAD, "000"))
         if len(notes) == 1:
             histories[companion(THREAD, "writes")].redact(0, reason="asked to")

@@ -36,7 +36,7 @@ from foldlog.adapters._langgraph.record_lists import (
     ranges,
     without,
 )
-from foldlog.adapters._shared import NothingRedactedElsewhere, document, stood_for
+from foldlog.adapters._shared import NothingRedactedInAny, document, stood_for
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -361,9 +361,9 @@ class Checkpoints:
                 before = newest.checkpoint
                 history = newest.history
                 assert history is not None
-                unredacted = newest.unredacted
+                guard = newest.unredacted
                 if body.get("delta") == WRITES:
-                    unredacted = self._guard_with_notes(thread, history, unredacted)
+                    guard = self._guard_with_notes(thread, history, guard)
                 new = listed(before, newest.records)
                 events, records, recorder = self._changes(newest, history, new or _NONE)
                 more, documents = channels(before)
@@ -388,7 +388,7 @@ class Checkpoints:
                     expected_version=before.version,
                     idempotency_key=note_key(checkpoint_id, number),
                     documents={**documents, CHECKPOINT: value},
-                    guard=unredacted,
+                    guard=guard,
                 )
             except IdempotencyConflict:
                 number += 1  # this checkpoint was written before, with other values
@@ -438,15 +438,13 @@ class Checkpoints:
 
     def _guard_with_notes(
         self, thread: str, history: History, unredacted: NothingRedacted | None
-    ) -> NothingRedacted | None:
+    ) -> NothingRedacted:
         """Return the guard of an append that repeats content of notes."""
         own = unredacted or history._version_and_guard()[1]
-        notes = companion(thread, _NOTES)
+        guard = NothingRedactedInAny(guards={history.id: own})
         with suppress(ConversationErased):
-            _, of_notes = self.histories[notes]._version_and_guard()
-            if own is not None and of_notes is not None:
-                return NothingRedactedElsewhere(own.key, own.redactions, {notes: of_notes})
-        return own
+            guard.reads(self.histories[companion(thread, _NOTES)])
+        return guard
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
         """Return the notes on a checkpoint. If this process wrote all notes on the checkpoint, they
