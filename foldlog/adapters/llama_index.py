@@ -84,6 +84,10 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     prefix: str = NAME
     _opened: WithHistories = PrivateAttr()
     _read: Recent[str, _Read] = PrivateAttr()
+    _erased: Recent[str, list[tuple[bytes, Any]]] = PrivateAttr()
+    """Maps each key whose messages this object has erased since ``get_messages`` to the result of
+    ``_present_records`` before the erasure.
+    """
 
     def __init__(
         self, histories: StoreOrUrl, *, attributes: Attributes = None, **settings: Any
@@ -91,6 +95,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         super().__init__(**settings)
         self._opened = WithHistories(histories, attributes)
         self._read = Recent[str, _Read](_LISTS_IN_MEMORY)
+        self._erased = Recent[str, list[tuple[bytes, Any]]](_LISTS_IN_MEMORY)
 
     @classmethod
     def class_name(cls) -> str:
@@ -106,6 +111,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         replaced by a user message with the summary. Only the returned messages are read.
         """
         history = self.history(key)
+        self._read.pop(key, None)
+        self._erased.pop(key, None)
         with suppress(ConversationErased):
             # ``set_messages`` may get these messages again.
             _, unredacted = history._version_and_guard()
@@ -130,9 +137,13 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
         Old messages that ``messages`` repeats at its beginning stay. All further old messages are
         retracted or forgotten, and the new messages are appended. A message that was redacted after
-        ``get_messages`` is stored in its redacted form.
+        ``get_messages`` is stored in its redacted form. Raises ``ConversationErased`` if other code
+        erased the messages after ``get_messages``: get the messages again.
         """
         new_records = list(map(_record, messages))
+        history = self.history(key)
+        if (read := self._read.get(key)) is not None:
+            history._generation.key = read.unredacted.key
 
         def change(history: History) -> None:
             def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
@@ -142,24 +153,33 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
             _change(history, others)
 
-        self._opened._append_or_begin(self.history(key), change)
+        self._opened._append_or_begin(history, change)
 
     def _as_redacted(self, key: str, history: History, records: list[Any]) -> list[Any]:
         """Return the records. A record whose message was redacted after ``get_messages`` is
         replaced by its redacted form.
         """
+        # Equal messages are found in their order.
+        forms = defaultdict[bytes, deque[Any]](deque)
+        for message_hash, record in self._erased.get(key) or self._present_records(key, history):
+            forms[message_hash].append(record)
+        present = [(record, forms[_hash(record)]) for record in records]
+        return [forms_left.popleft() if forms_left else record for record, forms_left in present]
+
+    def _present_records(self, key: str, history: History) -> list[tuple[bytes, Any]]:
+        """Return the hash and the present record of each message that ``get_messages`` returned.
+        Return an empty list if no message was redacted since.
+        """
         read = self._read.get(key)
         _, now = history._version_and_guard()
         if read is None or now is None or now == read.unredacted or now.key != read.unredacted.key:
-            return records
-        # Equal messages are found in their order.
-        forms = defaultdict[bytes, deque[Any]](deque)
-        for each in _shown(history, history.at(read.version)):
+            return []
+        return [
+            (read.hashes[each.ids[0]], each.record)
+            for each in _shown(history, history.at(read.version))
             # A message that the condenser hid was not returned.
-            if each.ids[0] in read.hashes:
-                forms[read.hashes[each.ids[0]]].append(each.record)
-        present = [(record, forms[_hash(record)]) for record in records]
-        return [forms_left.popleft() if forms_left else record for record, forms_left in present]
+            if each.ids[0] in read.hashes
+        ]
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Forget the message at the index ``idx`` and return it, or return None if ``idx`` is out
@@ -192,6 +212,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         messages = list[ChatMessage]()
         with suppress(ConversationErased):
             messages += map(_message, sent_records(history, NAME, condense=self.condense))
+            if self.clear == "erase":
+                self._erased[key] = self._present_records(key, history)
+                self._read.pop(key, None)
         empty_session(self._opened._sync, history.id, self.clear)
         return messages or None
 

@@ -23,7 +23,14 @@ from foldlog.adapters import llama_index
 from foldlog.adapters._records.llama_index import NAME
 from foldlog.adapters._shared import below
 from foldlog.adapters.llama_index import FoldlogChatStore
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, Retraction
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    ConversationErased,
+    Message,
+    Observation,
+    Retraction,
+)
 from foldlog.formats import decode
 from tests.adapters.contract import Keeps, holding
 from tests.adapters.killed import check_killed_while_it_adds
@@ -173,21 +180,33 @@ def test_a_key_that_is_erased_as_keys_are_listed_is_left_out(histories, monkeypa
     assert store.get_keys() == ["b"]
 
 
-@pytest.mark.parametrize("resets", [False, True])
-def test_a_message_that_is_redacted_before_its_list_is_set_again_stays_redacted(histories, resets):
+@pytest.mark.parametrize("clear", [None, "retract", "erase"])
+def test_a_message_that_is_redacted_before_its_list_is_set_again_stays_redacted(histories, clear):
     """``ChatSummaryMemoryBuffer`` reads all messages, resets the memory, and sets some of them."""
-    store = FoldlogChatStore(histories)
+    store = FoldlogChatStore(histories, clear=clear or "retract")
     for text in ("marigold", "two", "two"):
         store.add_message("k", ChatMessage(text, role="user"))
     messages = store.get_messages("k")
-    history = store.history("k")
-    history.redact(0, reason="asked to")
-    if resets:
+    store.history("k").redact(0, reason="asked to")
+    if clear:
         store.delete_messages("k")
     store.set_messages("k", [*messages, ChatMessage("three", role="user")])
-    assert "marigold" not in repr(list(history.events()))
+    assert "marigold" not in repr(list(store.history("k").events()))
     texts = [message.content for message in store.get_messages("k")]
     assert texts == ["[redacted]", "two", "two", "three"]
+
+
+def test_messages_that_are_erased_by_another_program_are_not_set_again(histories):
+    store = FoldlogChatStore(histories)
+    new = ChatMessage("two", role="user")
+    store.set_messages("k", [ChatMessage("marigold", role="user")])
+    messages = store.get_messages("k")
+    histories.erase(store.history("k").id, reason="asked to")
+    with pytest.raises(ConversationErased):
+        store.set_messages("k", [*messages, new])
+    assert store.get_messages("k") == []
+    store.set_messages("k", [new])
+    assert store.get_messages("k") == [new]
 
 
 def test_a_redacted_message_stays_redacted_although_the_condenser_hid_other_messages():
