@@ -57,7 +57,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.inside import NothingRedacted
-from foldlog.projections import well_formed
+from foldlog.projections import View, well_formed
 from foldlog.runtimes import COMPACTED_BY_PROVIDER, change_of_prompt, staying, usage_meta
 
 _FORMAT = "openai-responses"
@@ -104,6 +104,12 @@ class FoldlogSession(OpenHistories):
         """
         self._was_cleared = False
         """Whether this object has cleared the session and not added items since."""
+        self._is_outdated = False
+        """Whether this object has erased a session in which an item was redacted after this object
+        first read it. The SDK may hold the redacted text as long as this object exists.
+        """
+        self._erased: list[Any] | None = None
+        """The items that this object has erased, if ``_is_outdated``, until items are added."""
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -149,13 +155,17 @@ class FoldlogSession(OpenHistories):
         A compaction of the SDK calls ``clear_session``, and then adds some of the items again.
         Foldlog stores the compaction as a condensation that forgets the items which were not added
         again. If an item was redacted after this object first read the session, foldlog stores no
-        compaction, and the session has all its items again: compact with a new object.
+        compaction, and the session has all its items again: compact with a new object. If a
+        compaction or a rewind of the SDK fails, the SDK adds the items again that it took out a
+        moment before. After such an error, redact again what was redacted at the same time.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
         """
         if not items:
             return
+        if self._erased is not None and _is_compaction(items):
+            items = self._erased
         self._append_in_order(
             partial(
                 _append_items,
@@ -165,6 +175,7 @@ class FoldlogSession(OpenHistories):
             )
         )
         self._was_cleared = False
+        self._erased = None
         if self._unredacted is None:
             with suppress(ConversationErased):  # The items were erased after they were added.
                 _, self._unredacted = self.history.sync._version_and_guard()
@@ -187,10 +198,22 @@ class FoldlogSession(OpenHistories):
     @to_its_end
     def clear_session(self) -> None:
         """Retract or erase all items, depending on the argument ``clear`` of the class."""
+        if self._clear == "erase":
+            self._erased = self._items_if_outdated()
+            self._unredacted = None
         empty_session(self.histories.sync, self.history.id, self._clear)
         self._was_cleared = True
         if self._clear == "erase":
             self.history = self.histories[self.history.id]
+
+    def _items_if_outdated(self) -> list[Any] | None:
+        history = self.history.sync
+        with suppress(ConversationErased):
+            _, now = history._version_and_guard()
+            self._is_outdated = self._is_outdated or self._unredacted not in (None, now)
+            if self._is_outdated:
+                return _items_in(history, history.view())
+        return None
 
     def with_effects(self, agent: Agent[Any]) -> Agent[Any]:
         """Return a copy of an agent for runs with this session. In the copy, a tool that is marked
@@ -347,7 +370,7 @@ def _compact(
     ``items``. If an event was redacted after the SDK had read the items, ``items`` may have its
     content, so only restore the View.
     """
-    if not any(isinstance(item, dict) and item.get("type") == "compaction" for item in items):
+    if not _is_compaction(items):
         return None
     version, now = history._version_and_guard()
     is_redacted = unredacted not in (None, now)
@@ -386,6 +409,10 @@ def _compact(
     return history._append_recorded(events, recorder, version, guard=now)
 
 
+def _is_compaction(items: Iterable[Any]) -> bool:
+    return any(isinstance(item, dict) and item.get("type") == "compaction" for item in items)
+
+
 def _is_clearing(event: Event | None) -> TypeGuard[Retraction]:
     return isinstance(event, Retraction) and event.reason == CLEARED
 
@@ -401,12 +428,15 @@ def _restore(
     cleared = next(filter(_is_clearing, history.events(0, version, reverse=True)), None)
     if cleared is None:
         return None
-    before = history.at(cleared.id)
-    items = [item for _, records in shown_records(before, _FORMAT, history) for item in records]
+    items = _items_in(history, history.at(cleared.id))
     recorder = history._recorder(_FORMAT)
     if recorder.version != version:
         raise VersionConflict(history.id, version, recorder.version)
     return history._append_recorded(recorder.decode_all(items), recorder, version, guard=unredacted)
+
+
+def _items_in(history: History, view: View) -> list[Any]:
+    return [item for _, records in shown_records(view, _FORMAT, history) for item in records]
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

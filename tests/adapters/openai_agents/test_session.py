@@ -375,6 +375,23 @@ async def test_a_compaction_of_items_that_the_sdk_holds_since_the_session_began_
     assert [event.content for event in history.view()] == ["[redacted]", "two"]
 
 
+async def test_a_compaction_of_redacted_items_is_not_stored_although_they_were_erased(histories):
+    session = FoldlogSession("s", histories, clear="erase")
+    await session.add_items([user("marigold"), user("two")])
+    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+    items = [*await session.get_items(), compaction]
+    histories[session.history.id].redact(0, reason="asked to")
+    for _ in range(2):  # the SDK compacts the items again that it has in memory
+        await session.get_items()
+        await session.clear_session()
+        await session.add_items(items)
+        history = histories[session.history.id]
+        assert "marigold" not in repr(list(history.events()))
+        assert [event.content for event in history.view()] == ["[redacted]", "two"]
+    await session.add_items([user("three")])
+    assert await texts_of(session) == ["[redacted]", "two", "three"]
+
+
 async def test_a_compaction_of_redacted_items_is_not_stored_although_another_program_appends(
     session, histories
 ):
