@@ -267,12 +267,17 @@ class HistoryRecorder:
         return events
 
     def write(self, writing: WriteTransaction, conversation: str) -> None:
-        if not self._bodies:
+        # A fork begins a source even without records of its own: the source keeps the records that
+        # the fork shares, if the parent is erased and the fork is detached.
+        if not self._bodies and (writing.state.parent is None or not self._records):
             return
-        new_block = self._new = of_records(self._records, self._bodies)
         sources = SourcesToWrite.beside(writing)
+        new_block = of_records(self._records, self._bodies) if self._bodies else None
+        self._new = new_block
         if self._stored_as != writing.key:
             self._find_source(sources, writing, conversation)
+        if new_block is None:
+            return
         if writing.appended_at != self.version:
             raise VersionConflict(conversation, self.version, writing.appended_at)
         self._head_then = chain_head(self._head, new_block.hashes)
@@ -339,7 +344,6 @@ class HistoryRecorder:
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
         # The source of a fork continues the records that the fork shares with its parent.
-        assert self._new is not None
         parent = source_in(stored, writing.state)
         if parent is not None and parent.format != self._format.name:
             parent = None

@@ -227,14 +227,17 @@ async def test_a_fork_shares_the_events_of_its_parent(store, histories):
 
 
 async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories):
-    await talk(store, "c", "one", "two")
+    conversation = await talk(store, "c", "one", "two")
+    calls = [("measure", f"c{number}", {}) for number in range(2)]
+    conversation.messages[1:2] = [reply(calls)]
+    await store.save(conversation)
     await store.fork("c", at=2, new_conversation_id="d")
+    shared = (await store.load("d")).messages
+    assert exact(shared) == exact(conversation.messages[:2])
     await store.delete("c")
     assert histories.store.conversation(store.conversation("c")).erased_at is not None
-    assert [message.parts[0].content for message in (await store.load("d")).messages] == [
-        "one",
-        "re one",
-    ]
+    assert exact((await store.load("d")).messages) == exact(shared)
+    assert_sound(histories.store)
     await talk(store, "c", "again")
     assert len(await messages_of(store)) == 2
     assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
