@@ -118,6 +118,16 @@ def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
         assert [recalled.events for _, recalled in keys_of(source.database, stored)] == [1]
 
 
+def test_a_key_of_an_append_that_was_changed_without_the_data_key_is_not_copied(tmp_path):
+    path = tmp_path / "history.db"
+    with open_store(path, keys=KEYS) as source, open_store("memory:", keys=KEYS) as target:
+        say(source, "a", "one", idempotency_key="first")
+        execute(path, "UPDATE idempotency_keys SET key = 'forged'")
+        (moved,) = copy_store(source, target)
+        assert "an idempotency key was changed without" in moved.problem
+        assert [*target.iter_conversations()] == []
+
+
 @pytest.mark.parametrize(
     "damage",
     [
