@@ -1,7 +1,7 @@
-"""Histories of every kind that a log may hold, also those that no agent should write.
+"""Strategies for histories that a log may have, also for histories that no agent should write.
 
-A history is drawn as a list of steps, each a function from the id that comes next to events, so
-that a part of an example is an example.
+A history is drawn as a list of steps. A step is a function that gets the next id and returns events.
+So hypothesis can leave out steps of an example.
 """
 
 from datetime import UTC, datetime
@@ -43,27 +43,27 @@ def history(steps):
     events = []
     for step in steps:
         start = len(events)
-        events += [_at(event_id, event) for event_id, event in enumerate(step(start), start)]
+        events += [_with_id(event, event_id) for event_id, event in enumerate(step(start), start)]
     return events
 
 
-def _at(event_id, event):
-    """With its id, and a time: an event without one gets another in each store."""
-    return (
-        replace(event, id=event_id)
-        if isinstance(event, UnknownEvent)
-        else replace(event, id=event_id, timestamp=AT)
-    )
+def _with_id(event, event_id):
+    """Return the event with an id, and with a time, because a store gives the present time to an
+    event that has none.
+    """
+    if isinstance(event, UnknownEvent):
+        return replace(event, id=event_id)
+    return replace(event, id=event_id, timestamp=AT)
 
 
-# --- what may happen ---
+# --- steps ---
 
 
 def _always(*events):
     return lambda _: events
 
 
-_said = st.builds(
+_message = st.builds(
     lambda source, content, stays, reply: _always(
         Message(
             source=source,
@@ -119,8 +119,8 @@ _retract = st.builds(
 )
 
 
-def _batch(size, thinking, interleaved, said_between):
-    """What an agent should write: the calls of one response, all of them answered."""
+def _batch(size, thinking, interleaved, interrupted):
+    """Return a step with the calls of one response and an answer to each."""
 
     def events(i):
         calls = [
@@ -135,28 +135,30 @@ def _batch(size, thinking, interleaved, said_between):
         answers = [Observation(content="done", call_id=f"call {i} {n}") for n in range(size)]
         if interleaved:
             return list(chain.from_iterable(zip(calls, answers, strict=True)))
-        messages = [Message(source="user", content="wait")] if said_between else []
+        messages = [Message(source="user", content="wait")] if interrupted else []
         return [*calls, *messages, *answers]
 
     return events
 
 
-def _turn(replies, thinks, lost):
-    """What an agent writes between two messages of the user, if its SDK keeps each part of a reply:
-    thoughts, words and calls, then the results. Where it ``thinks``, the first call has thinking of
-    its own; one result may be lost.
+def _turn(replies, thinks, missing):
+    """Return a step with all that an agent writes between two messages of the user: thoughts, words
+    and calls of each reply, and the results. If it ``thinks``, the first call has thinking too. The
+    result at index ``missing`` is left out.
     """
 
     def events(i):
         turn = []
         for number, (size, thoughts, says) in enumerate(replies):
-            batch = _batch(size, thinks and not number, interleaved=False, said_between=False)(
+            batch = _batch(size, thinks and not number, interleaved=False, interrupted=False)(
                 i + number
             )
             words = Message(source="agent", content="so", meta={"reply": f"response {i + number}"})
             turn += [*[REASONING] * thoughts, *[words] * says, *batch]
         results = [place for place, event in enumerate(turn) if isinstance(event, Observation)]
-        return [event for place, event in enumerate(turn) if place not in results[lost : lost + 1]]
+        return [
+            event for place, event in enumerate(turn) if place not in results[missing : missing + 1]
+        ]
 
     return events
 
@@ -173,8 +175,8 @@ _answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.boolean
 
 
 def _condensation(event_id, ids, summary, offset):
-    """Ids are counted back from the present, so that they mostly name something; summaries by the
-    condensation's id.
+    """Return a condensation. Ids are counted back from its own id, so that most of them exist. A
+    negative one names the summary of the condensation that is so many events before.
     """
     fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
     if isinstance(ids, tuple):
@@ -207,7 +209,7 @@ _condense = st.builds(
 )
 
 
-# --- imported from V0: ids of the source, sparse, repeated, backward or missing ---
+# --- steps imported from V0: with ids of the source that have gaps, repeat, go back or are missing ---
 
 _source_id = st.one_of(st.integers(0, 30), st.none())
 
@@ -222,7 +224,7 @@ def _from_v0(step, source_id):
                 ),
             )
             for n, event in enumerate(step(i))
-            # their stored form holds no origin but their own
+            # an UnknownEvent is stored as it came, with its own origin
             if not isinstance(event, UnknownEvent)
         ]
 
@@ -250,11 +252,13 @@ _v0_condense = st.builds(
 
 _v0_step = st.builds(
     _from_v0,
-    st.one_of(_said, _call, _answer, _other, _request, _answered_batch, _v0_condense, _v0_condense),
+    st.one_of(
+        _message, _call, _answer, _other, _request, _answered_batch, _v0_condense, _v0_condense
+    ),
     _source_id,
 )
 _native_step = st.one_of(
-    _said,
+    _message,
     _call,
     _answer,
     _other,
@@ -265,7 +269,7 @@ _native_step = st.one_of(
     _condense,
     _retract,
 )
-_tidy_step = st.one_of(_said, _answered_batch, _answered_turn, _condense)
+_tidy_step = st.one_of(_message, _answered_batch, _answered_turn, _condense)
 
 ordered_histories = st.builds(history, st.lists(_native_step, max_size=30))
 tidy_histories = st.builds(history, st.lists(_tidy_step, max_size=25))
@@ -277,14 +281,16 @@ continued_v0_histories = st.builds(
     st.lists(_v0_step, max_size=5),
 )
 histories = st.one_of(ordered_histories, tidy_histories, v0_histories, continued_v0_histories)
-"""Of both dialects: everything ``ordered``, everything ``batch``, and an import from V0 that went
-on natively.
+"""Native histories, tidy ones, imports from V0, and imports from V0 to which native events and then a
+second import were appended.
 """
 
-_few_calls = st.one_of(_said, _call, _answer, _condense, _condense, _answered_batch, _answered_turn)
+_few_calls = st.one_of(
+    _message, _call, _answer, _condense, _condense, _answered_batch, _answered_turn
+)
 long_histories = st.one_of(
     st.builds(history, st.lists(_few_calls, max_size=60)),
     st.builds(history, st.lists(_tidy_step, max_size=60)),
     histories,
 )
-"""Those in which condensations follow one another."""
+"""Histories with several condensations."""

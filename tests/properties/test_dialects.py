@@ -1,4 +1,4 @@
-"""Whatever a log holds, the messages that are made of it are accepted, and no text is lost."""
+"""Providers accept the messages of any log, and no text is lost."""
 
 import json
 from functools import cache
@@ -124,14 +124,15 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
         elif isinstance(event, Message) and event.source == "agent":
             replies.append([None])
     messages = view.to_messages("litellm")
-    called = [
-        (n, [call["id"] for call in m["tool_calls"]])
-        for n, m in enumerate(messages)
-        if "tool_calls" in m
+    tool_calls = [
+        (n, [call["id"] for call in message["tool_calls"]])
+        for n, message in enumerate(messages)
+        if "tool_calls" in message
     ]
-    assert [len(ids) for _, ids in called] == [len(calls) for _, *calls in replies if calls]
-    for n, ids in called:
-        assert [m["tool_call_id"] for m in messages[n + 1 : n + 1 + len(ids)]] == ids
+    assert [len(ids) for _, ids in tool_calls] == [len(calls) for _, *calls in replies if calls]
+    for n, ids in tool_calls:
+        results = messages[n + 1 : n + 1 + len(ids)]
+        assert [message["tool_call_id"] for message in results] == ids
 
 
 def text_of(part):
@@ -143,17 +144,17 @@ def text_of(part):
 @examples(200)
 @given(odd_views, st.sampled_from(DIALECTS))
 def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
-    shown = [view[place] for place in view.fit_positions]
     pictures = 0
     sent = json.dumps([view.system_prompt, view.to_messages(dialect)], ensure_ascii=False)
-    for event in shown:
+    for event in [view[place] for place in view.fit_positions]:
         if isinstance(event, Annotation):
             continue
         content = event.thought if isinstance(event, Action) else event.content
-        for each in [content] if isinstance(content, str) else [text_of(part) for part in content]:
-            if isinstance(each, str) and each.strip():
-                mended = each.encode("utf-8", "replace").decode().rstrip()
-                assert json.dumps(mended, ensure_ascii=False)[1:-1] in sent
+        texts = [content] if isinstance(content, str) else [text_of(part) for part in content]
+        for text in texts:
+            if isinstance(text, str) and text.strip():
+                sent_text = text.encode("utf-8", "replace").decode().rstrip()
+                assert json.dumps(sent_text, ensure_ascii=False)[1:-1] in sent
         if isinstance(event, Message | Observation):
             pictures += sum(part == image() for part in content)
     assert sent.count("iVBORw0KGgo=") >= pictures

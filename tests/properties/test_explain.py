@@ -21,7 +21,7 @@ def test_why_agrees_with_the_views(events):
     views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
     shown = [{event.id for event in view} for view in views]
     structural = [event for event in events if is_structural(event)]
-    standing = [set()]  # by version: the events that made its View
+    standing = [set()]  # by version: the events that its View is made of
     for event in events:
         standing.append(
             standing[target(event)] if isinstance(event, Retraction) else standing[-1] | {event.id}
@@ -29,8 +29,8 @@ def test_why_agrees_with_the_views(events):
     view = views[-1]
     summaries = [
         event
-        for each in views
-        for event in each
+        for earlier_view in views
+        for event in earlier_view
         if isinstance(event, CondensationSummary) and event.id < 0
     ]
     for event in [*events, *summaries]:
@@ -69,12 +69,10 @@ def test_a_difference_agrees_with_the_views(events):
             *views, lambda start: (other for other in structural if other.id >= start)
         )
         first, last = ([event.id for event in view] for view in views)
-        assert [event.id for event in difference.entered] == [
-            each for each in last if each not in first
-        ]
-        assert [event.id for event in difference.left] == [
-            each for each in first if each not in last
-        ]
+        entered = [event.id for event in difference.entered]
+        left = [event.id for event in difference.left]
+        assert entered == [event_id for event_id in last if event_id not in first]
+        assert left == [event_id for event_id in first if event_id not in last]
         for entry in difference.summarized:
             assert isinstance(entry.condensation, CondensationAction)
             after = View.from_events(events[: entry.condensation.id + 1])

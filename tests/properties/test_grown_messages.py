@@ -1,6 +1,4 @@
-"""Messages that grew with a View are those that are made of it at once, whatever happened in
-between.
-"""
+"""Messages that are made while a View grows are the same as the messages of the whole View."""
 
 import gc
 import json
@@ -22,7 +20,7 @@ BLANK = (" ", "\n")
 
 
 def _varied(event, draw):
-    """Return the event with a content that is marked for a prompt cache, or blank, or as it is."""
+    """Return the event, or with content that is blank or marked for a prompt cache."""
     if not isinstance(event, Message | Observation):
         return event
     return replace(
@@ -34,11 +32,11 @@ def _texts(messages):
     return [json.dumps(message) for message in messages]
 
 
-def _spoil(value):
-    """Change what a caller was given, as far down as it goes."""
-    for each in list(value.values() if isinstance(value, dict) else value):
-        if isinstance(each, dict | list):
-            _spoil(each)
+def _clear(value):
+    """Empty a value and all dicts and lists within it."""
+    for member in list(value.values() if isinstance(value, dict) else value):
+        if isinstance(member, dict | list):
+            _clear(member)
     value.clear()
 
 
@@ -49,14 +47,13 @@ def test_messages_that_grew_are_those_that_are_made_at_once(events, data):
     condenser = ObservationMaskingCondenser(2)
     views = [View.from_events([])]
     while views[-1].version < len(events):
-        # an earlier one: a fork, or a reader
+        # an earlier View may grow too, as in a fork
         earlier = data.draw(st.sampled_from([views[-1], views[-1], *views[-3:]]))
         to = data.draw(st.integers(earlier.version, min(earlier.version + 3, len(events))))
-        views.append(
-            earlier.then(events[earlier.version : to]) if to > earlier.version else views[-1]
-        )
         if to == earlier.version:
-            views.append(views[-1].then(events[views[-1].version : views[-1].version + 1]))
+            earlier = views[-1]
+            to = earlier.version + 1
+        views.append(earlier.then(events[earlier.version : to]))
         for view in (views[-1], condenser.condense(views[-1])):
             dialect = data.draw(st.sampled_from(DIALECTS))
             grown = view.rendered(dialect)
@@ -66,7 +63,7 @@ def test_messages_that_grew_are_those_that_are_made_at_once(events, data):
                 [message for message, _ in fresh]
             )
             for message, _ in grown:
-                _spoil(message)
+                _clear(message)
             assert _texts(view.to_messages(dialect)) == _texts([message for message, _ in fresh])
 
 
@@ -79,11 +76,11 @@ def test_only_the_messages_since_the_last_reply_are_made_again(monkeypatch):
     counts = []
     real = growing.turns
 
-    def watched(events, positions, call_ids):
+    def counted_turns(events, positions, call_ids):
         counts.append(len(positions))
         return real(events, positions, call_ids)
 
-    monkeypatch.setattr(growing, "turns", watched)
+    monkeypatch.setattr(growing, "turns", counted_turns)
     for dialect in DIALECTS:
         view = View.from_events([Message(source="user", content="do")])
         for number in range(20):

@@ -1,6 +1,6 @@
-"""Where a piece of a View is forgotten that is apart from the rest, no event is left behind, as the
-definition says. ``tests/golden/views`` has a rule for each kind of unit;
-``python -m tests.properties.test_left_behind`` makes the answers again.
+"""If a piece of a View is forgotten, the events are left behind that the definition says.
+``tests/golden/views`` has a case for each kind of unit; ``python -m tests.properties.test_left_behind``
+writes the expected answers again.
 
 ``scripts/test`` runs this also for the modules ``foldlog.projections.fold`` and
 ``foldlog.projections.units``.
@@ -37,8 +37,9 @@ def test_a_forgotten_piece_leaves_behind_what_the_definition_says(events, data):
     start = data.draw(st.integers(0, len(view)))
     piece = view[start : data.draw(st.integers(start, len(view)))]
     assume(piece)
-    named = set(ids(piece))
-    expected = (view.left_behind | left_behind_by_ids(view.events, view.left_behind, named)) - named
+    forgotten = set(ids(piece))
+    left_behind = left_behind_by_ids(view.events, view.left_behind, forgotten)
+    expected = (view.left_behind | left_behind) - forgotten
     assert left_behind_after(view.events, view.left_behind, start, piece) == expected
 
 

@@ -16,7 +16,7 @@ from tests.shown_at import shown_at
 
 @examples(150)
 @given(histories)
-@example(history([_turn([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, lost=0)]))
+@example(history([_turn([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, missing=0)]))
 @example(
     history(
         [_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]
@@ -40,8 +40,7 @@ def test_lifetimes_agree_with_the_view_of_each_version(events):
         assert lives.sizes[version] == 3 * len(sent), version
         structural = [event for event in events[:version] if is_structural(event)]
         for event in events[:version]:
-            of_log = partial(_from, structural)
-            why = explain_event(event, view, of_log)
+            why = explain_event(event, view, partial(_events_from, structural))
             if why.fate in ("forgotten", "taken back") and why.by is not None:
                 departure = "summarized" if why.summary else why.fate
                 assert lives.of(event.id).at(version) == departure, (version, event.id)
@@ -50,5 +49,5 @@ def test_lifetimes_agree_with_the_view_of_each_version(events):
             assert span.stop is None or (span.by is not None and span.stop == span.by + 1)
 
 
-def _from(structural, start):
+def _events_from(structural, start):
     return [event for event in structural if event.id >= start]

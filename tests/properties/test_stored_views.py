@@ -1,5 +1,5 @@
-"""A View from the store, at any version, is the fold of the log up to there, however it was written
-or read.
+"""A View from the store, at any version, is the fold of the log up to that version, however the events
+were written or read.
 """
 
 from contextlib import suppress
@@ -26,8 +26,8 @@ def assert_every_version(views, events):
     assert views.current("c") == View.from_events(events)
 
 
-def appended(store, events, sizes):
-    """The history as an import in several parts, each one as long as its size says."""
+def ingest_in_parts(store, events, sizes):
+    """Import a history in parts of these sizes."""
     stop = 0
     for size in [*sizes, len(events)]:
         stop = min(stop + size, len(events))
@@ -65,10 +65,10 @@ def test_rebuilt_revisions_are_the_same_bytes(events):
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
-        appended(store, events, [1] * len(events))
-        before = stored(store)
+        ingest_in_parts(store, events, [1] * len(events))
+        before = stored_revisions(store)
         count = views.rebuild("c")
-        assert stored(store) == before
+        assert stored_revisions(store) == before
         assert count == len(before)
         assert_every_version(Views(store), events)
 
@@ -76,41 +76,43 @@ def test_rebuilt_revisions_are_the_same_bytes(events):
 @many
 @given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
 def test_views_are_the_same_whichever_revisions_are_stored(events, choices):
-    """A damaged one is not read, so that any may be missing."""
+    """A damaged revision is not read, so any revision may be missing."""
     if not events:
         return
     with open_store("memory:") as store:
         store.register(Views(store))
-        appended(store, events, [1] * len(events))
-        some = [
-            record for record, keeps in zip(stored(store), cycle(choices), strict=False) if keeps
-        ]
-
+        ingest_in_parts(store, events, [1] * len(events))
+        pairs = zip(stored_revisions(store), cycle(choices), strict=False)
+        records = [record for record, is_kept in pairs if is_kept]
         for version in reversed(range(len(events) + 1)):
-            store.project("c", lambda writing: writing.put_records("views", some, replace_all=True))
+            store.project(
+                "c", lambda writing: writing.put_records("views", records, replace_all=True)
+            )
             assert Views(store).at("c", version) == View.from_events(events[:version])
 
 
 @many
 @given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
-def test_redactions_leave_the_revisions_that_the_log_makes(events, redacted, with_summaries):
+def test_redactions_leave_the_revisions_that_the_log_makes(events, numbers, with_summaries):
+    if not events:
+        return
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
         store.ingest("c", events)
-        before = stored(store) if events else []
-        for event_id in {each % len(events) for each in redacted} if events else ():
+        before = stored_revisions(store)
+        for event_id in {number % len(events) for number in numbers}:
             with suppress(CannotRedact):
                 redact_events(
                     store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries
                 )
             now = list(store.events("c"))
-            assert stored(store) == before
+            assert stored_revisions(store) == before
             assert audit(store, "c").findings == ()
             assert_every_version(Views(store), now)
             assert_every_version(views, now)
 
 
-def stored(store):
+def stored_revisions(store):
     with reading(store, "c") as snapshot:
         return list(snapshot.records("views"))

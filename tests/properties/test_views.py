@@ -1,5 +1,5 @@
-"""Laws of the View, on histories that nobody wrote: one fold, and what ``well_formed`` gives can be
-sent to a model. ``definition.py`` has what a View shows.
+"""Laws of the View on random histories: a View may be folded in parts, and ``well_formed`` returns
+events that can be sent to a model. ``definition.py`` defines what a View shows.
 """
 
 from itertools import combinations
@@ -30,13 +30,13 @@ many = examples(300)
 @many
 @given(histories)
 def test_folding_in_two_parts_at_any_cut_is_folding_at_once(events):
-    whole = fold(events)
+    at_once = fold(events)
     for cut in range(len(events) + 1):
         before = fold(events[:cut])
         after = fold(events[cut:], before.state)
-        assert after.state == whole.state
+        assert after.state == at_once.state
         older = before.condensations if after.older is None else after.older
-        assert (*older, *after.condensations) == tuple(whole.condensations)
+        assert (*older, *after.condensations) == tuple(at_once.condensations)
 
 
 @many
@@ -89,25 +89,26 @@ def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earli
 @given(st.one_of(ordered_histories, histories), st.data())
 def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(events, data):
     view = View.from_events(events)
-    for start, stop in drawn_cuts(view, data):
+    for start, stop in draw_cuts(view, data):
         assert_nothing_else_goes(view, start, stop)
 
 
-def drawn_cuts(view, data):
+def draw_cuts(view, data):
     parts = units(view.events, view.left_behind)
     calls = parts.parallel_calls
-    of_loops = {place for loop in parts.loops for place in loop}
-    abandoned = (each.members for each in calls if each.unanswered and len(each.members) > 1)
-    if any(not of_loops.isdisjoint(members) for members in abandoned):
-        # a cut may part them, and a loop without one of its calls begins or ends elsewhere
+    in_loops = {place for loop in parts.loops for place in loop}
+    unanswered = [group for group in calls if group.unanswered]
+    if any(
+        len(group.members) > 1 and not in_loops.isdisjoint(group.members) for group in unanswered
+    ):
+        # a cut may part these calls, and the loop would then begin or end at another event
         return []
-    responses = [view[each.members[0]].response_id for each in calls]
-    unanswered = {
-        response for each, response in zip(calls, responses, strict=True) if each.unanswered
-    }
-    # A call that was never answered may take along the calls of a response with the same id.
-    joined = any(responses.count(response) > 1 for response in unanswered - {None})
-    pairs = [] if joined else list(combinations(view.cut_points, 2))
+    responses = [view[group.members[0]].response_id for group in calls]
+    # an unanswered call is dropped together with the calls of all responses with the same id
+    open_responses = {view[group.members[0]].response_id for group in unanswered} - {None}
+    if any(responses.count(response) > 1 for response in open_responses):
+        return []
+    pairs = list(combinations(view.cut_points, 2))
     return data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
 
 
@@ -123,7 +124,7 @@ def assert_nothing_else_goes(view, start, stop):
     assert [event_id for event_id in ids(after) if event_id != summary_id(action.id)] == [
         event_id for event_id in ids(view) if event_id not in forgotten
     ]
-    # More may be fit than before: a summary that parts a broken loop makes its end whole.
+    # More may be sent than before: a summary may separate a complete end from a broken loop.
     assert set(ids(well_formed(after))) >= set(ids(well_formed(view))) - forgotten
 
 
@@ -151,34 +152,32 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events):
 # --- units of a View that grows ---
 
 
-def _plainly(view):
+def _copy_units(view):
     parts = view.units
     return (
         [(list(calls.members), calls.unanswered) for calls in parts.parallel_calls],
-        *map(_copied, parts[1:]),
+        *map(_copy_part, parts[1:]),
     )
 
 
-def _copied(part):
+def _copy_part(part):
     if isinstance(part, int):
         return part
-    return (
-        dict(part)
-        if isinstance(part, dict)
-        else [list(each) if isinstance(each, list) else each for each in part]
-    )
+    if isinstance(part, dict):
+        return dict(part)
+    return [list(member) if isinstance(member, list) else member for member in part]
 
 
 @many
 @given(histories, st.sets(st.integers(0, 40)))
-def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(events, asked_at):
-    """They are carried on from one View to the next; the units of an earlier View stay as they are."""
+def test_units_are_the_same_whether_they_were_found_before_the_view_grew_or_not(events, versions):
+    """A View gets the units of the View that it grew from, and does not change them there."""
     view, moments = View.from_events([]), []
     for event in events:
         view = view.then([event])
-        if view.version in asked_at:
-            moments.append((view, _plainly(view)))
-    moments.append((view, _plainly(view)))
+        if view.version in versions:
+            moments.append((view, _copy_units(view)))
+    moments.append((view, _copy_units(view)))
     for earlier, expected in moments:
-        assert _plainly(earlier) == expected
-        assert _plainly(View.from_events(events[: earlier.version])) == expected
+        assert _copy_units(earlier) == expected
+        assert _copy_units(View.from_events(events[: earlier.version])) == expected
