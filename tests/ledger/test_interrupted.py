@@ -1,5 +1,5 @@
-"""An operation that was killed is finished by the operation that meets it: nothing is lost, and
-nothing comes back. ``tests/simulation/test_kills.py`` kills each operation at each statement.
+"""The next operation finishes an operation that was killed: no event is lost, and nothing that was
+erased comes back. ``tests/simulation/test_kills.py`` kills each operation at each statement.
 """
 
 import signal
@@ -80,29 +80,28 @@ def fill(store):
 
 @pytest.fixture(params=RECORDERS)
 def open_at(request, tmp_path):
-    """Return for a number how to open the recorder of a store of its own. A store in memory has one
-    recorder, and so has one on a server: it is the stores that remember.
+    """Return a function that makes a new store for a number, and returns how to open its recorder. In
+    memory and on a server, each call returns the same recorder, because only stores have caches.
     """
-    opened = []
+    recorders = []
 
-    def of(number):
-        close(opened)
+    def make_store(number):
+        close(recorders)
         if request.param == "sqlite":
-            return lambda: opening(SQLiteRecorder(str(tmp_path / f"{number}.db")))
+            return lambda: add(SQLiteRecorder(str(tmp_path / f"{number}.db")))
         if request.param == "memory":
             memory = MemoryRecorder()
             return lambda: memory
-        on_server = opening(
-            recorder_and_settings(request.getfixturevalue("postgres_url")(another=True))[0]
-        )
+        url = request.getfixturevalue("postgres_url")(another=True)
+        on_server = add(recorder_and_settings(url)[0])
         return lambda: on_server
 
-    def opening(recorder):
-        opened.append(recorder)
+    def add(recorder):
+        recorders.append(recorder)
         return recorder
 
-    yield of
-    close(opened)
+    yield make_store
+    close(recorders)
 
 
 def close(recorders):
@@ -112,7 +111,7 @@ def close(recorders):
 
 @pytest.fixture
 def is_sampled(request, whole):
-    """Whether a part of the kills is enough: SQLite's recorder meets every one, in a file."""
+    """Whether to kill only at some transactions. Tests with SQLite files kill at all of them."""
     return not whole and request.node.callspec.params["open_at"] != "sqlite"
 
 
@@ -126,11 +125,11 @@ KILLED = {
 
 
 def copy_a_redaction(store):
-    """Copy the redaction of an event which the store that it is copied from has made."""
+    """Copy a redaction that was made in the source of the copy."""
     source = Store(MemoryRecorder(), store.database.settings)
     list(copy_store(store, source, "c"))
     redact(source, "c", 1, reason="asked to", by="tests")
-    assert [moved.problem for moved in copy_store(source, store, "c")] == [None]
+    assert [row.problem for row in copy_store(source, store, "c")] == [None]
 
 
 MEETING = {
@@ -156,47 +155,39 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 ):
     monkeypatch.setattr(importing, "CHUNK", 3)
     cases = [*product(KILLED, (1, 2, 4))]
-    if not whole:  # in a file each operation meets each other one, killed at one of its moments
-        cases = (
-            cases[list(MEETING).index(meeting) % 7 :: 7]
-            if is_sampled
-            else cases[list(MEETING).index(meeting) % 2 :: 2]
-        )
+    if not whole:  # in a file each operation meets each killed one, at one of its kills at least
+        step = 7 if is_sampled else 2
+        cases = cases[list(MEETING).index(meeting) % step :: step]
     for number, (killed, transactions) in enumerate(cases):
         recorder = open_at(number)
         keys = KEYS if killed in ("rekey", "decrypt") or meeting == "rekey" else None
-        before_it = WriteSettings(keys=KEYS if killed == "decrypt" else None)
-        fill(Store(recorder(), before_it))
-        wanted = contents(Store(recorder(), before_it))
-        operated = killing(recorder(), transactions)
+        settings = WriteSettings(keys=KEYS if killed == "decrypt" else None)
+        fill(Store(recorder(), settings))
+        contents_before = contents(Store(recorder(), settings))
         with suppress(Killed):
-            KILLED[killed](Store(operated, WriteSettings(keys=keys)))
+            KILLED[killed](Store(killing(recorder(), transactions), WriteSettings(keys=keys)))
         store = Store(recorder(), WriteSettings(keys=keys))
         MEETING[meeting](store)
         redacts = meeting in ("redact", "redact by a copy")
         with suppress(ConversationErased, ConversationNotFound):
             KILLED[killed](store)
-        there = contents(store)
-        for name, events in there.items():
-            before = wanted.get(name, events)
-            assert [
-                one
-                for one, was in zip(events, before, strict=False)
-                if one != was and one.redacted is None
-            ] == []
-            assert len(events) >= len(before)
+        contents_after = contents(store)
+        for name, events in contents_after.items():
+            events_before = contents_before.get(name, events)
+            changed = [
+                event
+                for event, before in zip(events, events_before, strict=False)
+                if event != before and event.redacted is None
+            ]
+            assert changed == []
+            assert len(events) >= len(events_before)
         if redacts:
-            assert [
-                name for name in "cf" if name in there and there[name][1].redacted is None
-            ] == []
+            living = [contents_after[name] for name in "cf" if name in contents_after]
+            assert all(events[1].redacted is not None for events in living)
         vacuum(store)
         list(rekey(store))
-        assert (
-            store.database.recorder.query(
-                lambda reader: [each for each in reader.unfinished() if each.operation != "import"]
-            )
-            == []
-        )
+        unfinished = store.database.recorder.query(lambda reader: reader.unfinished())
+        assert [row for row in unfinished if row.operation != "import"] == []
         assert_sound(store)
 
 
@@ -205,21 +196,19 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_that_is_detached(
     is_killed, open_at, whole, is_sampled
 ):
-    """The erasure is killed there and run again, or goes on after the redaction of another
-    process.
-    """
+    """The erasure is killed at that moment and run again, or goes on after another process redacts."""
     for transactions in count(1, 2 if is_sampled else 1):
         recorder = open_at(transactions)
         store = Store(recorder())
         fill(store)
         store.fork("c", 4, "g")
-        met = []
+        outcomes = []
 
-        def redact_it(store=store, met=met):
+        def redact_it(store=store, outcomes=outcomes):
             try:
-                met.append(redact(store, "c", 1, reason="asked to", by="tests"))
+                outcomes.append(redact(store, "c", 1, reason="asked to", by="tests"))
             except ConversationErased as error:
-                met.append(error)
+                outcomes.append(error)
 
         between = (
             killing(recorder(), transactions)
@@ -232,15 +221,17 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
         except Killed:
             redact_it()
             erase_it(store)
-        if not met:
+        if not outcomes:
             assert transactions > 6
             return
         redacted = [name for name in "fg" if SECRET not in str(list(store.events(name)))]
-        if isinstance(met[0], ConversationErased):
+        if isinstance(outcomes[0], ConversationErased):
             assert redacted == []
-            assert "forks kept a part then: 'f' events 0 to 6, 'g' events 0 to 3" in str(met[0])
+            assert "forks kept a part then: 'f' events 0 to 6, 'g' events 0 to 3" in str(
+                outcomes[0]
+            )
         else:
-            assert (redacted, met[0].forks) == (["f", "g"], ("f", "g"))
+            assert (redacted, outcomes[0].forks) == (["f", "g"], ("f", "g"))
         assert_sound(store)
 
 
@@ -248,17 +239,17 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
 def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure(
     open_at, is_sampled
 ):
-    """The erasure goes on between two of the transactions that discard the copies of the fork."""
+    """The erasure goes on between two transactions that discard the copied events of the fork."""
     for transactions in count(1, 2 if is_sampled else 1):
         recorder = open_at(transactions)
         store = Store(recorder())
         fill(store)
         with suppress(Killed):
             erase(Store(killing(recorder(), 4)), "c", reason="asked to", detach_forks=True)
-        goes_on = partial(erase, store, "c", reason="asked to", detach_forks=True)
+        erase_again = partial(erase, store, "c", reason="asked to", detach_forks=True)
         try:
             redact(
-                Store(meeting(recorder(), transactions, goes_on)),
+                Store(meeting(recorder(), transactions, erase_again)),
                 "c",
                 1,
                 reason="asked to",
@@ -277,12 +268,12 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
 def test_an_erasure_is_completed_where_its_id_is_used_again(
     open_at,
 ):
-    """The advice of ``verify`` must not erase the new conversation."""
+    """The command that ``verify`` advises must not erase the new conversation."""
     recorder = open_at(0)
     fill(Store(recorder()))
-    operated = killing(recorder(), 1)
+    killed = killing(recorder(), 1)
     with suppress(Killed):
-        erase(Store(operated), "alone", reason="asked to")
+        erase(Store(killed), "alone", reason="asked to")
     store = Store(recorder())
     generation = Generation(replaces_erased=True)
     say(store, "alone", "new and wanted", generation=generation)
@@ -290,7 +281,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
     assert "run 'foldlog store vacuum'" in finding
     vacuum(store)
     assert_sound(store)
-    assert [one.content for one in store.events("alone")] == ["new and wanted"]
+    assert [event.content for event in store.events("alone")] == ["new and wanted"]
     assert SECRET + " alone" not in str(list(store.follow()))
 
 
@@ -298,7 +289,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
 def test_a_fork_without_events_of_its_own_gets_a_key(
     open_at,
 ):
-    """It has plain rows, of a detachment that was killed, and plain keys of what its parent
+    """The fork has plain rows of a killed detachment, and plain keys of events that its parent
     redacted.
     """
     recorder = open_at(0)
@@ -310,9 +301,9 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
     redact(plain, "c", 2, reason="asked to", by="tests")
     for fork in "fg":
         plain.fork("c", 8, fork)
-    operated = killing(recorder(), 1)
+    killed = killing(recorder(), 1)
     with suppress(Killed):
-        erase(Store(operated), "c", reason="asked to", detach_forks=True)
+        erase(Store(killed), "c", reason="asked to", detach_forks=True)
     store = Store(recorder(), encrypted)
     say(store, "g", "own", expected_version=8)
     assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()
@@ -327,18 +318,18 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
 def test_an_append_gives_a_key_while_rows_are_compressed(
     open_at,
 ):
-    """The rows that were compressed before are plain, so the change begins again."""
+    """The rows that are already compressed are not encrypted, so the change begins again."""
     recorder = open_at(0)
     plain = Store(recorder())
     say(plain, "c", *("long " * 99 for _ in range(9)), idempotency_key="first")
-    operated = killing(recorder(), 2)
+    killed = killing(recorder(), 2)
     with suppress(Killed):
-        list(rekey(Store(operated, WriteSettings(compression="zlib"))))
+        list(rekey(Store(killed, WriteSettings(compression="zlib"))))
     store = Store(recorder(), WriteSettings(keys=KEYS))
     say(store, "c", "own", expected_version=9)
-    wanted = list(store.events("c"))
+    events = list(store.events("c"))
     list(rekey(store))
-    assert list(store.events("c")) == wanted
+    assert list(store.events("c")) == events
     assert_sound(store)
     assert say(store, "c", *("long " * 99 for _ in range(9)), idempotency_key="first")
     key = store.query("c", attrgetter("key"))
@@ -346,9 +337,9 @@ def test_an_append_gives_a_key_while_rows_are_compressed(
     assert all(row.encoding & ENCRYPTED for row in rows)
 
 
-def erased_stores(meets, **way):
-    """Yield the store of an erased conversation, whose erasure was met by something else before one
-    of its calls of the database; for each of them.
+def erased_stores(interrupt, **options):
+    """Yield stores of an erased conversation. In each of them ``interrupt`` was called before another
+    call of the database that the erasure made.
     """
     for calls in range(8):
         store = Store(MemoryRecorder())
@@ -356,8 +347,10 @@ def erased_stores(meets, **way):
             event = Message(source="user", content=name, origin=Origin(format="test", id=1))
             store.append(name, event, expected_version=0, dedupe="origin")
         store.fork("c", 1, "f")
-        met = meeting(store.database.recorder, calls, partial(meets, store), "query", "transact")
-        erase(Store(met), "c", reason="asked to", **way)
+        interrupted = meeting(
+            store.database.recorder, calls, partial(interrupt, store), "query", "transact"
+        )
+        erase(Store(interrupted), "c", reason="asked to", **options)
         yield store
 
 
@@ -375,21 +368,21 @@ def test_a_fork_that_was_detached_meanwhile_is_not_erased():
         assert_sound(store)
 
 
-@pytest.mark.parametrize("way", ["with_forks", "detach_forks"])
+@pytest.mark.parametrize("option", ["with_forks", "detach_forks"])
 @pytest.mark.parametrize("name", ["c", "f"])
-def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name, way):
-    used = []
+def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(name, option):
+    stores = []
 
     def use_again(store):
         erase(store, name, reason="asked to", with_forks=True)
         store.fork("other", 1, name, replace_erased=True)
-        used.append(store)
+        stores.append(store)
 
-    for store in islice(erased_stores(use_again, **{way: True}), 1, None):
-        if store in used:
+    for store in islice(erased_stores(use_again, **{option: True}), 1, None):
+        if store in stores:
             assert store.conversation(name).parent == "other"
             assert texts(store, name) == ["other"]
-    assert used
+    assert stores
 
 
 def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
@@ -412,9 +405,12 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
     for calls in range(1, 6):
         store = Store(MemoryRecorder())
         store.append("c", history(0), expected_version=0)
-        met = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
+        interrupted = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
         assert (
-            Store(met).append("c", history(5), expected_version=ANY_VERSION, dedupe="origin") == ()
+            Store(interrupted).append(
+                "c", history(5), expected_version=ANY_VERSION, dedupe="origin"
+            )
+            == ()
         ), calls
 
 
@@ -429,8 +425,8 @@ def use_for_a_fork(store):
 @pytest.mark.parametrize("in_copy", [True, False])
 @pytest.mark.parametrize("also", [None, use_again, use_for_a_fork])
 def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(also, tmp_path, *, in_copy):
-    """Positions of a copy, here of a part, begin at 1. A conversation that is the second one of its
-    id in the backup is not named.
+    """The positions of a copy begin at 1, here of a copy of some conversations. A conversation that
+    has replaced an erased one in the backup is not named.
     """
     backup, path = tmp_path / "backup", tmp_path / "copy.db"
     with open_store(tmp_path / "source.db") as source, open_store(path) as copy:
