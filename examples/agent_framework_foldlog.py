@@ -22,7 +22,7 @@ URL = os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
 
 
 async def main(prompt: str, client: Any = None) -> None:
-    """Ask, and print the answer and what became of the history."""
+    """Ask, then print the answer and the sizes of the log and of the View."""
     if client is None:
         from agent_framework.openai import OpenAIChatCompletionClient
 

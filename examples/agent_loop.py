@@ -4,14 +4,14 @@
         --folder .
     python examples/agent_loop.py "anything" --rehearse
 
-Everything that happens is appended to a history, and what the model is shown is that history's
-View. Before each call of the model a condenser may forget: because the View has grown too large,
-because the model asked for it with a tool, or because its server refused the prompt as too long.
-Nothing is lost by that: the log keeps it all, and `foldlog log agent --db foldlog.db` shows it.
-Started again with the same conversation, the agent goes on where it stood; a call that was running
-when it died is not made again: its result says that it may have run, and the model looks. The
-second line asks no model and needs no key: a script stands in for one, so that everything else can
-be seen at work.
+The agent appends everything that happens to a history, and the model is shown the View of this
+history. Before each call of the model, a condenser may forget events: if the View has grown too
+large, if the model asked for a condensation, or if the server refused the prompt as too long. The
+log keeps all events, and `foldlog log agent --db foldlog.db` shows them.
+
+If you start the agent again with the same conversation, it continues. A call that was running when
+the agent died does not run again: its result says that it may have run, so the model can check.
+The second command needs no key, because a script answers in place of the model.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PROMPT = (
 
 
 class Model(Protocol):
-    """What answers the agent: an ``LLM``, or what stands in for one."""
+    """An ``LLM``, or a script in its place."""
 
     def complete(
         self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]
@@ -70,9 +70,7 @@ class Model(Protocol):
 
 
 class Rehearsal:
-    """Stands in for a model: looks around, asks for a condensation, and says that it was a
-    rehearsal.
-    """
+    """A script in place of a model. It runs some commands, asks for a condensation, and answers."""
 
     def __init__(self) -> None:
         commands = ["pwd", *(f"echo step {number} of a rehearsal" for number in range(1, 7))]
@@ -104,12 +102,13 @@ def run_agent(
     steps_max: int = 100,
     say: Callable[[str], None] = print,
 ) -> str:
-    """Work until the model answers in words, and return that answer. The caller has the lease of
-    the history.
+    """Work until the model answers without a call, and return the answer. The caller holds the
+    lease of the history.
 
-    Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten,
-    ``InvalidCondenser`` where it is full and the condenser answers no requests, ``ModelCallFailed``
-    where the model cannot be reached, and ``TimeoutError`` after ``steps_max`` steps.
+    Raises ``NoCondensationAvailable`` if the prompt is too long and nothing can be forgotten,
+    ``InvalidCondenser`` if the prompt is too long and the condenser ignores requests,
+    ``ModelCallFailed`` if the model cannot be reached, and ``TimeoutError`` after ``steps_max``
+    steps.
     """
     act(history, folder, say)
     for _ in range(steps_max):
@@ -137,17 +136,17 @@ def run_agent(
         recorded = history.append_reply(reply)
         act(history, folder, say)
         if any(isinstance(each.event, CondensationRequest) for each in recorded):
-            say("  the model asks for a condensation")  # which the next step makes
+            say("  the model asks for a condensation")  # the next step condenses
     raise TimeoutError(
-        f"no answer after {steps_max} steps; the history is kept, start again to go on"
+        f"no answer after {steps_max} steps; the history is stored, start again to continue"
     )
 
 
 def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
-    """Ask for a condensation and have it made: an unanswered request would be made again for ever.
+    """Condense now.
 
-    Raises ``InvalidCondenser`` where the condenser answers no requests, besides what
-    ``history.step`` raises.
+    Raises ``InvalidCondenser`` if the condenser ignores requests, and the errors of
+    ``history.step``.
     """
     match history.condense(reason):
         case Condensation(action=action):
@@ -155,8 +154,8 @@ def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
 
 
 def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
-    """Make each call that waits, of this turn or left by a run that died, and record its result. A
-    call that had begun there is not made again: its result says that it may have run.
+    """Run the tool of each open call, and record the result. A call whose tool began in an earlier
+    process does not run again: its result says that it may have run.
     """
     for call in history.open_calls():
         recorded = history.run(call, partial(run, folder))
@@ -164,7 +163,7 @@ def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
 
 
 def run(folder: Path, command: str) -> str:
-    """Return what the command printed, and how it ended."""
+    """Return the output and the exit status of the command."""
     process = subprocess.run(
         command,
         shell=True,
@@ -193,20 +192,22 @@ def _account(metadata: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Exit status 2, with a line that says why, where no answer came."""
+    """Return the exit status: 2 if there is no answer."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("task")
     parser.add_argument(
         "--model",
         default="openai/gpt-4o-mini",
-        help="as litellm knows it; its key from the environment",
+        help="the model's name in litellm; the key comes from the environment",
     )
     parser.add_argument(
-        "--rehearse", action="store_true", help="ask no model: a script stands in for it"
+        "--rehearse", action="store_true", help="call no model: a script answers instead"
     )
     parser.add_argument("--base-url", help="a server of your own")
     parser.add_argument(
-        "--config", type=Path, help="a TOML file with [condenser]; else one that needs no model"
+        "--config",
+        type=Path,
+        help="a TOML file with [condenser]; by default a digest, which needs no model",
     )
     parser.add_argument("--folder", type=Path, default=Path(), help="where commands run")
     parser.add_argument("--db", default="sqlite:///foldlog.db")
@@ -221,7 +222,7 @@ def main() -> int:
 
 
 def work(arguments: argparse.Namespace) -> str:
-    """Return what the agent answers to the task that was given."""
+    """Return the agent's answer to the task."""
     llm = None
     if not arguments.rehearse:
         llm = LLM(LLMConfig(model=arguments.model, base_url=arguments.base_url))

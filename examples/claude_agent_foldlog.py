@@ -1,4 +1,4 @@
-"""Claude Code's session in foldlog: run it, look at it, resume it on any machine that has the
+"""A session of Claude Code in foldlog. You can resume the session on any machine that has the
 store.
 
 pip install '.[claude-agent]'
@@ -20,7 +20,7 @@ URL = os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
 
 
 async def main(prompt: str, resume: str | None = None) -> None:
-    """Ask, and print the answer, how to resume, and what the history holds."""
+    """Ask, then print the answer, the size of the View, and the id to resume the session."""
     async with FoldlogSessionStore(URL) as store:
         options = ClaudeAgentOptions(session_store=store, resume=resume)
         async for message in query(prompt=prompt, options=options):

@@ -3,14 +3,14 @@
     python examples/cost_by_day.py sqlite:///history.db costs.db
     python examples/cost_by_day.py sqlite:///history.db costs.db --follow
 
-This is a projection of one's own. The eventsourcing library's runner follows the store and gives
-each event to ``CountCosts``, which writes its calls of models to a table in ``costs.db``. The table
-and the position of the event are written in one transaction, so every event is counted once, also
-after a crash. Run it again: it goes on after the last event.
+This program is an example of a projection. The runner of the eventsourcing library follows the
+store and passes each event to ``CountCosts``, which writes the model calls of the event to a table
+in ``costs.db``. One transaction writes the table and the position of the event, so every event
+counts once, even after a crash. If you run the program again, it continues after the last event.
 
-A call whose tokens or cost are not recorded counts as a call, and what is not known is not counted
-as nothing: the line says of how many calls the sum is. Of the imports of Codex, Copilot and
-OpenHands, whose usage adds up over events, and at the prices of a table, ``foldlog stats`` counts.
+If some calls have no recorded tokens or cost, the line says how many calls the sum includes. For
+imports of Codex, Copilot and OpenHands, whose usage is a running total, and for costs computed from
+a table of prices, use ``foldlog stats``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PATIENCE_S = 60.0
 
 
 class Call(NamedTuple):
-    """A call of a model. Replies of one name are one call: an import may have it in several events,
-    and histories.
+    """A call of a model. Replies with the same name are one call, because an import may have a
+    reply in several events and histories.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Costs(SQLiteTrackingRecorder):
     def add(self, day: str, calls: Sequence[Call], tracking: Tracking) -> None:
         with self.datastore.transaction(commit=True) as cursor:
             self._insert_tracking(cursor, tracking)
-            for call in calls:  # the last event of a reply has the usage of all of it
+            for call in calls:  # the last event of a reply has the usage of the whole reply
                 values = (call.name, day, call.model, call.tokens, call.cost)
                 cursor.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?)", values)
 
@@ -95,8 +95,8 @@ class CountCosts(Projection[Costs]):
 
 
 def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the model of each call that an event stands for, and what is told of it: a condenser
-    has it in its reports, a reply that ``append_reply`` or an import recorded in ``meta``.
+    """Return the model and the figures of each call in an event. The figures of a condenser's calls
+    are in its reports, and the figures of a reply are in ``meta``.
     """
     if reports := on_a_model(reports_of(event)):
         return [(model_of(report), report["metrics"]) for report in reports]
@@ -106,9 +106,7 @@ def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def tokens_of(fields: Mapping[str, Any]) -> int | None:
-    """Return the tokens of a call, those of its prompt and of its reply; None if neither is
-    told.
-    """
+    """Return the tokens of a call's prompt and reply. Return None if both are unknown."""
     usage = fields.get("usage") or fields
     counts = [
         usage[name]
@@ -119,9 +117,7 @@ def tokens_of(fields: Mapping[str, Any]) -> int | None:
 
 
 def runner(url: str, table: str) -> ProjectionRunner[Conversations, Costs]:
-    """Return a runner that follows the store at ``url`` and keeps the table in the SQLite file
-    ``table``.
-    """
+    """Return a runner that follows the store at ``url`` and writes to the SQLite file ``table``."""
     return ProjectionRunner(
         application_class=Conversations,
         projection_class=CountCosts,
@@ -138,8 +134,8 @@ def runner(url: str, table: str) -> ProjectionRunner[Conversations, Costs]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("url", help="the store, such as sqlite:///history.db")
-    parser.add_argument("table", help="the SQLite file that keeps the table")
-    parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C")
+    parser.add_argument("table", help="the SQLite file with the table")
+    parser.add_argument("--follow", action="store_true", help="continue until Ctrl-C")
     arguments = parser.parse_args()
     with runner(arguments.url, arguments.table) as following:
         following.wait(following.app.recorder.max_notification_id(), timeout=PATIENCE_S)

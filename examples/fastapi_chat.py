@@ -1,16 +1,16 @@
-"""A chat server for many users: replies are streamed, and a user who goes away leaves a valid
-history.
+"""A chat server for many users, with streamed replies. If a user disconnects, the history stays
+valid.
 
     CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3
     curl --no-buffer --json '{"text": "what time is it?"}' \\
         http://127.0.0.1:8000/users/ann/chats/first
 
-Messages to one chat are answered one after the other, by any worker process; one that waits for too
-long gets a 409, one to an erased chat a 410. While nothing can be recorded, as on a full disk, both
-``/healthz`` and messages get a 503; the workers go on by themselves when it can. ``CHAT_DB`` may be
-a PostgreSQL URL. Where a worker is killed in the middle of a reply, the next message goes on after
-at most ``TTL_S``. Take the user from your login, not from the path. ``rehearsal`` stands in for a
-function that streams from your model.
+Any worker process may answer a message, and a chat answers one message after the other. The status
+is 409 for a message that waits for too long, 410 for a message to an erased chat, and 503 for
+messages and ``/healthz`` while the store cannot write, for example on a full disk. If a worker is
+killed in the middle of a reply, the next message waits for at most ``TTL_S`` seconds. ``CHAT_DB``
+may be a PostgreSQL URL. Take the user from your login, not from the path. Replace ``rehearsal`` by
+a function that streams the replies of your model.
 """
 
 import os
@@ -59,16 +59,16 @@ async def clock(tool: str, arguments: Any) -> str:
 async def answer(
     history: foldlog.aio.AsyncHistory, text: str, model: Model, run: Run
 ) -> AsyncGenerator[str, None]:
-    """Yield an empty text once the message is recorded, and then the reply in pieces. However it
-    ends, what was said is recorded and no call stays open.
+    """Yield an empty text when the message is recorded, and then the parts of the reply. At the
+    end, also after an error or a disconnect, the reply so far is recorded and no call is open.
     """
     texts, calls = list[str](), [{}]
     async with history.lease(ttl_s=TTL_S, wait_s=WAIT_S):
         try:
-            # what an earlier process left open
+            # calls that a killed process left open
             await history.close_open_calls("the server was stopped")
             await history.append(Message(source="user", content=text))
-            # to list, keep or erase what is Ann's
+            # by this attribute you can list or erase all chats of a user
             await history.set_attributes(user=history.id.partition("/")[0])
             yield ""
             while calls:
@@ -78,7 +78,7 @@ async def answer(
                         (texts if isinstance(part, str) else calls).append(part)
                         if isinstance(part, str):
                             yield part
-                # the reply is recorded once, whenever the user goes away
+                # a disconnect does not cancel this append
                 with CancelScope(shield=True):
                     await history.append_reply(
                         {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
@@ -95,7 +95,7 @@ async def answer(
 
 class Reply(StreamingResponse):
     async def __call__(self, *asgi: Any) -> None:
-        # a server that sees the user go away leaves it in the middle
+        # if the user disconnects, the server does not close the iterator itself
         async with aclosing(self.body_iterator):
             await super().__call__(*asgi)
 
@@ -115,7 +115,7 @@ def chat_app(url: str = DB, model: Model = rehearsal, run: Run = clock) -> FastA
 
     @app.get("/healthz")
     async def healthz() -> str:
-        # a lease is written, and leaves no conversation
+        # a lease writes to the store, but makes no conversation
         async with app.state.histories[f"healthz {uuid4()}"].lease():
             return "ok"
 

@@ -1,5 +1,5 @@
-"""An agent of Google's Agent Development Kit whose sessions are in foldlog: run it again, and it
-goes on.
+"""An agent of Google's Agent Development Kit with its sessions in foldlog. Run it again to continue
+the session.
 
 pip install '.[google-adk]'
 GOOGLE_API_KEY=... python examples/google_adk_foldlog.py "How far is the moon?"
@@ -21,7 +21,7 @@ from foldlog.adapters.google_adk import FoldlogSessionService
 
 
 async def main(prompt: str, model: Any = "gemini-flash-latest") -> None:
-    """Ask, and print the answer and how much there is of the session."""
+    """Ask, then print the answer and the size of the View."""
     async with FoldlogSessionService(
         os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
     ) as service:

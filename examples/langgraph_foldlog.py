@@ -1,5 +1,5 @@
-"""A long conversation with a graph of LangGraph, condensed where the model is called; the state
-keeps every message.
+"""A long conversation with a graph of LangGraph. foldlog condenses the prompt when the model is
+called, and the state keeps every message.
 
 pip install '.[langgraph]' langgraph langchain-openai
 OPENAI_API_KEY=... python examples/langgraph_foldlog.py "What did we speak of?"
@@ -21,7 +21,7 @@ URL = os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
 
 
 def main(prompt: str, model: Any) -> None:
-    """Ask, and print the answer and what became of the history."""
+    """Ask, then print the answer, the number of checkpoints and the size of the View."""
     with foldlog.open(URL, condenser={"type": "digest", "max_size": 60}) as histories:
         saver = FoldlogSaver(histories, condense=True)
 

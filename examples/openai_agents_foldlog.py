@@ -21,7 +21,7 @@ URL = os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
 
 
 async def main(prompt: str, model: Any = None) -> None:
-    """Ask, and print the answer and what became of the history."""
+    """Ask, then print the answer and the sizes of the log and of the View."""
     with foldlog.open(URL, condenser={"type": "digest", "max_size": 60}) as histories:
         session = FoldlogSession("example", histories, condense=True)
         agent = Agent(name="assistant", instructions="Answer briefly.", model=model)

@@ -1,5 +1,5 @@
-"""A conversation of the OpenHands SDK that goes on where it ended, condensed by foldlog; nothing is
-lost.
+"""A conversation of the OpenHands SDK, condensed by foldlog; nothing is lost. Run it again to
+continue the conversation.
 
 pip install '.[openhands]'
 OPENAI_API_KEY=... python examples/openhands_foldlog.py "What did we speak of?"
@@ -21,7 +21,7 @@ ID = uuid.uuid5(uuid.NAMESPACE_URL, "foldlog/example")
 
 
 def main(prompt: str, llm: LLM | None = None) -> None:
-    """Ask, and print how much the model is shown."""
+    """Ask, then print the size of the View."""
     llm = llm or LLM(model="openai/gpt-4o", api_key=os.environ["OPENAI_API_KEY"])
     agent = Agent(llm=llm, condenser=FoldlogCondenser(config={"type": "digest", "max_size": 60}))
     with FoldlogFileStore(URL, ID) as store:

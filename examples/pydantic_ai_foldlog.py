@@ -1,5 +1,5 @@
-"""An agent of pydantic-ai whose messages are saved in foldlog as they come: run it again, and it
-goes on.
+"""An agent of pydantic-ai that saves its messages in foldlog. Run it again to continue the
+conversation.
 
 pip install '.[pydantic-ai]' 'pydantic-ai-slim[openai]'
 OPENAI_API_KEY=... python examples/pydantic_ai_foldlog.py "How far is the moon?"
@@ -20,7 +20,7 @@ from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 
 
 async def main(prompt: str, model: Any = "openai:gpt-5-mini") -> None:
-    """Ask, and print the answer and how much there is of the conversation."""
+    """Ask, then print the answer, the number of messages and the size of the View."""
     async with FoldlogConversationStore(
         os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
     ) as store:

@@ -22,7 +22,7 @@ URL = os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
 
 
 async def main(prompt: str, model: Any = None) -> None:
-    """Ask, and print the answer and what became of the history."""
+    """Ask, then print the answer and the sizes of the log and of the View."""
     with foldlog.open(URL) as histories:
         repository = FoldlogSessionRepository(histories)
         agent = Agent(
