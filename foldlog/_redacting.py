@@ -197,6 +197,7 @@ class Redacting:
         conversation is erased and the id is used again, the new conversation is not redacted.
         """
         self.problems: dict[str, str] = {}
+        self._refused: set[tuple[str, int]] = set()
         self._before = before
         self._conversation = conversation
 
@@ -280,6 +281,7 @@ class Redacting:
                 if is_single:
                     raise
                 stay.append(Problem(name, str(error)))
+                self._refused.add((name, ids[0]))
             on_events(len(ids))
         for name in chosen.beside:
             with self._without_erased():
@@ -299,7 +301,7 @@ class Redacting:
 
     def find_remaining(self) -> list[Problem]:
         """Return a problem for each place where the store still contains the text, such as an id, a
-        tombstone or the path of an imported file.
+        tombstone or the path of an imported file. Events that ``redact`` reported are left out.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
@@ -307,6 +309,7 @@ class Redacting:
             Problem(name, _IN_EVENT.format(name, event.id))
             for name, events in self._find_events(redacted_too=True).items()
             for event in events
+            if (name, event.id) not in self._refused
         ]
         for row in rows:
             if self.holds(row.id) or self.holds(row.erased_reason or ""):

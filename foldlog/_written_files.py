@@ -23,7 +23,7 @@ _ALL = 2**63
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
-_FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
+_FILE = re.compile(rf"(?P<kind>{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
 """The name of a file: its kind, the ids of its conversations as JSON, and its path. If the file
 contains the whole store, the name has no ids. For example: ``export of ["chat-1"]
 /backup/chat.json``.
@@ -163,6 +163,17 @@ def describe_file(store: Store, name: str) -> str:
     with suppress(EventStoreError):
         confirm(store, name, None)
     return f"{_MOVED}{name}"
+
+
+def file_words(name: str) -> str:
+    """Return the name of a file in words, such as ``export /backup/chat.json of 'chat-1'``."""
+    matched = _FILE.fullmatch(name.removeprefix(_MOVED))
+    if matched is None:
+        return name
+    ids = ", ".join(map(repr, json.loads(matched["ids"] or "[]")))
+    of_ids = f" of {ids}" if ids else ""
+    moved = ", which was moved or deleted" if name.startswith(_MOVED) else ""
+    return f"{matched['kind']} {matched['path']}{of_ids}{moved}"
 
 
 def path_in(name: str) -> str:

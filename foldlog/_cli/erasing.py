@@ -19,7 +19,7 @@ from foldlog._history.lease import lease_that_keeps
 from foldlog._maintenance import and_forks, iter_erased
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
-from foldlog._written_files import is_a_copy, path_in
+from foldlog._written_files import file_words, is_a_copy, path_in
 from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,
@@ -82,14 +82,15 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
             if error is None:
                 erased_rows.append(row)
             else:
-                stay.append(ProblemDocument(conversation=row.id, problem=_reason_to_stay(error)))
+                problem = _reason_to_stay(error, how)
+                stay.append(ProblemDocument(conversation=row.id, problem=problem))
             update(advance=1)
     is_pending = False
     if erased_rows and not how.dry_run:
         if len(erased_rows) == 1:
             sentence = f"conversation {erased_rows[0].id!r} is erased"
         else:
-            sentence = f"{len(erased_rows)} are erased"
+            sentence = f"{len(erased_rows)} conversations are erased"
         is_pending = bytes_stay_pending(store, sentence, no_vacuum=how.no_vacuum)
         erased_rows = [row._replace(bytes_pending=is_pending) for row in erased_rows]
     return ErasedRows(erased_rows, stay, is_pending, bytes_pending_words(store, "it"))
@@ -150,14 +151,17 @@ def _document(rows: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) 
     )
 
 
-def _reason_to_stay(error: EventStoreError) -> str:
+def _reason_to_stay(error: EventStoreError, how: Erasing) -> str:
     """Return why a conversation stays, and which options of the command would erase it."""
-    if isinstance(error, ConversationHasForks):
-        return (
-            f"{error.problem}; --with-forks also erases the forks; --detach first copies the shared"
-            " events into each fork"
-        )
-    return str(error)
+    if not isinstance(error, ConversationHasForks):
+        return str(error)
+    # Other conversations of the command may be erased.
+    problem = error.problem.removesuffix("; nothing was erased")
+    with_forks = "" if how.for_age else " --with-forks also erases the forks;"
+    return (
+        f"{problem}, so it was not erased;{with_forks} --detach first copies the shared events into"
+        " each fork"
+    )
 
 
 def _account(row: ConversationRow) -> str:
@@ -196,7 +200,9 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
                 file = "a file in this folder"
             else:
                 file = "a file"
-            terminal.note(f"{file} may still contain the content until you delete it: {name}")
+            terminal.note(
+                f"{file} may still contain the content until you delete it: {file_words(name)}"
+            )
         else:
             if path := path_in(name):
                 remedy = f"run '{command('export', '--to', path)}'"

@@ -16,7 +16,9 @@ from foldlog._cli.stores import open_existing, open_or_create, whole
 from foldlog._documents import AppendedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import count
-from foldlog.eventstore import ANY_VERSION, InvalidEvent, VersionConflict
+from foldlog.eventstore import ANY_VERSION, InvalidEvent, Store, VersionConflict
+
+_NO_STORE = "add --new to create it, or name the store with --db STORE"
 
 
 class Role(StrEnum):
@@ -75,9 +77,9 @@ def run(
         messages = _read_messages()
     else:
         messages = [{"role": role.value, "content": text}]
-    opened = open_or_create(db) if new else open_existing(db)
+    opened = open_or_create(db) if new else open_existing(db, _NO_STORE)
     with opened as store:
-        history = Histories(store)[conversation if new else whole(store, conversation)]
+        history = Histories(store)[conversation if new else _existing(store, conversation)]
         version = ANY_VERSION if expected is None else expected
         if new and key is None:
             version = 0
@@ -95,6 +97,13 @@ def run(
         ids = f"{recorded[0].id:,} to {recorded[-1].id:,}"
     added = count(len(recorded), "event")
     terminal.answer(document, f"{terminal.typed_id(conversation)}: {added} appended, {ids}")
+
+
+def _existing(store: Store, conversation: str) -> str:
+    try:
+        return whole(store, conversation)
+    except Refused as error:
+        raise Refused(f"{error}; --new begins a conversation with this id") from error
 
 
 def _read_messages() -> list[dict[str, Any]]:

@@ -91,10 +91,9 @@ def run(
                 "conversation now has a condensation"
             )
     if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
-        terminal.note(
-            f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,}"
-            " tokens"
-        )
+        about = "" if counter else "≈ "
+        grew = "would grow" if dry_run else "grew"
+        terminal.note(f"the View {grew} from {about}{tokens[0]:,} to {about}{tokens[1]:,} tokens")
     document = condensed_document(conversation, dry_run, outcome, tokens, counter)
     return terminal.answer(
         document, lambda: show_condensation(conversation, dry_run, outcome, tokens, counter)

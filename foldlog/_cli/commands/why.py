@@ -12,6 +12,7 @@ from foldlog._archive.compacting import compacting
 from foldlog._archive.refreshing import import_again
 from foldlog._cli import terminal
 from foldlog._cli.events import event_id_in
+from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.explanation import show_why, why_document
@@ -24,9 +25,10 @@ from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by, term_document
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
+from foldlog._words.gist import id_words
 from foldlog._words.reasons import requests_before
 from foldlog.eventstore import CondensationAction, Store
-from foldlog.projections import Views, Why
+from foldlog.projections import NoSuchEvent, Views, Why
 
 SETTINGS = EVENT_SETTINGS
 
@@ -39,7 +41,8 @@ def run(
             metavar="EVENT",
             help=(
                 "The id of an event, such as 17, or S260 for the summary of condensation 260; or "
-                "some words of the event."
+                "some words of the event. Put a number that is not an id in double quotes: "
+                "'\"4711\"'."
             ),
             show_default=False,
         ),
@@ -74,7 +77,10 @@ def run(
         if event_id is None:
             matching_fact = _fact(store, views, conversation, event, at)
             event_id = _telling(matching_fact)
-        answer = why_sent(store, views, conversation, event_id, at)
+        try:
+            answer = why_sent(store, views, conversation, event_id, at)
+        except NoSuchEvent as error:
+            raise Refused(_no_event(error, event)) from error
         answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by
         if isinstance(by, CondensationAction):
@@ -86,6 +92,16 @@ def run(
         why_document(conversation, answer, requests, dropped, matching_fact), compacting=missing
     )
     terminal.answer(document, lambda: show_why(document, answer, requests))
+
+
+def _no_event(error: NoSuchEvent, typed: str) -> str:
+    if not error.version:
+        return str(error)
+    as_words = f"""; to ask about the text {typed}, type '"{typed}"'""" if typed.isdigit() else ""
+    return (
+        f"conversation {error.conversation!r} has no event {id_words(error.event_id)}; its events"
+        f" are 0 to {error.version - 1}, and the summary of condensation 5 is S5{as_words}"
+    )
 
 
 def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:
@@ -109,8 +125,8 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
     matching_fact = fact(store, views, conversation, words, at)
     if not matching_fact.events and not matching_fact.others:
         raise Refused(
-            f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all"
-            " events"
+            f"no event of {conversation!r} has the words {words!r};"
+            f" '{command('log', conversation)}' shows all events"
         )
     return matching_fact
 

@@ -29,8 +29,8 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, normalize
 
 Sizes = tuple[int | None, int | None]
-"""The tokens of the Views before and after a condensation. If no model can count tokens, the
-numbers are None.
+"""The tokens of the Views before and after a condensation, counted by a model or estimated. If the
+tokens cannot be counted, the numbers are None.
 """
 
 
@@ -62,10 +62,10 @@ def spending_of(reports: Sequence[Report]) -> SpendingDocument:
 
 
 def _tokens(tokens: Sizes, counter: LLM | None) -> str:
-    if counter is None:
-        return f"not counted; for that: {install_command('llm')}"
     if None in tokens:
         return "could not be counted"
+    if counter is None:
+        return f"≈ {tokens[0]:,} → ≈ {tokens[1]:,}; to count them: {install_command('llm')}"
     return f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
 
 
@@ -91,7 +91,7 @@ def show_condensation(
     if summary:
         instead = f"summary {id_words(summary[1].id)}, at index {summary[0]} of the View:"
     else:
-        instead = "nothing; the log keeps it all"
+        instead = "no summary; the log keeps the events"
     rows.append(("instead", instead))
     head = f"{name}: " + (
         "a condensation that was not appended" if dry_run else f"condensation {action.id}"

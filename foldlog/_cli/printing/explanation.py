@@ -90,16 +90,15 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
                 "dim",
             )
         )
-    if answer.stands_in != answer.summary:
-        still = ""
+    if answer.stands_in == answer.summary:
+        _show_summary("summary {} replaces it:", answer.summary, conversation)
     else:
-        still = ", which replaces it still"
-    _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
-    if answer.stands_in != answer.summary:
-        _show_summary("what replaces it now{}:", answer.stands_in, conversation)
-    for line in summary_lines(answer) if answer.stands_in else ():
+        _show_summary("summary {} replaced it:", answer.summary, conversation)
+        _show_summary("now summary {} replaces it:", answer.stands_in, conversation)
+    has_own_lines = answer.stands_in is not None and answer.event.id >= 0
+    for line in summary_lines(answer) if has_own_lines else ():
         terminal.say(
-            "what it says about the event: ", (terminal.printable(line.line), "dim"), wraps=True
+            "its line about the event: ", (terminal.printable(line.line), "dim"), wraps=True
         )
     if document.dropped:
         loss = f"{count(len(document.dropped), 'term')}: nowhere in the View after that"
@@ -109,14 +108,15 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
-        terminal.say((words.format(f" (summary {id_words(summary.id)})"), "dim"), wraps=True)
+        shown_id = id_words(summary.id)
+        terminal.say((words.format(shown_id), "dim"), wraps=True)
         lines = terminal.printable(summary.content).splitlines()
         rest_count = len(lines) - _SUMMARY_LINES
         terminal.print_summary("\n".join(lines if rest_count <= 1 else lines[:_SUMMARY_LINES]), 8)
         if rest_count > 1:
             name = terminal.typed_id(conversation)
             terminal.say(
-                (f"        ({rest_count} more lines: {command('show', name, summary.id)})", "dim")
+                (f"        ({rest_count} more lines: {command('show', name, shown_id)})", "dim")
             )
 
 

@@ -32,7 +32,8 @@ def run(
 
     FOLDLOG_KEY contains the keys, or FOLDLOG_KEY_FILE names a file with the keys. The first key
     encrypts, and all keys decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To
-    change the key: put the new key before the old key, run this command, then remove the old key.
+    change the key: put the new key before the old key, restart the programs that use the store, run
+    this command, then remove the old key.
 
     FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted.
     --decrypt stores encrypted events as plain text. If no compression is chosen, the compression of

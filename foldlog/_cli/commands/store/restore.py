@@ -75,8 +75,10 @@ def run(
         files = []
     else:
         files = sorted(glob.glob(f"{glob.escape(result.kept)}*"))
-    names = ", with ".join(files)  # the other files are its log
-    former_file = f"; the former file is {names}" if files else ""
+    former_file = ""
+    if files:
+        logs = f", with {' and '.join(files[1:])}" if files[1:] else ""
+        former_file = f"; the former file is {files[0]}{logs}"
     sentence = (
         f"{result.path}: restored {content(result.events, result.records)} of "
         f"{count(result.conversations, 'conversation')}, every event verified{former_file}"
