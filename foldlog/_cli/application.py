@@ -42,6 +42,7 @@ _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base class of typer's usage errors. Before typer 0.27, this base class came from Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
+_TOO_LARGE = "Input should be less than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
 """Commands that succeed even if ``head`` closes the pipe before they have written everything."""
@@ -272,7 +273,8 @@ def run(arguments: Sequence[str]) -> int:
         status = INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
         problem = error.format_message().replace(_NO_NUMBER, "use a whole number")
-        return _refuse(suggest(problem.replace(_TOO_SMALL, "give at least "), arguments))
+        problem = problem.replace(_TOO_SMALL, "give at least ")
+        return _refuse(suggest(problem.replace(_TOO_LARGE, "give at most "), arguments))
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")
     except (BrokenPipeError, _ReaderLeft):

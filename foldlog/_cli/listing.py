@@ -39,6 +39,7 @@ _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
 
 
+_OTHER_FILTERS = "; to name a store, use --db STORE; to find ids and titles, use --match TEXT"
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
 """The fields that a short list leaves out."""
 
@@ -172,7 +173,7 @@ def _with_attributes(
     )  # slow to import: it loads the code for audit databases
 
     with terminal.working("listing"):
-        matching_ids = ids_with(store, pairs([*attributes]))
+        matching_ids = ids_with(store, pairs([*attributes], _OTHER_FILTERS))
     return (row for row in rows if row.id in matching_ids)
 
 

@@ -117,19 +117,15 @@ def moment_of_option(option: str, text: str | None) -> datetime | None:
         ) from error
 
 
-def pairs(texts: tuple[str, ...] | list[str]) -> dict[str, Any]:
+def pairs(texts: tuple[str, ...] | list[str], hint: str = "") -> dict[str, Any]:
     """Parse texts ``NAME=VALUE`` into attributes. The value of ``NAME=`` is None. Raises
-    ``Refused`` for any other text.
+    ``Refused`` for any other text, with ``hint`` at the end of the message.
     """
     attributes: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            ways = (
-                "write NAME=VALUE, such as user=u1; to name a store, use --db STORE; to find ids "
-                "and titles, use list --match TEXT"
-            )
-            raise Refused(f"{text!r} is not an attribute; {ways}")
+            raise Refused(f"{text!r} is not an attribute; write NAME=VALUE, such as user=u1{hint}")
         try:
             decoded = json.loads(value) if value else None
         except ValueError:

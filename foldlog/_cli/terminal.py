@@ -370,6 +370,16 @@ class _Notes(logging.Handler):
 _NOTES = _Notes(logging.WARNING)
 
 
+@contextmanager
+def without_notes_of(logger: str) -> Iterator[None]:
+    """Print no log messages of a logger, because the command itself reports what they say."""
+    logging.getLogger(logger).disabled = True
+    try:
+        yield
+    finally:
+        logging.getLogger(logger).disabled = False
+
+
 def _say(level: str, message: str) -> None:
     text = printable(complete_commands(message), one_line=True)
     if _as_json:

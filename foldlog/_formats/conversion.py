@@ -70,7 +70,10 @@ def check_written(format: str) -> Format:
     """Return the format with this name if foldlog can write the format. Raises ``NotWritten``,
     ``UnknownFormat``.
     """
-    chosen = format_named(format)
+    try:
+        chosen = format_named(format)
+    except UnknownFormat as error:
+        raise UnknownFormat(format, writable_formats()) from error
     if chosen.lacks is None:
         raise NotWritten(format)
     return chosen

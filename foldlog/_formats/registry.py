@@ -10,7 +10,7 @@ A package adds a ``Format`` object with an entry point in the group ``foldlog.fo
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Final
@@ -107,14 +107,13 @@ _OF_PROGRAMS = {
 class UnknownFormat(EventStoreError, ValueError):
     """The format is unknown. Choose one of ``FORMATS``."""
 
-    def __init__(self, format: str) -> None:
+    def __init__(self, format: str, choices: Iterable[str] | None = None) -> None:
         if format.lower() in _OF_PROGRAMS:
             hint = f"; its histories are {_OF_PROGRAMS[format.lower()]}"
         else:
             hint = ""
-        super().__init__(
-            f"{format!r:.60} is not a format{hint}; choose one of {', '.join(formats())}"
-        )
+        names = ", ".join(formats() if choices is None else choices)
+        super().__init__(f"{format!r:.60} is not a format{hint}; choose one of {names}")
         self.format = format
 
 

@@ -121,7 +121,7 @@ def run(
             return attempt.failed(
                 TypeError(
                     "the tool returned a coroutine and did not run; define the tool with"
-                    " 'async def'"
+                    " 'async def', and run it with the history of foldlog.aio"
                 )
             )
         return attempt.end(content)
@@ -172,8 +172,10 @@ class Attempt:
             )
         self._hands_key_on = "key" in inspect.signature(tool).parameters
         if rule.repeat == "same key" and not self._hands_key_on:
+            name = getattr(tool, "__name__", tool)
             raise InvalidArgument(
-                f"{tool!r} takes no argument 'key', so it cannot pass the key to the outside system"
+                f"{name!r} takes no argument 'key', so it cannot pass the key to the outside"
+                " system; add a parameter 'key' to the tool"
             )
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
         if all(call.id != open_call.id for open_call in history.open_calls()):

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from mcp.server import MCPServer
@@ -64,7 +65,13 @@ def server(answers: Answers) -> MCPServer:
     methods = (answers.dropped, answers.why, answers.recall, answers.sessions, answers.knew)
     tools = [_tool(method) for method in methods]
     about = f"What the agent was shown, and what compaction dropped. {_MATERIAL}"
-    return MCPServer("foldlog", instructions=about, tools=tools, log_level="WARNING")
+    return MCPServer(
+        "foldlog",
+        version=version("foldlog"),
+        instructions=about,
+        tools=tools,
+        log_level="WARNING",
+    )
 
 
 def serve_stdio(answers: Answers, lines: BinaryIO) -> None:

@@ -152,6 +152,11 @@ def _equal(
     offered = [row for row in rows if row.condenser is not None]
     if len(offered) == 1:
         return f"{noop.strategy} {measure.verb}s {figure}."
+    if not noop.turns:
+        return (
+            "Nothing to compare: the history has no call of the agent's model. Compare a history"
+            " with replies of a model."
+        )
     sentences = f"The condensers all {measure.verb} {figure}"
     if any(row.condensations or row.declined or row.events_masked for row in offered):
         return f"{sentences}."

@@ -35,9 +35,8 @@ def _words(event: Event, length_max: int) -> str:
     match event:
         case events.SystemMessage(content=content, tools=tools):
             text = words_of(content)
-            return (
-                f"{text if length_max == UNLIMITED else text[:200]} ({count(len(tools), 'tool')})"
-            )
+            shown = text if length_max == UNLIMITED else text[:200]
+            return f"{shown} ({count(len(tools), 'tool')})" if tools else shown
         case events.Message(content=content) | events.CondensationSummary(content=content):
             return words_of(content)
         case events.Action(tool=tool, arguments=arguments, thought=thought):

@@ -63,6 +63,11 @@ def test_a_restore_does_not_replace_the_users_store(foldlog, users_store, write,
     assert len(foldlog("log c1 --json --db", users_store).document["events"]) == 2
 
 
+def test_a_doctor_without_a_store_leaves_none(foldlog, users_store):
+    assert foldlog("doctor").status == 0
+    assert not users_store.exists()
+
+
 def test_the_helps_of_all_commands_show_their_default_store():
     stores = {
         name: option.default

@@ -38,9 +38,7 @@ _OF_THE_RUN = re.compile(
     # how long, how large, how fast
     r"|(?<=\"bytes\": )\d+|\d[\d,.]*(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
 )
-_OF_THE_MACHINE = re.compile(
-    r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\")/[^\"]*/foldlog(?=[ \"])"
-)
+_OF_THE_MACHINE = re.compile(r"(?<=[Tt]o count them: ).*|(?<=\")/[^\"]*/foldlog(?=[ \"])")
 """What depends on how foldlog was installed."""
 _LINES = {
     "demo": "demo --db demo.db",

@@ -16,7 +16,13 @@ from foldlog._cli.stores import open_existing, open_or_create, whole
 from foldlog._documents import AppendedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import count
-from foldlog.eventstore import ANY_VERSION, InvalidEvent, Store, VersionConflict
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ConversationErased,
+    InvalidEvent,
+    Store,
+    VersionConflict,
+)
 
 _NO_STORE = "add --new to create it, or name the store with --db STORE"
 
@@ -87,6 +93,8 @@ def run(
             recorded = history.append(messages, expected_version=version, idempotency_key=key)
         except (InvalidEvent, VersionConflict, TypeError) as error:
             raise Refused(str(error)) from error
+        except ConversationErased as error:
+            raise Refused(f"{error.problem}; choose another id") from error
         present = history.version()
     document = AppendedDocument(
         conversation=conversation, version=present, events=tuple(event.id for event in recorded)

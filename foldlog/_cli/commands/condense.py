@@ -73,7 +73,10 @@ def run(
             condenser = load_condenser_for(config, model)
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
-            with terminal.working("condensing"):
+            with (
+                terminal.working("condensing"),
+                terminal.without_notes_of("foldlog.condensation.declined"),
+            ):
                 outcome = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
             return _answer_declined(conversation, dry_run, str(error), error.reports, as_json)

@@ -29,7 +29,8 @@ def run(db: ProgramDb = PROGRAM_DB, as_json: AsJson = False) -> None:
     Example: foldlog doctor
     """
     hooks = Path(home_folder(), FIRED)
-    with open_or_create(db, may_be_empty=True) as store:
+    # An empty store would become the default store of all commands, so it does not stay.
+    with open_or_create(db) as store:
         here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
         document = DoctorDocument(
             programs=tuple(look_at(store, program, hooks) for program in here)
@@ -45,8 +46,8 @@ def _show(document: DoctorDocument) -> None:
     for program in document.programs:
         terminal.say((program.program, "bold"))
         fired = (
-            f"never fired; 'foldlog setup {program.program}' writes the hooks, which the program "
-            f"reads at its next start"
+            f"never fired; run 'foldlog setup {program.program}' once, then start"
+            f" {program.program} again"
         )
         if program.hook_fired_at is not None:
             fired = f"fired last at {program.hook_fired_at}, at {program.hook_event}"
