@@ -43,6 +43,7 @@ _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _TOO_LARGE = "Input should be less than or equal to "
+_WRONG_VALUE = "Value error, "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
 """Commands that succeed even if ``head`` closes the pipe before they have written everything."""
@@ -273,7 +274,7 @@ def run(arguments: Sequence[str]) -> int:
         status = INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
         problem = error.format_message().replace(_NO_NUMBER, "use a whole number")
-        problem = problem.replace(_TOO_SMALL, "give at least ")
+        problem = problem.replace(_TOO_SMALL, "give at least ").replace(_WRONG_VALUE, "")
         return _refuse(suggest(problem.replace(_TOO_LARGE, "give at most "), arguments))
     except (Refused, typer.Abort) as error:
         return _refuse(str(error) or "stopped")

@@ -268,6 +268,7 @@ PRINTS = {
 }
 RETURNS = {
     "matched_nothing",
+    "without_notes_of",
     "about",
     "cut",
     "print_problems",

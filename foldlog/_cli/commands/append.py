@@ -90,6 +90,7 @@ def run(
         if new and key is None:
             version = 0
         try:
+            before = 0 if key is None else history.version()
             recorded = history.append(messages, expected_version=version, idempotency_key=key)
         except (InvalidEvent, VersionConflict, TypeError) as error:
             raise Refused(str(error)) from error
@@ -103,8 +104,11 @@ def run(
         ids = f"{recorded[0].id:,}"
     else:
         ids = f"{recorded[0].id:,} to {recorded[-1].id:,}"
-    added = count(len(recorded), "event")
-    terminal.answer(document, f"{terminal.typed_id(conversation)}: {added} appended, {ids}")
+    done = "appended"
+    if recorded[0].id < before:
+        done = "already appended with this key"
+    added = f"{count(len(recorded), 'event')} {done}"
+    terminal.answer(document, f"{terminal.typed_id(conversation)}: {added}, {ids}")
 
 
 def _existing(store: Store, conversation: str) -> str:

@@ -17,9 +17,7 @@ from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversatio
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.explanation import show_why, why_document
 from foldlog._cli.stores import open_existing, resolve
-from foldlog._documents import (
-    DroppedTermDocument,
-)
+from foldlog._documents import DroppedTermDocument
 from foldlog._history.facts import Fact, fact
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by, term_document
