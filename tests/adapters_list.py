@@ -1,4 +1,4 @@
-"""The adapters, and the releases of their SDKs that they were tested with."""
+"""The adapters and the tested releases of their SDKs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Adapter(NamedTuple):
-    """One adapter. ``distribution`` is its SDK on the package index; ``tested`` are the releases
-    that it was tested with. It needs the first of them, or a later one.
+    """One adapter. ``distribution`` is its SDK on the package index. ``tested`` has the tested releases
+    of the SDK; the adapter needs the first of them or a later one.
     """
 
     name: str
@@ -18,7 +18,7 @@ class Adapter(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module of its classes."""
+        """The name of the module."""
         return f"foldlog.adapters.{self.name}"
 
     @property

@@ -1,4 +1,4 @@
-"""Work of several threads at the same time."""
+"""Run several threads at the same time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def at_once(work: Callable[[T], object], cases: Iterable[T]) -> None:
-    """Run ``work`` with each case, each in a thread of its own, to the end of all. Raise what the
-    first one raises.
+    """Run ``work`` with each case in a thread of its own, and wait for all threads. Raise the first
+    error.
     """
     items = list(cases)
     with ThreadPoolExecutor(len(items)) as threads:

@@ -1,5 +1,5 @@
-"""Real histories of other agents, which are no part of the project: tests that need them are
-skipped without them.
+"""Real histories of other agents. They are not part of the project, and tests that need them are skipped
+if they are missing.
 """
 
 from __future__ import annotations

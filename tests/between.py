@@ -1,4 +1,6 @@
-"""What happens between the steps of an operation: another process acts, or this one is killed."""
+"""Recorders that interrupt an operation between its transactions: another process acts, or this process
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 
 from foldlog.eventstore.recorders.base import Recorder
 
-__all__ = ["Between", "Killed", "before_next_call", "killing", "meeting"]
+__all__ = ["Between", "Killed", "before_next_call", "call_before", "kill_after"]
 
 
 class Between:
@@ -34,11 +36,11 @@ class Between:
 
 
 class Killed(BaseException):
-    """As if the process had been killed."""
+    """The process was killed here."""
 
 
-def killing(recorder: Recorder, transactions: int) -> Any:
-    """A recorder whose process is killed after so many transactions."""
+def kill_after(recorder: Recorder, transactions: int) -> Any:
+    """Return a recorder whose process is killed after so many transactions."""
 
     def kill(number: int) -> None:
         if number >= transactions:
@@ -47,22 +49,25 @@ def killing(recorder: Recorder, transactions: int) -> Any:
     return Between(recorder, kill)
 
 
-def meeting(recorder: Recorder, nth: int, work: Callable[[], object], *calls: str) -> Any:
-    """A recorder before whose nth transaction, from 0, another process does something."""
-    return Between(
-        recorder, lambda number: work() if number == nth else None, calls or ("transact",)
-    )
+def call_before(recorder: Recorder, nth: int, work: Callable[[], object], *calls: str) -> Any:
+    """Return a recorder that lets another process do something before its nth transaction, from 0."""
+
+    def work_at(number: int) -> None:
+        if number == nth:
+            work()
+
+    return Between(recorder, work_at, calls or ("transact",))
 
 
 def before_next_call(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, act: Callable[[], object]
 ) -> None:
-    """Have ``act`` done once, right before the next call of this function."""
-    really = getattr(owner, name)
+    """Call ``act`` once, right before the next call of this function."""
+    original = getattr(owner, name)
 
     def act_first(*arguments: Any, **options: Any) -> Any:
-        monkeypatch.setattr(owner, name, really)
+        monkeypatch.setattr(owner, name, original)
         act()
-        return really(*arguments, **options)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(owner, name, act_first)

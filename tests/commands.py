@@ -1,4 +1,4 @@
-"""The commands, as typer has them."""
+"""The commands of ``foldlog`` as objects of typer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foldlog._cli.application import build
 
 
 def command_named(name: str) -> Any:
-    """The command of a name, such as ``list`` or ``store verify``."""
+    """Return the command of a name, such as ``list`` or ``store verify``."""
     command: Any = typer.main.get_command(build(name))
     for word in name.split():
         command = command.commands[word]

@@ -1,4 +1,4 @@
-"""What several folders of tests share."""
+"""Fixtures and options that several folders of tests share."""
 
 from __future__ import annotations
 
@@ -50,22 +50,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start as in a terminal's foreground, write as into a file, and make files in memory where
-    there is room.
+    """Let Ctrl-C interrupt the tests, write output as into a file, and make files in memory if there is
+    room.
 
-    In the background Ctrl-C is ignored, and whatever the tests start would ignore it too. A process
-    that has loaded readline, as pytest's has, hands the width of its terminal to the processes that
-    run the tests. Nothing is lost where files are only in memory: a process that is killed leaves
-    the page cache whole, and disks that fail, or whose power is cut, are those of ``faults.c``. A
-    sync of a real one only costs time, and there are thousands.
+    A process in the background ignores Ctrl-C, and so do the processes that it starts. A process that
+    has loaded readline, as pytest has, passes the width of its terminal to the processes that run the
+    tests. The tests need no real disk: a killed process loses nothing that it wrote, and ``faults.c``
+    simulates disks that fail and power cuts. Thousands of syncs of a real disk would only take time.
     """
     gc.disable()  # until all tests are collected
     if config.getoption("--all"):
         os.environ[WHOLE] = "1"
-    # No test measures time: a machine that is busy with other work fails none.
+    # no example has a deadline, because the machine may be busy
     settings.register_profile("foldlog", examples(100))
     settings.load_profile("foldlog")
-    # each process that has imported litellm gives them, whichever test runs
+    # litellm gives these warnings in each process that has imported it, in any test
     for warning in LITELLMS_OWN_WARNINGS:
         config.addinivalue_line("filterwarnings", warning)
     if "TMPDIR" not in os.environ and (folder := in_memory()):
@@ -82,55 +81,52 @@ def _data_folder() -> str:
     return os.path.join(tempfile.gettempdir(), f"foldlog-data-{os.getpid()}")
 
 
-class _Wanted:
-    """Sees who looks for litellm, or for openai below it, where they are not installed: the group
-    ``test`` leaves them out.
+class _LitellmFinder:
+    """Notes whether a test imports litellm, or openai, which litellm needs, if they are not installed.
+    The dependency group ``test`` does not have them.
     """
 
-    litellm = False
+    was_imported = False
 
     def find_spec(self, name: str, *_: object) -> None:
-        self.litellm |= name.partition(".")[0] in ("litellm", "openai")
+        self.was_imported |= name.partition(".")[0] in ("litellm", "openai")
 
 
-_wanted = _Wanted()
-# no test of an adapter needs litellm: one that fails has failed
+_litellm_finder = _LitellmFinder()
+# no test of an adapter needs litellm, so none of them is skipped
 if find_spec("litellm") is None and "FOLDLOG_TEST_ADAPTERS" not in os.environ:
-    sys.meta_path.insert(0, _wanted)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _litellm_finder)  # type: ignore[arg-type]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Skip a test that fails where it looked for litellm, or was told, and there is none."""
+    """Skip a test that fails because litellm is not installed."""
     report = yield
     if (
         report.failed
-        and _wanted in sys.meta_path
-        and (_wanted.litellm or "litellm" in report.longreprtext)
+        and _litellm_finder in sys.meta_path
+        and (_litellm_finder.was_imported or "litellm" in report.longreprtext)
     ):
         report.outcome, report.longrepr = (
             "skipped",
             (str(item.path), item.location[1], "litellm is not installed"),
         )
-    _wanted.litellm &= call.when != "teardown"
+    _litellm_finder.was_imported &= call.when != "teardown"
     return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms of cases unless
-    ``--all`` does.
+    """Leave out long tests and redundant cases, unless ``--all`` or ``-m long`` asks for them.
 
-    Those that import litellm are the first: of several processes, one runs the first of all tests,
-    and it alone spends the seconds that this takes.
+    Tests that import litellm come first. If several processes run the tests, one process runs the
+    first ones, so it alone takes the seconds for that import.
     """
     items.sort(key=lambda item: not item.nodeid.startswith(_IMPORT_LITELLM))
     if config.getoption("--all") or "long" in config.getoption("-m"):
         return
     on_server: Counter[tuple[Path, str]] = Counter()
     long = [
-        item
-        for item in items
-        if item.get_closest_marker("long") or _is_one_form_more(item, on_server)
+        item for item in items if item.get_closest_marker("long") or _is_redundant(item, on_server)
     ]
     left_out = set(long)
     items[:] = [item for item in items if item not in left_out]
@@ -138,18 +134,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_LEFT_OUT] = len(long)
 
 
-def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bool:
-    """Whether a case that has more parameters than its recorder is on one in memory: it runs the
-    statements of one in a file, and each of its own functions has cases without more parameters. Or
-    it is one on a server whose bytes have not all of their forms at once: a file has each of them.
-    Of other cases of one function above the recorder, each third is on a server, the first among
-    them.
+def _is_redundant(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bool:
+    """Return whether a case of a conformance test, with more parameters than its recorder, may be left
+    out because cases with an SQLite file test the same.
+
+    Cases in memory may, because they run the statements of a file. Cases on a server may if they use
+    one form of stored bytes. Of the other cases of a function, every third one runs on a server,
+    beginning with the first.
     """
-    parameters = (
-        item.callspec.params
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-        else {}
-    )
+    parameters: dict[str, Any] = {}
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        parameters = item.callspec.params
     if len(parameters) < 2 or item.path.parent.name not in ("conformance", "ledger"):
         return False
     if "postgresql" not in parameters.values():
@@ -167,9 +162,7 @@ def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -
 
 
 def pytest_collection_finish() -> None:
-    """Leave what the tests themselves consist of out of each collection of garbage: it is most of
-    this process.
-    """
+    """Exclude the tests themselves, which are most objects of this process, from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -183,7 +176,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """One of the processes that ran the tests has ended: each collected all of them."""
+    """Take over the number of long tests from a process that has ended. All processes have the same."""
     node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("long", 0)
 
 
@@ -196,20 +189,20 @@ def pytest_terminal_summary(
 
 @pytest.fixture(scope="session")
 def whole(pytestconfig: pytest.Config) -> bool:
-    """Whether to take every case (``scripts/test --all``) where a test takes a sample else."""
+    """Whether to take every case (``scripts/test --all``) instead of a sample."""
     return bool(pytestconfig.getoption("--all"))
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """One real server for the whole run. Where none can be started, the tests that need it say why
-    they are skipped.
+    """Start one real server for the whole run. If it cannot be started, tests that need it are skipped
+    with the reason.
     """
-    # short: the path of a socket may have 107 bytes
+    # a short path, because the path of a socket may have at most 107 bytes
     folder = Path(tempfile.mkdtemp(prefix="foldlog-"))
     folder.chmod(0o755)
     try:
-        # Each connection copies the table of the pages of shared memory.
+        # small buffers, because each connection copies the page table of shared memory
         server = new_primary(folder / "primary", {"shared_buffers": "16MB", "max_wal_size": "8GB"})
     except ServerUnavailable as error:
         pytest.skip(str(error))
@@ -222,8 +215,8 @@ def postgres_server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler | Address]:
-    """Where clients connect: the server, the pgbouncer before it that ``$FOLDLOG_PGBOUNCER`` asks
-    for, or the server with Citus that ``$FOLDLOG_CITUS_URL`` names.
+    """Return the address to which clients connect: the server, a pgbouncer before it if
+    ``$FOLDLOG_PGBOUNCER`` is set, or the Citus server that ``$FOLDLOG_CITUS_URL`` names.
     """
     if "FOLDLOG_CITUS_URL" in os.environ:
         yield Address(os.environ["FOLDLOG_CITUS_URL"])
@@ -248,26 +241,26 @@ def postgres_stores(postgres_server: Server) -> Iterator[EmptyStores]:
 def postgres_url(
     postgres_front: Server | Pooler, postgres_stores: EmptyStores, request: pytest.FixtureRequest
 ) -> Iterator[Callable[[], str]]:
-    """Makes the URL of an empty store each time it is called: another schema of the same database.
+    """Return a function that returns the URL of an empty store: another schema for each call.
 
-    It is one that another test has used, emptied, unless this test is about schemas themselves.
-    With ``another``, this test has closed the stores that it was given.
+    It may be the emptied schema of an earlier test, unless this test is about schemas themselves. Call
+    it with ``another`` when this test has closed all stores that it has opened.
     """
-    of_postgres = "tests/postgres/" in request.node.nodeid and request.path.stem in _OF_SCHEMAS
+    of_schemas = "tests/postgres/" in request.node.nodeid and request.path.stem in _OF_SCHEMAS
     schemas: list[str] = []
 
     def url(another: bool = False) -> str:
         if another:
             postgres_stores.used += schemas
             schemas.clear()
-        schemas.append(postgres_stores.new() if of_postgres else postgres_stores.take())
-        chosen = {
-            name: os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}")
+        schemas.append(postgres_stores.new() if of_schemas else postgres_stores.take())
+        options = {
+            name: value
             for name in ("partitions", "stores")
+            if (value := os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}"))
         }
-        options = {name: value for name, value in chosen.items() if value}
         return postgres_front.url(schema=schemas[-1], patience_s="10", **options)
 
     yield url
-    if not of_postgres:
+    if not of_schemas:
         postgres_stores.used += schemas

@@ -1,4 +1,4 @@
-"""How many cases are tried: all with ``scripts/test --all``, some of them else."""
+"""How many cases a test tries: all with ``scripts/test --all``, and otherwise some of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, settings
 __all__ = ["WHOLE", "examples", "some"]
 
 WHOLE = "FOLDLOG_TEST_WHOLE"
-"""Is set in the environment by ``--all``, before tests are imported."""
+"""The variable that ``--all`` sets in the environment before tests are imported."""
 FEW = 6
 T = TypeVar("T")
 
 
 def examples(count: int, *suppressed: HealthCheck) -> settings:
-    """So many with ``scripts/test --all``, and a tenth of them else, at least six; other ones in
-    each run.
+    """Return settings for so many examples with ``scripts/test --all``, and otherwise for a tenth of
+    them, but at least six. Each run draws other examples.
     """
     few = min(max(count // 10, FEW), count)
     return settings(
@@ -29,10 +29,10 @@ def examples(count: int, *suppressed: HealthCheck) -> settings:
 
 
 def some(cases: Iterable[T], count: int) -> list[T]:
-    """All of them with ``scripts/test --all``, and else so many: the first, the last, and what lies
-    evenly between.
+    """Return all cases with ``scripts/test --all``, and otherwise so many of them: the first, the last,
+    and evenly spaced ones between.
     """
-    whole = list(cases)
-    if WHOLE in os.environ or len(whole) <= count:
-        return whole
-    return [whole[(len(whole) - 1) * n // (count - 1)] for n in range(count)]
+    all_cases = list(cases)
+    if WHOLE in os.environ or len(all_cases) <= count:
+        return all_cases
+    return [all_cases[(len(all_cases) - 1) * n // (count - 1)] for n in range(count)]

@@ -21,10 +21,10 @@ real_histories = pytest.mark.parametrize(
     [SHIPPED, pytest.param(SAMPLES, marks=[pytest.mark.long, needs_samples])],
     ids=["shipped", "all"],
 )
-"""Each ``path`` leads to histories of real programs."""
+"""Runs a test with the ``path`` of each folder of real histories."""
 
 
 def imported(path: Path) -> Iterator[History]:
-    """The histories at a path. Each can be read until the next one is asked for."""
+    """Import the histories at a path. Each can be read until the next one is requested."""
     with foldlog.open("memory:") as histories:
         yield from histories.import_(path, findings=lambda _: None)

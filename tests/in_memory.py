@@ -1,4 +1,4 @@
-"""Where files of tests cost no disk."""
+"""A folder in memory for the files of tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import shutil
 __all__ = ["in_memory"]
 
 _ROOM = 1 << 30
-"""What the tests of a whole run may have in files at one moment, and some more."""
+"""More bytes than the tests of a whole run have in files at one time."""
 
 
 def in_memory() -> str | None:
-    """A folder without a disk behind it, where there is one with room, in which programs may be
-    started.
+    """Return a folder in memory that has room and from which programs can be started; None if there
+    is none.
     """
     folder = "/dev/shm"
     if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:

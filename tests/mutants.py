@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from tests.which import ROOT, covering, modules
 
-__all__ = ["Mutant", "drawn", "mutants_of"]
+__all__ = ["Mutant", "draw_mutants", "mutants_of"]
 
 SURVIVORS_MAX = 0.1
 TIMEOUT_S = 900
@@ -69,7 +69,7 @@ class Mutant(NamedTuple):
 def mutants_of(path: Path) -> list[Mutant]:
     """Return all changes of a module, or of a file of SQL."""
     if path.suffix == ".sql":
-        return list(_of_sql(path))
+        return list(_mutants_of_sql(path))
     source = path.read_bytes()
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -102,7 +102,7 @@ def _changes(statement: ast.stmt) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
                 pass
 
 
-def _of_sql(path: Path) -> Iterator[Mutant]:
+def _mutants_of_sql(path: Path) -> Iterator[Mutant]:
     """Leave out a condition of a query: a line that begins with AND."""
     begin = 0
     for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
@@ -111,23 +111,23 @@ def _of_sql(path: Path) -> Iterator[Mutant]:
         begin += len(line)
 
 
-def drawn(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutant]:
-    """Draw mutants: first a file, long ones more often, then one of its changes."""
+def draw_mutants(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutant]:
+    """Draw mutants: first a file, a long one more often, then one of its changes."""
     paths = [*modules(), *sorted((ROOT / "eventstore").rglob("*.sql"))]
     names = {path: path.relative_to(ROOT).as_posix() for path in paths}
-    chosen = [
+    candidates = [
         path
         for path in paths
         if names[path].startswith(tuple(parts) or "")
         and not names[path].startswith("foldlog/adapters/")
     ]
-    sizes = [path.stat().st_size for path in chosen]
-    chance = random.Random(seed)
+    sizes = [path.stat().st_size for path in candidates]
+    rng = random.Random(seed)
     mutants: set[Mutant] = set()
-    for path in chance.choices(chosen, sizes, k=3 * count):
+    for path in rng.choices(candidates, sizes, k=3 * count):
         changes = mutants_of(path)
         if changes and len(mutants) < count:
-            mutants.add(chance.choice(changes))
+            mutants.add(rng.choice(changes))
     return sorted(mutants)
 
 
@@ -137,14 +137,14 @@ def failing_test(mutant: Mutant, project: Path) -> str | None:
     changed = project / mutant.path.relative_to(ROOT)
     changed.write_text(mutant.text())
     try:
-        failed = _failing(likely, project) if likely else None
-        return failed or _failing([], project)
+        failed = _run_tests(likely, project) if likely else None
+        return failed or _run_tests([], project)
     finally:
         shutil.copyfile(mutant.path, changed)
 
 
-def _failing(tests: Sequence[str], project: Path) -> str | None:
-    """Run these tests, or all if none are named."""
+def _run_tests(tests: Sequence[str], project: Path) -> str | None:
+    """Run these tests, or all if none are named; return the first failure."""
     try:
         pytest = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n2", *tests],
@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("part", nargs="*", help="how the path of a module begins")
     options = parser.parse_args()
-    mutants = drawn(options.seed, options.count, options.part)
+    mutants = draw_mutants(options.seed, options.count, options.part)
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
         project = Path(folder) / "project"

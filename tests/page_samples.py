@@ -1,4 +1,4 @@
-"""Histories for the page: one in which every text attacks the reader, and small ones for each
+"""Histories for the page: one in which every text attacks the reader, and one in which events have every
 state.
 """
 
@@ -42,9 +42,7 @@ HOSTILE = (
     "data:text/html,<script>window.attacked=7</script>",
     "__proto__ constructor toString hasOwnProperty",
 )
-"""Texts that run, load or hide something where they become markup, a link, or a terminal's
-input.
-"""
+"""Texts that run, load or hide something if they become markup, a link, or the input of a terminal."""
 
 LONG_LINE = 10_000_000
 
@@ -52,8 +50,8 @@ _START = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 
 
 def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
-    """Every text in every place that a history has for one: contents, names, arguments, keys, ids,
-    reasons, titles.
+    """Yield events that have each hostile text in each of their texts: contents, names, arguments, keys,
+    ids, reasons, titles.
     """
     yield SystemMessage(
         content=HOSTILE[0], tools=({"name": HOSTILE[1], "description": HOSTILE[2]},)
@@ -100,9 +98,7 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
 
 
 def usual_history(turns: int = 20) -> Iterator[Event]:
-    """A history in which events are in every state: shown, pending, masked, summarized, forgotten,
-    taken back.
-    """
+    """Yield events of each state: shown, pending, masked, summarized, forgotten, taken back."""
     at = _START
     number = 0
 

@@ -1,4 +1,4 @@
-"""Erasures and redactions whose reason does not matter."""
+"""Erase and redact for a reason that does not matter."""
 
 from __future__ import annotations
 

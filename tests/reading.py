@@ -1,4 +1,4 @@
-"""Open a conversation for several reads of one moment that cannot be repeated."""
+"""Read a conversation several times in one transaction."""
 
 from __future__ import annotations
 

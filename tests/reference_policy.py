@@ -1,13 +1,12 @@
-"""Change a View as OpenHands V1 does when it loads a conversation, with its faults: what recorded
-answers hold.
+"""Change a View as OpenHands V1 does when it loads a conversation, with V1's faults. Recorded answers of
+V1 are compared with it.
 
-V1 has four properties. Each names the events that break it. The events that the first broken
-property names are dropped, and all four are asked again. Each property also names the indices at
-which the View must not be cut. Known faults: a pending call costs whole tool loops, and after a
-call without an observation the View cannot be cut at all. ``foldlog.projections.units`` has
-neither.
+V1 has four properties. Each returns the events that break it. V1 drops the events that break the first
+broken property, and then checks all four again. Each property also returns the indices at which the
+View must not be cut. Known faults: a pending call drops whole tool loops, and a View cannot be cut
+after a call without an observation. ``foldlog.projections.units`` has neither fault.
 
-Events are known by the id of their source here, so that copies of one id go together.
+Here events are identified by the ids of their source, so events with the same id are dropped together.
 """
 
 from collections import defaultdict
@@ -17,17 +16,16 @@ from foldlog.eventstore.events import Action, Observation
 
 
 def loaded_by_reference(view, history):
-    """Return the View with the events that stay once every property holds. ``history`` is the whole
+    """Return the View with the events that remain when every property holds. ``history`` is the whole
     conversation.
     """
-    shown = view.events
+    events = view.events
     while True:
-        dropped = next(
-            filter(None, (breaking(shown, history) for breaking, _ in PROPERTIES.values())), None
-        )
+        breaking = (find_breaking(events, history) for find_breaking, _ in PROPERTIES.values())
+        dropped = next(filter(None, breaking), None)
         if dropped is None:
-            return view.with_events(shown)
-        shown = tuple(event for event in shown if _identity(event) not in dropped)
+            return view.with_events(events)
+        events = tuple(event for event in events if _identity(event) not in dropped)
 
 
 def cut_points_of_reference(view):
@@ -63,11 +61,11 @@ def _nowhere(shown):
 
 
 def _incomplete_responses(shown, history):
-    whole, here = _by_response(history), _by_response(shown)
+    complete = _by_response(history)
     return {
         member
-        for response_id, members in here.items()
-        if members != whole[response_id]
+        for response_id, members in _by_response(shown).items()
+        if members != complete[response_id]
         for member in members
     }
 
@@ -116,12 +114,12 @@ def _after_open_calls(shown):
 
 
 def _parts_of_loops(shown, history):
-    here = {_identity(event) for event in shown}
+    remaining = {_identity(event) for event in shown}
     parts = set()
     for loop in _loops(history):
         members = {_identity(history[place]) for place in loop}
-        if not members <= here:
-            parts |= members & here
+        if not members <= remaining:
+            parts |= members & remaining
     return parts
 
 
@@ -149,6 +147,6 @@ PROPERTIES = {
     "ToolCallMatchingProperty": (_unmatched, _after_open_calls),
     "ToolLoopAtomicityProperty": (_parts_of_loops, _inside_loops),
 }
-"""V1's properties by their names, in V1's order. Each gives the source ids of the events that break
-it, and the indices at which it forbids a cut.
+"""V1's properties, in V1's order: functions that return the source ids of the events that break a
+property, and the indices at which it forbids a cut.
 """

@@ -1,4 +1,4 @@
-"""What a user says, and what a conversation has."""
+"""Messages of a user, and the ids and texts of a conversation."""
 
 from __future__ import annotations
 

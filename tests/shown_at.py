@@ -1,4 +1,4 @@
-"""Which events a View shows, by the lifetimes of its conversation alone: as the page finds them."""
+"""Find the events that a View shows from lifetimes alone, as the page does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small file system of its own, which a test can fill."""
+"""A small file system that a test can fill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def mounted(folder: Path, *options: str) -> Iterator[Path]:
-    """A tmpfs at a folder, where this user may mount one; else the test says why it skips."""
+    """Mount a tmpfs at a folder, or skip the test if this user may not mount one."""
     folder.mkdir(exist_ok=True)
     mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", folder],
@@ -32,7 +32,7 @@ def mounted(folder: Path, *options: str) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Take all space that is left."""
+    """Fill the disk."""
     with suppress(OSError), path.open("wb", 0) as ballast:
         while True:
             ballast.write(b"x" * 4_096)

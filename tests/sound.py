@@ -1,4 +1,4 @@
-"""What ``verify`` finds in a store."""
+"""Verify a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of stored rows, as a flipped bit or somebody who can write the file makes them."""
+"""Change stored rows, as a flipped bit does, or somebody who can write the file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ _fields = struct.Struct(">IIIIqIBBBB")
 
 
 def meta_with(meta: bytes, field: str, value: Any) -> bytes:
-    """Return a ``meta`` with another field, head, kind or checksum of its own, and everything else
-    as it was.
-    """
+    """Return a ``meta`` with another value of one field, or another head, kind or checksum."""
     if field in FIELDS:
         fields = dict(zip(FIELDS, _fields.unpack_from(meta), strict=True))
         return _fields.pack(*(fields | {field: value}).values()) + meta[_fields.size :]
@@ -44,7 +42,7 @@ def meta_with(meta: bytes, field: str, value: Any) -> bytes:
 
 
 def with_fields(row: Row, **fields: Any) -> Row:
-    """Return a row with other values of these arguments of ``row_of``, and without checksums."""
+    """Return a row with other values of these arguments of ``row_of``. It has no checksums."""
     _, event_id, shown_before, structural_before, at, schema, shown, structural, encoding, _ = (
         unpacked(row.meta)
     )
@@ -87,7 +85,7 @@ def execute(path: Any, *statements: str) -> list[Any]:
 
 
 def replace(path: Any, conversation: str, row: Row) -> None:
-    """Put a row of a file in the place of the row with its id, as somebody who knows checksums."""
+    """Replace the row with the same id in a file, with right checksums."""
     with closing(connect(path, isolation_level=None)) as connection:
         put(connection, conversation, [row])
 
@@ -95,7 +93,7 @@ def replace(path: Any, conversation: str, row: Row) -> None:
 def put(
     connection: sqlite3.Connection, conversation: str, rows: Sequence[Row], where: str = ""
 ) -> None:
-    """Put rows in the place of those with their ids, with right checksums and columns."""
+    """Replace the rows with the same ids, with right checksums and columns."""
     for row in with_checksums(checksum_seed(conversation), rows):
         body = "CAST(? AS TEXT)" if row.encoding == 0 else "?"
         connection.execute(

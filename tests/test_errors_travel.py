@@ -1,5 +1,5 @@
-"""Every exception of foldlog can be copied and pickled: a process pool, a task queue or a test
-runner sends it on.
+"""Every exception of foldlog can be copied and pickled, so that a process pool, a task queue or a test
+runner can pass it on.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pytest
 import foldlog
 from tests.adapters_list import ADAPTERS
 
-WAYS = [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
+COPIES = [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
 VALUES = {"str": "c1", "int": 7, "int | None": None, "bool": True, "tuple[str, ...]": ("f1", "f2")}
 
 
 def exceptions() -> Iterator[type[Exception]]:
-    """Every exception class of every module that needs no SDK."""
+    """Yield every exception class of every module that needs no SDK."""
     with_sdk = tuple(adapter.module for adapter in ADAPTERS)
     modules = [module.name for module in pkgutil.walk_packages(foldlog.__path__, "foldlog.")]
     for name in modules:
@@ -35,7 +35,7 @@ def exceptions() -> Iterator[type[Exception]]:
 
 
 def new_error(kind: type[Exception]) -> Exception:
-    """An error of this class, with values of the types that its constructor takes."""
+    """Make an error of this class with values of the types that its constructor takes."""
     if inspect.isbuiltin(kind.__init__) or not hasattr(kind.__init__, "__code__"):
         return kind("what happened")
     values = {}
@@ -48,13 +48,13 @@ def new_error(kind: type[Exception]) -> Exception:
 CLASSES = sorted(set(exceptions()), key=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["pickle", "copy", "deepcopy"])
-def test_an_exception_is_the_same_after_a_journey(way: Callable[[Exception], Exception]):
+@pytest.mark.parametrize("copy_error", COPIES, ids=["pickle", "copy", "deepcopy"])
+def test_an_exception_is_the_same_after_a_journey(copy_error: Callable[[Exception], Exception]):
     assert len(CLASSES) > 30
     for kind in CLASSES:
         error = new_error(kind)
         error.add_note("it was meant for c1")
         error.more = {"n": 1}  # type: ignore[attr-defined]
-        again = way(error)
+        again = copy_error(error)
         assert type(again) is kind
         assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error)), kind

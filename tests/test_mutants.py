@@ -3,7 +3,7 @@
 import ast
 
 from tests import mutants
-from tests.mutants import drawn, failing_test, mutants_of
+from tests.mutants import draw_mutants, failing_test, mutants_of
 
 SOURCE = '''
 def positive(number, seen):
@@ -39,9 +39,9 @@ def test_a_condition_of_a_query_is_left_out(tmp_path):
 
 
 def test_a_seed_draws_the_same_mutants_and_each_is_python():
-    some = drawn(7, 6, ["projections/"])
-    assert some == drawn(7, 6, ["projections/"]) != drawn(8, 6, ["projections/"])
-    for mutant in some:
+    drawn = draw_mutants(7, 6, ["projections/"])
+    assert drawn == draw_mutants(7, 6, ["projections/"]) != draw_mutants(8, 6, ["projections/"])
+    for mutant in drawn:
         changed = mutant.text()
         assert changed != mutant.path.read_text()
         if mutant.path.suffix == ".py":

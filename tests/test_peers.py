@@ -1,5 +1,5 @@
-"""``python -m benchmarks.peers``: sides that need no environment, failures as failures, figures
-that are not copied.
+"""``python -m benchmarks.peers``: the peers that need no environment, reports of failures, published
+figures.
 """
 
 import json
@@ -46,9 +46,8 @@ def test_the_quick_run_measures_both_sides_and_prints_a_table_of_100_columns(tmp
     assert list(run["peers"]) == ["foldlog", "sqlite3 by hand"]
     for figures in run["peers"].values():
         assert figures["shows"] == "view"
-        assert (
-            min(figures[each] for each in ("open_ms", "append_ms", "turn_ms", "bytes_an_event")) > 0
-        )
+        names = ("open_ms", "append_ms", "turn_ms", "bytes_an_event")
+        assert min(figures[name] for name in names) > 0
         assert re.fullmatch(r"1 fdatasync|not counted: .*", figures["syncs"])
     before_notes, first_note, _ = ran.stdout.partition(report.notes({str(EVENTS): run})[0])
     assert first_note, ran.stdout

@@ -1,4 +1,4 @@
-"""Ask an ASGI application in this process, without a server and without a package for it."""
+"""Send requests to an ASGI application in this process, without a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Answer", "Client", "asking", "asking_store"]
 
 
 class Answer(NamedTuple):
-    """A response, whole. Of headers that come twice the last one counts."""
+    """A complete response. If a header comes twice, it has the last value."""
 
     status: int
     headers: dict[str, str]
@@ -45,7 +45,7 @@ class Client:
         return self.send("GET", path, params, headers)
 
     def json(self, path: str, params: Mapping[str, Any] = {}) -> Any:
-        """The document at a path of the API, such as ``history?id=c1``."""
+        """Return the document at a path of the API, such as ``history?id=c1``."""
         return self.get(f"/api/{path}", params).json()
 
     def send(
@@ -72,9 +72,9 @@ class Client:
             "server": ("127.0.0.1", 8765),
             "client": ("127.0.0.1", 1),
         }
-        return asyncio.run(self._answered(scope, body))
+        return asyncio.run(self._respond(scope, body))
 
-    async def _answered(self, scope: dict[str, Any], body: bytes) -> Answer:
+    async def _respond(self, scope: dict[str, Any], body: bytes) -> Answer:
         messages: list[dict[str, Any]] = []
         requests = iter([{"type": "http.request", "body": body, "more_body": False}])
 
@@ -93,16 +93,16 @@ class Client:
 
 
 def asking_store(store: Store, **options: Any) -> AbstractContextManager[Client]:
-    """Ask the server over a store, which wants no token."""
+    """Yield a client of the server of a store, which needs no token."""
     return asking(application(store, token=None, **options))
 
 
 @contextmanager
 def asking(app: Any, headers: Mapping[str, str] = {}) -> Iterator[Client]:
-    """Give a client, and end the application after it."""
+    """Yield a client, and shut down the application afterwards."""
     yield Client(app, headers)
 
-    async def ended() -> None:
+    async def shut_down() -> None:
         steps = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
 
         async def receive() -> Any:
@@ -113,4 +113,4 @@ def asking(app: Any, headers: Mapping[str, str] = {}) -> Iterator[Client]:
 
         await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
 
-    asyncio.run(ended())
+    asyncio.run(shut_down())

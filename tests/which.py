@@ -1,10 +1,10 @@
-"""Which tests cover a module or a command: ``scripts/test foldlog/_cli/stores.py`` and
-``scripts/test list`` ask this.
+"""Find the tests of a module or a command, for ``scripts/test foldlog/_cli/stores.py`` and
+``scripts/test list``.
 
-A module is covered by the files that import it, or that import from a face a name that it defines,
-and by the file that has its name; a format also by the golden rows that have its name. Where there
-is none, the tests of the modules that import it cover it, and then the tests of adapters, which
-``scripts/test-adapters`` runs. A command is covered by the tests that name it, and so is its module.
+The tests of a module are the files that import it, or import a name that it defines from a package,
+and the file that has its name; for a format also the golden rows that have its name. If there are
+none, they are the tests of the modules that import it, and then the tests of adapters, which
+``scripts/test-adapters`` runs. The tests that name a command are also the tests of its module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def covering(name: str) -> list[str]:
     none for others.
     """
     if name in _commands():
-        return _running(name)
+        return _tests_of_command(name)
     path = Path(name).resolve()
     if path.suffix != ".py" or not path.is_file() or not path.is_relative_to(ROOT):
         return []
@@ -46,24 +46,24 @@ def covering(name: str) -> list[str]:
 
 
 def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
-    """Return the tests among ``files`` of a module, or of the nearest modules that import it."""
+    """Return the tests in ``files`` of a module, or of the nearest modules that import it."""
     tests: set[str] = set()
-    asked_of, level = {path}, [path]
+    visited, level = {path}, [path]
     while level and not tests:
         for file in level:
-            run = [
+            of_commands = [
                 test
-                for name, of in _commands().items()
-                if of == _module(file)
-                for test in _running(name)
+                for name, module in _commands().items()
+                if module == _module(file)
+                for test in _tests_of_command(name)
             ]
-            tests |= {*_importing(_module(file), _defined(file), files), *run}
+            tests |= {*_importing(_module(file), _defined(file), files), *of_commands}
         level = [
             other
             for other in modules()
-            if other not in asked_of and any(_takes(other, file) for file in level)
+            if other not in visited and any(_imports_module(other, file) for file in level)
         ]
-        asked_of |= {*level}
+        visited |= {*level}
     return sorted(tests)
 
 
@@ -96,9 +96,9 @@ def modules() -> list[Path]:
     return sorted(path for name in ("foldlog", *PACKAGES) for path in (ROOT / name).rglob("*.py"))
 
 
-def _takes(path: Path, other: Path) -> bool:
-    """Whether a module imports another one, or names it, as a table of modules does. A module
-    imports the package that it is in.
+def _imports_module(path: Path, other: Path) -> bool:
+    """Return whether a module imports another one, or names it in a table of modules. A module imports
+    the package that it is in.
     """
     if other.name == "__init__.py" and path.parent == other.parent:
         return True
@@ -121,7 +121,7 @@ def _all_files() -> list[tuple[str, str]]:
 
 @cache
 def _files() -> list[tuple[str, str]]:
-    """The tests that run in the environment of foldlog."""
+    """Return the tests that run in the environment of foldlog."""
     elsewhere = ("tests/adapters/", "tests/browser/")
     return [(path, text) for path, text in _all_files() if not path.startswith(elsewhere)]
 
@@ -132,10 +132,8 @@ def _files_of_adapters() -> list[tuple[str, str]]:
 
 
 @cache
-def _running(command: str) -> list[str]:
-    """The tests whose functions, or whose cases, name a command as its first argument, and the
-    sessions in which it is typed.
-    """
+def _tests_of_command(command: str) -> list[str]:
+    """Return the tests whose functions or cases name a command, and the sessions in which it is typed."""
     typed = re.compile(rf"^\$ (?:\w+=\S* )?foldlog {command}\b", re.MULTILINE)
     sessions = (ROOT / "tests/golden/sessions").iterdir()
     named = re.compile(rf"""[(\[]f?["']{command}["' ]""")
@@ -154,7 +152,7 @@ def _running(command: str) -> list[str]:
 
 
 def _defined(path: Path) -> set[str]:
-    """The names that a module defines for others."""
+    """Return the public names that a module defines."""
     return {
         node.name
         for node in _parsed(_text(path)).body

@@ -36,7 +36,7 @@ from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from tests.between import Killed, killing, meeting
+from tests.between import Killed, call_before, kill_after
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased, redacted
 from tests.said import ids, said, say
@@ -289,7 +289,7 @@ def test_killed_between_transactions_nothing_is_lost(store, to, expected, transa
         lambda each: archive(each, "c1", to),
     ):
         with suppress(Killed):
-            work(as_on(store, killing(store.database.recorder, transactions)))
+            work(as_on(store, kill_after(store.database.recorder, transactions)))
         vacuum(store)
         assert objects(to) == named(store, "archived", "restored")
         assert named(store, "archive", "discard") == []
@@ -354,7 +354,7 @@ def _redact(store):
 @pytest.mark.parametrize("other", [_append, _erase, _fork, _redact, vacuum])
 @pytest.mark.parametrize("nth", range(2))
 def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
-    met = as_on(store, meeting(store.database.recorder, nth, partial(other, store)))
+    met = as_on(store, call_before(store.database.recorder, nth, partial(other, store)))
     archive(met, "c1", to)
     vacuum(store)
     assert objects(to) == named(store, "archived", "restored")
@@ -373,7 +373,7 @@ def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
 def test_two_archive_the_same_conversation(store, to, nth):
     expected = content(store)
     other = partial(archive, store, "c1", to)
-    first = archive(as_on(store, meeting(store.database.recorder, nth, other)), "c1", to)
+    first = archive(as_on(store, call_before(store.database.recorder, nth, other)), "c1", to)
     vacuum(store)
     assert first.stays is None or "at the same time" in first.stays
     assert objects(to) == named(store, "archived")
@@ -382,7 +382,7 @@ def test_two_archive_the_same_conversation(store, to, nth):
 
 
 def test_two_readers_restore_once(store, expected):
-    met = as_on(store, meeting(store.database.recorder, 0, partial(content, store)))
+    met = as_on(store, call_before(store.database.recorder, 0, partial(content, store)))
     assert content(met) == expected
     assert_sound(store)
 

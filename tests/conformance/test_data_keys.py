@@ -14,7 +14,7 @@ from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, as_rows
-from tests.between import meeting
+from tests.between import call_before
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
@@ -72,7 +72,7 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(reco
     """
     say(Store(recorder), "c1", *["x" * 500] * 3)
     encrypting = store_on(recorder, NEW)
-    met = meeting(recorder, 0, lambda: list(rekey(encrypting)))
+    met = call_before(recorder, 0, lambda: list(rekey(encrypting)))
     with pytest.raises(KeyUnavailable):
         list(rekey(store_on(met)))
     rows = recorder.query(lambda reader: as_rows(reader.rows(key_of(recorder, "c1"), 0, 9, 9)))
@@ -82,7 +82,7 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(reco
 
 def test_an_erased_conversation_is_not_stored_in_another_form(recorder):
     say(Store(recorder), "c1", *["x" * 500] * 3)
-    met = meeting(recorder, 0, lambda: erased(store_on(recorder), "c1"))
+    met = call_before(recorder, 0, lambda: erased(store_on(recorder), "c1"))
     list(rekey(store_on(met, NEW)))
     stored = recorder.query(lambda reader: reader.conversation("c1"))
     assert (stored.salt, stored.key_id, stored.sealed_key) == (b"", None, None)

@@ -30,7 +30,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.redact import Quote, redact
 from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
-from tests.between import meeting
+from tests.between import call_before
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
 from tests.said import said, say, texts
@@ -189,7 +189,7 @@ def test_a_redaction_during_a_copy_has_its_receipt(store, open_recorder):
     def redact_now():
         redact(store, "c", 3, reason="asked to", by="me", complete=False)
 
-    between = meeting(store.database.recorder, 2, redact_now, "query")  # before rows are read
+    between = call_before(store.database.recorder, 2, redact_now, "query")  # before rows are read
     read = Store(between, store.database.settings)
     assert [moved.problem for moved in copy_store(read, there, "c")] == [None]
     assert are_redacted(there, "c") == [False] * 3 + [True]

@@ -29,7 +29,7 @@ from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
 from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views
-from tests.between import Between, meeting
+from tests.between import Between, call_before
 from tests.how_many import some
 from tests.privacy import erased, redacted
 from tests.said import said, say
@@ -236,7 +236,7 @@ def test_what_is_redacted_while_it_runs_stays_redacted(recorder, source, target)
     fill(store_on(recorder, "zlib", source))
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
-    met = meeting(recorder, 1, lambda: redacted(other, "c1", 1))
+    met = call_before(recorder, 1, lambda: redacted(other, "c1", 1))
     (rekeyed,) = rekey(
         store_on(met, "none", *keys), "c1", decrypt=target is None and source is not None
     )
@@ -251,7 +251,7 @@ def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(rec
     fill(store_on(recorder, None, "one"))
     other = store_on(recorder, None, "one")
     append = partial(say, other, "c1", "late", idempotency_key="late")
-    met = meeting(recorder, nth - 1, append)
+    met = call_before(recorder, nth - 1, append)
     (rekeyed,) = rekey(store_on(met, None, "one"), "c1", decrypt=True)
     assert (rekeyed.key, rekeyed.problem) == (True, None)
     after = store_on(recorder, None, "other", "one")
@@ -265,7 +265,7 @@ def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(rec
 def test_one_that_meets_another_one_begins_again(recorder):
     fill(store_on(recorder, "zlib"))
     other = store_on(recorder, None, "other", "one")
-    met = meeting(recorder, 1, lambda: list(rekey(other, "c1")))
+    met = call_before(recorder, 1, lambda: list(rekey(other, "c1")))
     (rekeyed,) = rekey(store_on(met, None, "one", "other"), "c1")
     assert (rekeyed.damaged, rekeyed.problem) == ((), None)
     assert_sound(store_on(recorder, None, "one"), "c1")

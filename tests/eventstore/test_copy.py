@@ -19,7 +19,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
-from tests.between import Killed, killing
+from tests.between import Killed, kill_after
 from tests.privacy import erased, redacted
 from tests.said import said, say, texts
 from tests.sound import assert_sound
@@ -211,7 +211,7 @@ def test_a_copy_that_is_killed_has_the_keys_of_its_events(source, target, monkey
     say(source, "a", "one", "two", idempotency_key="first")
     say(source, "a", "three", "four", "five", idempotency_key="second")
     with suppress(Killed):
-        problems(source, Store(killing(target.database.recorder, 2)))
+        problems(source, Store(kill_after(target.database.recorder, 2)))
     assert target.version("a") == 3
     assert say(target, "a", "one", "two", idempotency_key="first")[0].id == 1
     assert target.version("a") == 3

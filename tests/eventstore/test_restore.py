@@ -273,7 +273,7 @@ def killed_after(steps, monkeypatch):
     """From now on, a process that restores is killed after so many steps that change a folder."""
     remaining = iter(range(steps))
 
-    def killing(call):
+    def kill_after(call):
         def called(*arguments):
             if next(remaining, None) is None:
                 raise Killed
@@ -282,7 +282,7 @@ def killed_after(steps, monkeypatch):
         return called
 
     for name in ("link", "unlink", "rename"):
-        monkeypatch.setattr(replacing.os, name, killing(getattr(os, name)))
+        monkeypatch.setattr(replacing.os, name, kill_after(getattr(os, name)))
 
 
 def look_after_a_kill(folder, step, monkeypatch):

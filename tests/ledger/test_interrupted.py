@@ -38,7 +38,7 @@ from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.projections import Views
-from tests.between import Killed, killing, meeting
+from tests.between import Killed, call_before, kill_after
 from tests.conformance.conftest import RECORDERS
 from tests.said import said, say, texts
 from tests.sound import assert_sound, problems
@@ -165,7 +165,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
         fill(Store(recorder(), settings))
         contents_before = contents(Store(recorder(), settings))
         with suppress(Killed):
-            KILLED[killed](Store(killing(recorder(), transactions), WriteSettings(keys=keys)))
+            KILLED[killed](Store(kill_after(recorder(), transactions), WriteSettings(keys=keys)))
         store = Store(recorder(), WriteSettings(keys=keys))
         MEETING[meeting](store)
         redacts = meeting in ("redact", "redact by a copy")
@@ -211,9 +211,9 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
                 outcomes.append(error)
 
         between = (
-            killing(recorder(), transactions)
+            kill_after(recorder(), transactions)
             if is_killed
-            else meeting(recorder(), transactions, redact_it)
+            else call_before(recorder(), transactions, redact_it)
         )
         erase_it = partial(erase, conversation="c", reason="asked to", detach_forks=True)
         try:
@@ -245,11 +245,11 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
         store = Store(recorder())
         fill(store)
         with suppress(Killed):
-            erase(Store(killing(recorder(), 4)), "c", reason="asked to", detach_forks=True)
+            erase(Store(kill_after(recorder(), 4)), "c", reason="asked to", detach_forks=True)
         erase_again = partial(erase, store, "c", reason="asked to", detach_forks=True)
         try:
             redact(
-                Store(meeting(recorder(), transactions, erase_again)),
+                Store(call_before(recorder(), transactions, erase_again)),
                 "c",
                 1,
                 reason="asked to",
@@ -271,7 +271,7 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(
     """The command that ``verify`` advises must not erase the new conversation."""
     recorder = open_at(0)
     fill(Store(recorder()))
-    killed = killing(recorder(), 1)
+    killed = kill_after(recorder(), 1)
     with suppress(Killed):
         erase(Store(killed), "alone", reason="asked to")
     store = Store(recorder())
@@ -301,7 +301,7 @@ def test_a_fork_without_events_of_its_own_gets_a_key(
     redact(plain, "c", 2, reason="asked to", by="tests")
     for fork in "fg":
         plain.fork("c", 8, fork)
-    killed = killing(recorder(), 1)
+    killed = kill_after(recorder(), 1)
     with suppress(Killed):
         erase(Store(killed), "c", reason="asked to", detach_forks=True)
     store = Store(recorder(), encrypted)
@@ -322,7 +322,7 @@ def test_an_append_gives_a_key_while_rows_are_compressed(
     recorder = open_at(0)
     plain = Store(recorder())
     say(plain, "c", *("long " * 99 for _ in range(9)), idempotency_key="first")
-    killed = killing(recorder(), 2)
+    killed = kill_after(recorder(), 2)
     with suppress(Killed):
         list(rekey(Store(killed, WriteSettings(compression="zlib"))))
     store = Store(recorder(), WriteSettings(keys=KEYS))
@@ -347,7 +347,7 @@ def erased_stores(interrupt, **options):
             event = Message(source="user", content=name, origin=Origin(format="test", id=1))
             store.append(name, event, expected_version=0, dedupe="origin")
         store.fork("c", 1, "f")
-        interrupted = meeting(
+        interrupted = call_before(
             store.database.recorder, calls, partial(interrupt, store), "query", "transact"
         )
         erase(Store(interrupted), "c", reason="asked to", **options)
@@ -405,7 +405,9 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
     for calls in range(1, 6):
         store = Store(MemoryRecorder())
         store.append("c", history(0), expected_version=0)
-        interrupted = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
+        interrupted = call_before(
+            store.database.recorder, calls - 1, use_again, "query", "transact"
+        )
         assert (
             Store(interrupted).append(
                 "c", history(5), expected_version=ANY_VERSION, dedupe="origin"

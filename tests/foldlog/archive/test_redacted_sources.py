@@ -20,7 +20,7 @@ from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.sources import moving
 from foldlog.formats import SourceRefused
-from tests.between import Between, before_next_call, meeting
+from tests.between import Between, before_next_call, call_before
 from tests.foldlog.archive.imports import events_of, imported, new_store, refused
 from tests.foldlog.archive.kinds import KINDS, Line
 from tests.sound import assert_sound
@@ -166,7 +166,7 @@ def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_pa
 
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     events_of(store, "s1")
-    target.database.recorder = meeting(target.database.recorder, number, redact_in_source)
+    target.database.recorder = call_before(target.database.recorder, number, redact_in_source)
     [*copy_store(store, target)]
     assert store.conversation("s1").redactions == 1
     assert held(target) == []
@@ -250,7 +250,7 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(
     imported(store, write(path, fork_lines))
     events_of(store, fork)
     recorder = target.database.recorder
-    target.database.recorder = meeting(recorder, number, redact_in_target)
+    target.database.recorder = call_before(recorder, number, redact_in_target)
     problems = [moved.problem for moved in copy_store(store, target, fork)]
     target.database.recorder = recorder
     if not visible:  # the copy ran fewer transactions
@@ -292,7 +292,7 @@ def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(
     imported(store, write(tmp_path / "s1.jsonl", LINES))
     events_of(store, "s1")
     recorder = target.database.recorder
-    target.database.recorder = meeting(recorder, number, redact_in_target)
+    target.database.recorder = call_before(recorder, number, redact_in_target)
     [*copy_store(store, target)]
     target.database.recorder = recorder
     assert held(target) == ([] if visible else ["s1"])

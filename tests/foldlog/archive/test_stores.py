@@ -28,7 +28,7 @@ from foldlog.eventstore.sources import moving
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
-from tests.between import Killed, before_next_call, killing, meeting
+from tests.between import Killed, before_next_call, call_before, kill_after
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,
@@ -246,7 +246,7 @@ def test_a_source_that_is_erased_while_it_is_copied_is_copied_whole_or_not_at_al
 ):
     name = imported(store, path).conversation
     other = Store(store.database.recorder, store.database.settings)
-    store.database.recorder = meeting(
+    store.database.recorder = call_before(
         store.database.recorder, number, lambda: erase(other, name, reason="asked to"), "query"
     )
     [*copy_store(store, target, jobs=1)]
@@ -399,7 +399,7 @@ def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
         recorder, settings = target.database.recorder, target.database.settings
         for transactions in count(1):
             with suppress(Killed):
-                stopped = Store(killing(recorder, transactions), settings)
+                stopped = Store(kill_after(recorder, transactions), settings)
                 copied(store, stopped, jobs=1)
                 return
             assert_sound(target)
@@ -431,7 +431,9 @@ def test_a_killed_copy_keeps_all_records_of_a_target_with_other_blocks(
     bytes_before = bytes_of(target, name)
     imported_lines(store, path, lines)
     for transactions in count(1):
-        stopped = Store(killing(target.database.recorder, transactions), target.database.settings)
+        stopped = Store(
+            kill_after(target.database.recorder, transactions), target.database.settings
+        )
         try:
             copied(store, stopped, jobs=1)
             break
@@ -484,7 +486,7 @@ def test_a_copy_redacts_an_event_and_its_record_in_one_transaction(store, target
     for transactions in count(1):
         recorder, settings = target.database.recorder, target.database.settings
         with suppress(Killed):
-            list(copy_store(store, Store(killing(recorder, transactions), settings), jobs=1))
+            list(copy_store(store, Store(kill_after(recorder, transactions), settings), jobs=1))
         (event,) = target.events(name, number, number + 1)
         if not has_content(event):
             break
