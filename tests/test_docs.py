@@ -154,7 +154,7 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
     imported = foldlog("import", "talk.jsonl")
     assert imported.returncode == 0
     assert (
-        "talk.jsonl:3: a record says something, calls a tool, or has what a tool put out"
+        "talk.jsonl:3: a record is a text, a call of a tool, or the output of a tool"
         in imported.stderr
     )
     exported = foldlog("export", "talk")
