@@ -44,9 +44,9 @@ class Bank(Payments):
     def look_up(self, key, call):
         return next((f"paid {to}" for to, other in self.paid if other == key), None)
 
-    def _book(self, to, key, *, knows_keys=False):
+    def _book(self, to, key, *, refuses_keys=False):
         self.reached("before the payment")
-        if not (knows_keys and (to, key) in self.paid):
+        if not (refuses_keys and (to, key) in self.paid):
             self.paid.append((to, key))
         self.reached("after the payment")
         return f"paid {to}"

@@ -276,7 +276,7 @@ def run(seed, steps, *, sqlite=False):
     ``Mismatch``.
     """
     count = 0
-    thread = SimpleNamespace(start=lambda: None, is_alive=lambda: False)
+    thread = SimpleNamespace(start=lambda: None, is_alive=lambda: False, ident=None)
     threads = SimpleNamespace(Event=threading.Event, Thread=lambda **_: thread)
     with mock.patch.object(leases, "threading", threads):
         for number in range(max(1, steps // _STEPS_OF_WORLD)):
