@@ -41,19 +41,19 @@ def complete_id(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _chosen(ctx: typer.Context, db: str) -> str:
-    return _store_for_completion(ctx, db, default_db)
+    return choose_store(ctx, db, default_db)
 
 
 def _chosen_to_replace(ctx: typer.Context, db: str) -> str:
     # A command that replaces a store never replaces one that the user did not name.
-    return _store_for_completion(ctx, db, lambda: DEFAULT_DB)
+    return choose_store(ctx, db, lambda: DEFAULT_DB)
 
 
 def _chosen_by_program(ctx: typer.Context, db: str) -> str:
-    return _store_for_completion(ctx, db, program_db)
+    return choose_store(ctx, db, program_db)
 
 
-def _store_for_completion(ctx: typer.Context, db: str, default: Callable[[], str]) -> str:
+def choose_store(ctx: typer.Context, db: str, default: Callable[[], str]) -> str:
     source = ctx.get_parameter_source("db")
     is_default = source is not None and source.name == "DEFAULT"
     chosen = default() if is_default else db

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import pairs
-from foldlog._cli.stores import whole
+from foldlog._cli.stores import require_id
 from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
 from foldlog._companions import with_companions
 from foldlog._maintenance import conversations_with
@@ -83,7 +83,7 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
     if search.is_asked_for:
         rows = _conversations_of(store, conversation, search.where)
     everywhere = conversation is None and not search.where
-    named = None if conversation is None else whole(store, conversation)
+    named = None if conversation is None else require_id(store, conversation)
     return Redacting(
         store, rows, search.holds, search.before, everywhere=everywhere, conversation=named
     )
@@ -96,7 +96,7 @@ def choose_events(
     with terminal.working("searching"):
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
-        name = whole(redacting.store, conversation or "")
+        name = require_id(redacting.store, conversation or "")
         chosen_ids = {name: load_events(redacting.store_of(name), name, events)}
         return redacting.choose(chosen_ids, with_summaries=with_summaries), {name: events}
 
@@ -163,7 +163,7 @@ def _conversations_of(
         return conversations_with(store, pairs(list(where)), and_shared=True)
     if where:
         raise Refused("use ID or --where, not both")
-    return with_companions(store, [store.conversation(whole(store, conversation))])
+    return with_companions(store, [store.conversation(require_id(store, conversation))])
 
 
 def what_words(events: int, sources: int) -> str:

@@ -202,7 +202,7 @@ def _mark_of(store: Store, conversation: str) -> Any:
     return attributes.get(INCOMPLETE)
 
 
-def whole(store: Store, text: str) -> str:
+def require_id(store: Store, text: str) -> str:
     """Return ``text`` if a conversation has exactly this id, and otherwise raise ``Refused``.
     Commands that change the store use this function, because the beginning of an id may match the
     wrong conversation.

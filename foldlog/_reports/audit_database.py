@@ -365,12 +365,12 @@ class AuditTables(Derived[AuditRow]):
                 "SELECT max(version) FROM revisions WHERE conversation = ?", [name]
             )
             after = newest.fetchone()[0] or 0
-            redactions = self.store.query(
+            stored_revisions = self.store.query(
                 conversation, lambda reading: list(reading.records(PROJECTION, after))
             )
             revisions = [
                 {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)}
-                for r in redactions
+                for r in stored_revisions
             ]
             table_of(self._database, "revisions").insert_all(revisions, replace=True)
         described = {

@@ -1,4 +1,4 @@
-"""An agent of each runtime with a tool that pays, which is killed in it, and started again.
+"""An agent of each runtime. Its tool pays; the agent is killed in the tool, and started again.
 
     python -m tests.adapters.paying MODULE STORE BANK [kill]
 

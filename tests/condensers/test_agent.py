@@ -1,4 +1,4 @@
-"""The agent's side: the tool, and the error after which a request is made."""
+"""Which errors of a model's server say that the prompt is too long."""
 
 import pytest
 

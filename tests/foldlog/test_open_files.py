@@ -1,4 +1,4 @@
-"""What reads a file that this process has open as a database leaves SQLite's locks as they are."""
+"""If this process has a database open, reading the database's file releases no lock of SQLite."""
 
 import os
 import subprocess

@@ -101,13 +101,13 @@ def stacked(condensations):
 
 def scattered(condensations):
     """Each condensation forgets calls here and there, so that what stays is scattered."""
-    at = random.Random(5)
+    rng = random.Random(5)
     event_id, shown = 0, []
     for _ in range(condensations):
         yield from calls(event_id, 6)
         shown += range(event_id, event_id + 12, 2)
         event_id += 12
-        forgotten = [shown.pop(at.randrange(len(shown))) for _ in range(max(0, len(shown) - 150))]
+        forgotten = [shown.pop(rng.randrange(len(shown))) for _ in range(max(0, len(shown) - 150))]
         ids = tuple(half for first in sorted(forgotten) for half in (first, first + 1))
         yield CondensationAction(id=event_id, forgotten_event_ids=ids or (0,))
         event_id += 1

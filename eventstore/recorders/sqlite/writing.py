@@ -46,7 +46,8 @@ contains a count of commits and the number of pages in the log.
 
 
 class SQLiteWriting:
-    """The first transaction on a copied file begins an epoch, and calls ``on_copy`` with the last
+    """Runs transactions on the connection of a process that writes. The first transaction on a
+    copied file begins an epoch, a new range of positions, and calls ``on_copy`` with the last
     position before the epoch.
     """
 

@@ -12,7 +12,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import open_existing, open_or_create, whole
+from foldlog._cli.stores import open_existing, open_or_create, require_id
 from foldlog._documents import AppendedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import count
@@ -113,7 +113,7 @@ def run(
 
 def _existing(store: Store, conversation: str) -> str:
     try:
-        return whole(store, conversation)
+        return require_id(store, conversation)
     except Refused as error:
         raise Refused(f"{error}; --new begins a conversation with this id") from error
 

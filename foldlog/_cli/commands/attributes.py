@@ -10,7 +10,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.selection import pairs
-from foldlog._cli.stores import open_existing, resolve, whole
+from foldlog._cli.stores import open_existing, require_id, resolve
 from foldlog._documents import AttributesDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import compact
@@ -35,7 +35,7 @@ def run(
     """
     changes = pairs(changed or ())
     with open_existing(db) as store:
-        conversation = (whole if changes else resolve)(store, conversation)
+        conversation = (require_id if changes else resolve)(store, conversation)
         history = Histories(store)[conversation]
         if changes:
             attributes = history.set_attributes(**changes)

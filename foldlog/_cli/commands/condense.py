@@ -19,7 +19,7 @@ from foldlog._cli.printing.condensation import (
     show_condensation,
     spending_of,
 )
-from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.stores import open_existing, require_id
 from foldlog._documents import CondensedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.reasons import requests_before
@@ -64,7 +64,7 @@ def run(
     Example: foldlog condense tidewatch --dry-run
     """
     with open_existing(db) as store:
-        whole(store, conversation)
+        require_id(store, conversation)
         model = named_model(agent)
         counter = counter_beside(model)
         if config is None:

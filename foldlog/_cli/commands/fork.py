@@ -9,7 +9,7 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.stores import open_existing, require_id
 from foldlog._documents import ConversationDocument
 from foldlog._history.histories import Histories
 from foldlog._words.gist import count
@@ -52,7 +52,7 @@ def run(
     if at is not None and at_source is not None:
         raise Refused("--at and --at-source both set where the fork begins; use only one of them")
     with open_existing(db) as store:
-        conversation = whole(store, conversation)
+        conversation = require_id(store, conversation)
         try:
             Histories(store)[conversation].fork(at, new, at_source=at_source)
         except (InvalidArgument, VersionConflict) as error:

@@ -10,7 +10,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.stores import open_existing, require_id
 from foldlog._documents import RetractedDocument
 from foldlog._figures.overview import changes_of_documents
 from foldlog._history.histories import Histories
@@ -38,7 +38,7 @@ def run(
     Example: foldlog retract tidewatch --to 120 --reason "wrong turn"
     """
     with open_existing(db) as store:
-        version = store.conversation(whole(store, conversation)).version
+        version = store.conversation(require_id(store, conversation)).version
         if not 0 <= to < version:
             raise Refused(
                 f"conversation {conversation!r} has {count(version, 'event')}; --to {to} takes"

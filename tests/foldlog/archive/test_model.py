@@ -87,11 +87,13 @@ class Model:
         self.lines += [self.line() for _ in range(5)]
         self.versions = [(self.lines[:], self.title)]
         self.beside, self.loose = set(), set()
-        """The words of titles and damaged lines; words that may be missing: what went with others,
-        or is held twice.
+        """``beside`` has the words of titles and damaged lines. ``loose`` has the words that may be
+        missing, because other words were redacted with them, or because they are stored twice.
         """
         self.respelled = set()
-        """The words of records that later have other bytes: a redaction does not know them there."""
+        """The words of records that are later written in other bytes. A redaction does not recognize
+        the words there.
+        """
         self.log = []
 
     # -- the file

@@ -20,7 +20,7 @@ from foldlog._cli.options import (
 )
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, pairs
-from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.stores import open_existing, require_id
 from foldlog._maintenance import conversations_with
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.inside import check_reason
@@ -93,7 +93,7 @@ def select_rows(
             "--older-than"
             " TIME' erases by age"
         )
-    names = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+    names = [require_id(store, name) for name in dict.fromkeys(conversations or ())]
     rows = [store.conversation(name, pending=True) for name in names]
     if where:
         matching_rows = conversations_with(store, pairs(list(where)), None)

@@ -8,7 +8,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
-from foldlog._cli.stores import open_existing, whole
+from foldlog._cli.stores import open_existing, require_id
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog._documents import RekeyDocument, RekeyedDocument
 from foldlog._maintenance import Maintenance
@@ -43,7 +43,7 @@ def run(
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """
     with open_existing(db) as store, terminal.working("rekeying", "conversations") as update:
-        ids = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+        ids = [require_id(store, name) for name in dict.fromkeys(conversations or ())]
         update(total=len(ids) or None)
         outcomes = Maintenance(store).rekey(
             *ids, decrypt=decrypt, on_result=lambda each: update(advance=1)

@@ -16,7 +16,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.verification import show_erased, show_outcome
 from foldlog._cli.published_heads import published_heads, show_heads
-from foldlog._cli.stores import events_total, open_existing, resolve, whole
+from foldlog._cli.stores import events_total, open_existing, require_id, resolve
 from foldlog._cli.verifying import Checks, verdict_document
 from foldlog._documents import VerifiedDocument, stream
 from foldlog.eventstore.maintenance import archive
@@ -84,7 +84,7 @@ def run(
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
-            find_conversation = whole if repair else resolve
+            find_conversation = require_id if repair else resolve
             names = [find_conversation(store, name) for name in conversations or ()]
             update(total=events_total(store, names, start))
             check = partial(verify, store, published=published, start=start)
