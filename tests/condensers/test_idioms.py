@@ -5,7 +5,6 @@ import pytest
 import foldlog
 from foldlog._words.reasons import because
 from foldlog.condensers import (
-    ESTIMATE,
     Condensation,
     Condenser,
     InvalidCondenser,
@@ -65,12 +64,6 @@ def test_a_condensation_that_is_not_available_fails_only_where_it_is_required():
     for condenser, view in ((Required(0), short), (Asked(0), viewed(messages(1), REQUEST))):
         with pytest.raises(NoCondensationAvailable, match="too short"):
             condenser.condense(view)
-
-
-def test_a_subclass_of_ours_is_asked_too():
-    condenser = Larger(Scripted("all of it"), max_size=10)
-    assert condenser.condense(viewed(messages(15))) == viewed(messages(15))
-    assert plan(condenser.condense(viewed(messages(25)))).summary == "all of it"
 
 
 def test_a_new_summary_of_a_strategy_with_should_condense_takes_the_place_of_the_shown_one():
@@ -222,19 +215,3 @@ def test_steps_for_several_models_remember_the_same_of_a_conversation():
         for llm in (None, AskableAgent(100_000), None, AskableAgent(90_000)):
             assert len(history.prepare(llm=llm)) == 11
         assert len(summarizer.calls) == 1, "a model that failed is asked again some events later"
-
-
-def test_a_condenser_gets_the_agents_model():
-    models = []
-
-    class Sees(Condenser):
-        def condense(self, view, agent_llm=None):
-            models.append(agent_llm)
-            return view
-
-    model = AskableAgent(100)
-    with new_history(Sees()) as history:
-        history.append(messages(1))
-        history.prepare()
-        history.prepare(llm=model)
-    assert models == [ESTIMATE, model]

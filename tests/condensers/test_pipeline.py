@@ -27,11 +27,6 @@ def llm(*answers, **parameters):
     return LLMSummarizingCondenser(Scripted(*answers), **parameters)
 
 
-def test_a_pipeline_answers_requests_if_a_part_does():
-    assert PipelineCondenser([NoOpCondenser(), llm()]).handles_condensation_requests()
-    assert not PipelineCondenser([NoOpCondenser()]).handles_condensation_requests()
-
-
 def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
     class Own(PipelineCondenser):
         def step(self, view, agent_llm=None):

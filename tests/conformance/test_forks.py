@@ -56,17 +56,6 @@ def followed(store, position=0):
     ]
 
 
-def test_a_fork_shares_the_past_and_goes_on_by_itself(store):
-    row = store.fork("c", 6, "f")
-    assert (row.id, row.version, row.parent, row.parent_version) == ("f", 6, "c", 6)
-    say(store, "c", "parent's")
-    (recorded,) = say(store, "f", "fork's")
-    assert recorded.id == 6
-    assert texts(store, "f") == [*"012345", "fork's"]
-    assert texts(store, "c") == [*"0123456789", "parent's"]
-    assert followed(store)[-2:] == [("c", 10), ("f", 6)]
-
-
 def test_a_fork_of_a_fork_belongs_to_the_one_that_holds_its_last_event(store):
     store.fork("c", 6, "f")
     say(store, "f", "f6", "f7")

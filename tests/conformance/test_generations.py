@@ -17,7 +17,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance import erase as erasing
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Published, verify
 from tests.between import before_next_call
@@ -126,31 +126,6 @@ def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
         (moved,) = copy_store(histories.store, other)
         assert (moved.added, moved.problem) == (2, None)
         assert texts(other, "c1") == [None, "second"]
-
-
-def test_a_fork_uses_the_id_of_an_erased_one_again_only_where_that_is_asked_for(
-    histories,
-):
-    store = histories.store
-    histories["c1"].append([said("first"), said("secret")])
-    store.fork("c1", 2, "c2")
-    histories["c2"].append(said("gone"))
-    for name in ("c2", "c1"):
-        erased(store, name)
-    histories.create("c1", replace_erased=True).append(said("second"))
-    with pytest.raises(ConversationErased):
-        store.fork("c1", 2, "c2")
-    row = store.fork("c1", 2, "c2", replace_erased=True)
-    assert (row.version, row.parent, row.parent_version) == (2, "c1", 2)
-    assert store.conversation("c2").generation == 1
-    histories["c2"].append(said("third"))
-    assert [event.content for event in histories["c2"].view()] == ["second", "third"]
-    with pytest.raises(VersionConflict):
-        store.fork("c1", 1, "c2", replace_erased=True)
-    assert_sound(store)
-    with open_store("memory:") as other:
-        list(copy_store(store, other))
-        assert list(compare_stores(store, other)) == []
 
 
 def test_what_changed_since_it_was_read_is_not_erased(histories, monkeypatch):

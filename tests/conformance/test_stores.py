@@ -1,6 +1,6 @@
 """The store's promises, on every recorder."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -38,14 +38,6 @@ TAKEN = "'c1' already exists, at version 2;"
 
 # -- append
 # --------------------------------------------------------------------------------------------------
-
-
-def test_append_gives_ids_from_zero_and_returns_what_it_recorded(store):
-    recorded = store.append("c1", [said("hi"), Action(tool="ls", cause=0)], expected_version=0)
-    assert [r.id for r in recorded] == [0, 1]
-    assert [r.event for r in recorded] == list(store.events("c1"))
-    assert recorded == tuple(store.follow())
-    assert store.version("c1") == 2
 
 
 def test_an_unknown_conversation_is_at_version_zero_and_has_no_events(store):
@@ -186,35 +178,6 @@ def test_the_same_key_for_other_events_is_a_conflict(store):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_events_are_read_by_half_open_range(store):
-    say(store, "c1", *[str(n) for n in range(2_500)])
-    assert ids(store.events("c1", 998, 1_003)) == [*range(998, 1_003)]
-    assert ids(store.events("c1", 2_498)) == [2_498, 2_499]
-    assert ids(store.events("c1", -5, 2)) == [0, 1]
-    assert ids(store.events("c1", 7, 3)) == []
-    assert len(ids(store.events("c1", 0, 99_999))) == 2_500
-
-
-def test_conversations_are_listed_with_version_times_and_head(recorder):
-    moments = iter(datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(9))
-    store = Store(recorder, clock=lambda: next(moments))
-    say(store, "c1", "a")
-    say(store, "c1", "b")
-    (listed,) = store.conversations()
-    assert (listed.id, listed.version, listed.erased_at) == ("c1", 2, None)
-    assert listed.updated_at - listed.created_at == timedelta(hours=1)
-    assert len(listed.head) == 64
-
-
-def test_conversations_are_paged(store):
-    for name in "abcdefg":
-        say(store, name, "a")
-    page = store.conversations(limit=3)
-    rest = store.conversations(after=page[-1].id)
-    assert [row.id for row in page + rest] == [*"abcdefg"]
-    assert store.conversations(limit=-1) == ()
-
-
 def test_several_conversations_are_read_in_one_transaction(store):
     names = ["t", "t/", "t/a", *(f"t/b{n:03}" for n in range(40)), "t0", "u/b"]
     for name in names:
@@ -231,17 +194,6 @@ def test_several_conversations_are_read_in_one_transaction(store):
             assert [event.content for event in moment.conversation(name).events()] == [name]
 
     query_all(store.database, check)
-
-
-def test_follow_goes_on_where_it_ended(store):
-    say(store, "c1", "a", "b")
-    first = list(store.follow())
-    say(store, "c2", "c")
-    say(store, "c1", "d")
-    rest = list(store.follow(first[-1].position))
-    assert [each.event.content for each in first + rest] == ["a", "b", "c", "d"]
-    assert list(store.follow(limit=3)) == (first + rest)[:3]
-    assert list(store.follow(limit=0)) == list(store.follow(limit=-1)) == []
 
 
 def test_the_clock_never_runs_backwards_in_a_conversation(recorder):
