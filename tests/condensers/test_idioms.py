@@ -66,6 +66,12 @@ def test_a_condensation_that_is_not_available_fails_only_where_it_is_required():
             condenser.condense(view)
 
 
+def test_a_subclass_of_ours_is_asked_too():
+    condenser = Larger(Scripted("all of it"), max_size=10)
+    assert condenser.condense(viewed(messages(15))) == viewed(messages(15))
+    assert plan(condenser.condense(viewed(messages(25)))).summary == "all of it"
+
+
 def test_a_new_summary_of_a_strategy_with_should_condense_takes_the_place_of_the_shown_one():
     class Sums(Asked):
         def get_condensation(self, view):
