@@ -174,6 +174,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
         project = Path(folder) / "project"
         shutil.copytree(ROOT, project, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        # Some tests ask git for the files of the project.
+        for command in ("init", "add ."):
+            subprocess.run(["git", *command.split()], cwd=project, check=True, capture_output=True)
+        if problem := _run_tests(["--collect-only"], project):
+            parser.exit(2, f"the tests of the unchanged copy cannot be collected: {problem}\n")
         for mutant in mutants:
             failed = failing_test(mutant, project)
             survivors += failed is None

@@ -258,8 +258,9 @@ def _untold(traces: Mapping[str, CallTrace]) -> dict[str, CallTrace]:
 
 
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
-    # A call of which the model was told stays left behind: its runtime may still repeat it, for
-    # example if the program was killed before the runtime stored the answer.
+    # If the model already got a message about a call, the call still counts as left behind. Its
+    # runtime may repeat the call, for example if the program was killed before the runtime stored
+    # the answer.
     left_by_conversation: dict[_Bound, dict[str, CallTrace]] = vars(histories).setdefault(
         "_left_behind", {}
     )

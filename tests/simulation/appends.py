@@ -95,7 +95,7 @@ class AppendSteps(Runner):
         self.check(rng, process, name)
 
     def together(self, rng, process):
-        """Make appends that share transactions, as those of many tasks do."""
+        """Make appends that share transactions, like the appends of many tasks."""
         site = process.site
         pending = []
         model_calls = []

@@ -23,7 +23,7 @@ def check_equal(label, actual, expected, about=""):
 
 
 def name_of(error):
-    """Return the name of the class of an error, as a caller knows it: not that of a recorder."""
+    """Return the name of an error's public class. A recorder may raise a subclass of its own."""
     return next(
         class_.__name__ for class_ in type(error).__mro__ if ".recorders." not in class_.__module__
     )

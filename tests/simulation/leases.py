@@ -190,7 +190,7 @@ class _World:
         self.log.append(text)
         if self.valid is not worker.block:
             other = None if self.valid is None else self.valid.lease.worker
-            raise Mismatch(f"{worker.name} appended, and the lease is that of {other}")
+            raise Mismatch(f"{worker.name} appended, but {other} has the lease")
 
     def _renew(self, worker):
         if worker.block is None or worker.history._generation.fence is None:
