@@ -75,19 +75,6 @@ def test_a_view_without_a_past_says_so():
     assert list(masked.then([Retraction(id=3, version=1)])) == list(view[:1])
 
 
-def test_the_past_of_a_view_has_every_event_however_it_was_folded(history):
-    events = all_said(*"abcdef")
-    view = View.from_events(events[:2]).then(events[2:3]).then(events[3:])
-    for start, stop in ((0, 6), (2, 4), (1, 3), (5, 6), (3, 3)):
-        assert [event.content for event in view.state.past.events(start, stop)] == [
-            *"abcdef"[start:stop]
-        ]
-    stored = history.view().then(all_said("new"))
-    whole = list(history.events())
-    assert [*stored.state.past.events(0, stored.version)][: len(whole)] == whole
-    assert stored.state.past.events(len(whole) - 1, stored.version)[-1].content == "new"
-
-
 def test_why_an_event_was_taken_back(history):
     history.append(forget(1, summary="one"))
     retraction = history.retract(5, "the user went back").event

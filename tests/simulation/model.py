@@ -53,8 +53,8 @@ class Calls(NamedTuple):
 
 @dataclass(eq=False)
 class View:
-    """A View at one version: its ids, whether a condensation is requested, and the items whose unit was
-    removed in part.
+    """A View at one version: its ids, whether a condensation is requested, and the items whose unit
+    was removed in part.
     """
 
     items: tuple[int, ...] = ()
