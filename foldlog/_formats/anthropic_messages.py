@@ -194,7 +194,7 @@ class AnthropicDecoder(FollowingDecoder):
             case {"isSummary": True} if summary := _text(record):
                 # in 2025 Roo Code wrote the summary as an assistant message after the task, and
                 # still sent the task
-                first = 0 if record["role"] == "user" else 1
+                first = 0 if record.get("role") == "user" else 1
                 read.condense(lambda known: known[0] < first, summary)
             case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(
                 record

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +85,11 @@ def _matches(record: Any) -> bool:
         return False
     if "id" not in record:
         return type(changed := record.get("$set")) is not dict or not _CHANGING.isdisjoint(changed)
-    return record["type"] in _TYPES and type(record.get("timestamp")) is str and "content" in record
+    return (
+        record.get("type") in _TYPES
+        and type(record.get("timestamp")) is str
+        and "content" in record
+    )
 
 
 def parts_of(content: Any) -> list[_Part]:
@@ -212,16 +216,20 @@ def _calls_in(record: _Part) -> list[_Part]:
 
 def _results_in(record: _Part) -> dict[Any, Content]:
     parts = parts_of(record.get("content"))
-    results = {
-        response.get("id"): [{"functionResponse": response}]
+    results = [
+        (response.get("id"), [{"functionResponse": response}])
         for response in held_in(parts, "functionResponse")
-    }
-    results |= {
-        call.get("id"): call["result"]
+    ]
+    results += [
+        (call.get("id"), call["result"])
         for call in dicts_in(record.get("toolCalls"))
         if call.get("result")
+    ]
+    return {
+        call_id: result_of(result, call_id)[0]
+        for call_id, result in results
+        if isinstance(call_id, Hashable)
     }
-    return {call_id: result_of(result, call_id)[0] for call_id, result in results.items()}
 
 
 def _is_same_message(former: _Part, latter: _Part) -> bool:
