@@ -202,7 +202,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
                 line_kind = "tool"
             else:
                 line_kind = "assistant"
-        continued = goes_on and line_kind == "tool"
+        continued = goes_on
         goes_on = line_kind == "tool" and bool(breaks) and not ended
         if line_kind == kind and (kind == "assistant" or continued or not blank):
             block = block + blank + line

@@ -9,6 +9,7 @@ import pytest
 from foldlog import Histories
 from foldlog._archive import importing, projecting, reading, writing
 from foldlog._archive.importing import Failed, Import
+from foldlog._archive.reading import FINDINGS_MAX
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
@@ -251,11 +252,10 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
         .replace(b'": "', b'": "\xed\xa0\x80')
     )
     assert b"\xed" in broken
-    outcome = imported_lines(store, path, [lines[0], broken, *lines[2:]])
-    assert (outcome.added, [finding.problem for finding in outcome.findings]) == (
-        len(lines) - 1,
-        ["not UTF-8"],
-    )
+    many = [broken] * (FINDINGS_MAX + 1)
+    outcome = imported_lines(store, path, [lines[0], *many, *lines[2:]])
+    assert (outcome.added, outcome.findings_count) == (len(lines) - 1, len(many))
+    assert [finding.problem for finding in outcome.findings] == ["not UTF-8"] * FINDINGS_MAX
 
 
 def test_half_a_character_in_a_line_loses_no_record(lines, path, store):

@@ -32,18 +32,18 @@ def read(folder, text):
 
 
 @pytest.mark.parametrize(
-    "text",
+    "text, count",
     [
-        CHAT.replace("\n", "\r\n"),
-        START.lstrip() + ASKED,
-        CHAT + "\n\n\nunended",
-        CHAT + "> a\nb\nc  \n\n\n> d  \n",
-        "".join(f"{line.rstrip()}\n" for line in CHAT.split("\n")),
-        f"{START}{ASKED}{ASKED}{SAID}\u2028\x0b\x1c\n",
+        (CHAT.replace("\n", "\r\n"), 5),
+        (START.lstrip() + ASKED, 2),
+        (CHAT + "\n\n\nunended", 6),
+        (CHAT + "> a\nb\n\nc  \n\n\n> d  \n", 6),
+        ("".join(f"{line.rstrip()}\n" for line in CHAT.split("\n")), 10),
+        (f"{START}{ASKED}{ASKED}{SAID}\u2028\x0b\x1c\n", 4),
     ],
 )
-def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text):
-    read(tmp_path, text)
+def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text, count):
+    assert len(read(tmp_path, text)) == count
 
 
 def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
