@@ -269,7 +269,7 @@ def test_each_package_says_what_is_in_its_files():
         if path.name != "__init__.py" or path.relative_to(ROOT).parts[0] not in PACKAGES:
             continue
         docstring = ast.get_docstring(ast.parse(_text_of(path))) or ""
-        if docstring.endswith("One file a command."):
+        if docstring.endswith("Each command has one file."):
             continue
         names = {file.stem for file in path.parent.glob("*.py")} - {"__init__", "__main__"}
         names |= {package.parent.name for package in path.parent.glob("*/__init__.py")}

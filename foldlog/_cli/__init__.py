@@ -23,7 +23,8 @@ The rules of every command:
 
 The files:
 
-    application.py catalog.py suggestions.py   the commands, their errors, and similar commands
+    application.py catalog.py suggestions.py   the commands, their errors, and hints for mistyped
+                                           commands
     commands/                                  one file for a command; commands/store/ has the
                                                commands for a whole store
     overview.py                                the overview of ``foldlog`` without a command
@@ -58,9 +59,9 @@ def main() -> None:
         from foldlog._cli.application import run
 
         status = run(sys.argv[1:])
-    except KeyboardInterrupt:  # in an import, or while output was printed
+    except KeyboardInterrupt:
         sys.stderr.write(f"foldlog: {INTERRUPTED_WORDS}\n")
         status = INTERRUPTED
-    # The work is done, and has its status.
+    # The status is decided, so a later Ctrl-C is ignored.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)

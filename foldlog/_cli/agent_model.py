@@ -33,8 +33,8 @@ AgentModelName = Annotated[
             " pages show the limit as a line. Use the model names of litellm."
         ),
         show_default=(
-            "none: limits are estimated; tokens are estimated, or counted with the tokenizer of "
-            "gpt-4o"
+            "none: limits and tokens are estimated; if litellm is installed, condense and compare "
+            "count tokens with the tokenizer of gpt-4o"
         ),
     ),
 ]
@@ -67,8 +67,8 @@ def counter_beside(model: LLM | None) -> LLM | None:
     """Return the model whose tokenizer counts tokens for the output of a command. Without
     ``model``, return gpt-4o, or None if litellm is not installed.
 
-    Use gpt-4o only for counting. Without ``model``, condensers measure their limits in estimated
-    tokens.
+    The caller must not pass gpt-4o to a condenser. Without ``model``, condensers compare estimated
+    tokens with their limits.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
         return model
@@ -101,7 +101,7 @@ def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
 
 def model_called(store: Store, conversation: str) -> str | None:
     """Return the model that the agent called most. Return None if no reply names a model. Cost: the
-    events are read.
+    function reads all events of the conversation.
     """
     from foldlog._figures.counting import figures_of
     from foldlog._formats.usage import UNNAMED
@@ -115,7 +115,7 @@ def model_called(store: Store, conversation: str) -> str | None:
 
 
 def limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the token limit of the model that the log names. Return None if an option sets
+    """Return the token limit of the model that the log names. Return None if the user named a
     ``model``, or if the log names no model.
     """
     from foldlog.condensers.models.limits import window_in

@@ -261,7 +261,8 @@ def _one_line_paragraphs(text: str) -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    # Events are many objects without cycles. The search for cycles took half of the time.
+    # Events are many objects without cycles. With Python's thresholds, the search for cycles took
+    # half of the time, so it runs rarely.
     gc.set_threshold(100_000, 20, 100)
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     use_store(None)
@@ -285,11 +286,11 @@ def run(arguments: Sequence[str]) -> int:
         _drop_stdout()
         terminal.complain(f"{_explain(error)}; the output is incomplete")
         return FINDINGS
-    except SystemExit as error:  # raised if the reader of a help closed the pipe
+    except SystemExit as error:  # raised if the reader of the help closed the pipe
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         return DONE
-    except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
+    except Exception as error:  # noqa: BLE001 - every other error is printed as one line, too
         problem = _explain(error)
         unfinished = getattr(error, "unfinished", False)
         if as_json and unfinished:

@@ -27,13 +27,13 @@ def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> 
         names = list(chosen(store, conversations)) if conversations else None
         check_target(store, file, names)
         _make_all_events(store, names)
-        # Only new events are added to a file.
+        # An existing file gets only the new events, and their number is unknown.
         update(total=None if file.exists() else events_total(store, names))
         added = add_to(store, file, names, lambda events: update(advance=events))
     events = count(added.events, "event")
     condensations = count(added.condensations, "condensation")
     of = count(added.conversations, "conversation")
-    terminal.answer(added, f"{file}: {events} and {condensations} added, of {of}")
+    terminal.answer(added, f"{file}: {events} and {condensations} of {of} added")
     if added.rebuilt:
         terminal.note(
             f"{file} was made again: the store was restored from a backup, and {file} had events "

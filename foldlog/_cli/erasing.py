@@ -93,7 +93,8 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
             sentence = f"{len(erased_rows)} conversations are erased"
         is_pending = bytes_stay_pending(store, sentence, no_vacuum=how.no_vacuum)
         erased_rows = [row._replace(bytes_pending=is_pending) for row in erased_rows]
-    return ErasedRows(erased_rows, stay, is_pending, bytes_pending_words(store, "it"))
+    remedy = bytes_pending_words(store, "what was erased")
+    return ErasedRows(erased_rows, stay, is_pending, remedy)
 
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
@@ -120,7 +121,7 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     for row in stay:
         (terminal.note if how.for_age else terminal.warn)(row.problem)
     if outcome.is_pending:
-        terminal.note(f"bytes pending: {outcome.remedy}")
+        terminal.note(outcome.remedy)
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
     if agents:
         remedy = command(
@@ -239,7 +240,7 @@ def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
     more = Overview()
     with suppress(ConversationErased):  # another process has erased the conversation
         more = overview_of(store, Views(store), row)
-    about = more.title or more.problem or "without words of a user"
+    about = more.title or more.problem or "(no message of a user)"
     events = count(row.version, "event")
     return (
         f"{terminal.typed_id(row.id)}: {events}, begun {time_words(row.created_at)}",

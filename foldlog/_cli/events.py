@@ -112,7 +112,10 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
         (event_moment(event, recorded_at) or "no time of its own", "dim"),
         wraps=True,
     )
-    why = "figures leave out this event: it is a copy, or its source dropped or repeated it later"
+    why = (
+        "figures leave out this event, because it is a copy, or because its source dropped or "
+        "repeated it later"
+    )
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_short_fields(event, recorded_at), *back):
         terminal.say((f"{name:>15}  ", "dim"), value, wraps=True)
@@ -184,7 +187,7 @@ def _condensation(event: Any) -> Iterator[_Part]:
     if summaries:
         yield "and summaries", ", ".join(map(id_words, summaries))
     if event.summary is not None:
-        yield f"summary (at {event.summary_offset})", event.summary
+        yield f"summary, at index {event.summary_offset} of the View", event.summary
     if event.metadata:
         yield "metadata", _json(event.metadata)
 

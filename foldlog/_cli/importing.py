@@ -22,7 +22,7 @@ from foldlog.formats import UnknownFormat
 
 _FINDINGS_SHOWN = 20
 _LEFT_OUT = "of no known format"
-_NOT_OPENED = "whose names are not names of histories (to import such a file, pass its path)"
+_NOT_OPENED = "whose names no format gives to a history (to import such a file, pass its path)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
 """The seconds between two checks by ``--watch``. A check of some thousand files takes ten
@@ -86,8 +86,7 @@ class Importing:
                 self._report(document, again=again)
                 update(advance=1)
         findings = self._import.findings
-        # A single finding without any import is the reason why nothing was imported. So the
-        # finding is an error.
+        # If nothing was imported, a single finding says why. ``sum_up`` then raises it as an error.
         if self._imported or len(findings) > 1:
             self._warn_once([self._without_stdin(finding) for finding in findings], "these paths")
 
@@ -190,7 +189,7 @@ class Importing:
             what = f"{count(document.added, 'record')}, a fork at record {document.forked_at:,}"
             style = "green"
         elif document.added == 0:
-            older = " (older than what was imported)" if document.older else ""
+            older = " (the file is an older copy)" if document.older else ""
             what = f"nothing new{older}, {count(document.records, 'record')} as before"
             style = "dim"
         elif document.added < document.records:

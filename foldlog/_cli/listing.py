@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _FEW = 50
 _FEW_EVENTS = 20_000
-"""By default, a list shows the columns of ``--long`` if its conversations have at most this number
-of events in total.
+"""By default, a list shows the columns of ``--long`` if it has at most ``_FEW`` conversations, and
+if these have at most this number of events in total.
 """
 _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
@@ -41,7 +41,7 @@ _COUNTED = 10_000
 
 _OTHER_FILTERS = "; to name a store, use --db STORE; to find ids and titles, use --match TEXT"
 _OF_VIEW = ("sent_events", "sent_summaries", "tokens")
-"""The fields that a short list leaves out."""
+"""The figures that a list without ``--long`` leaves out."""
 
 
 class Filters(NamedTuple):
@@ -271,7 +271,9 @@ def _choose_rows(
 def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
-    """Return all rows, and whether the list is short enough to show the columns of ``--long``."""
+    """Return all rows, and whether the list has so few conversations and events that it shows the
+    columns of ``--long``.
+    """
     first = list(islice(rows, _FEW + 1))
     shown_rows = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in shown_rows) <= _FEW_EVENTS

@@ -45,7 +45,7 @@ def _chosen(ctx: typer.Context, db: str) -> str:
 
 
 def _chosen_to_replace(ctx: typer.Context, db: str) -> str:
-    # A command that replaces a store never replaces one that the user did not name.
+    # Without --db, the command must not replace the store of the user's coding agents.
     return choose_store(ctx, db, lambda: DEFAULT_DB)
 
 
@@ -163,7 +163,7 @@ From = Annotated[
     ),
 ]
 
-# -- files to write: --force replaces an existing file, never a store; - is not a name -----------
+# -- files to write: --force replaces a file but not a store, and "-" is not a file name ---------
 
 Force = Annotated[
     # typer reads this option before the option for the file.

@@ -36,10 +36,10 @@ def page_output() -> Iterator[None]:
     environment = {"LESS": "FRX", **os.environ}
     pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
     assert pager.stdin is not None
-    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pager
     try:
         with (
-            suppress(BrokenPipeError),  # the reader has left
+            suppress(BrokenPipeError),  # the user has quit the pager
             _Terminal(pager.stdin, sys.stdout.encoding, "backslashreplace") as screen,
             redirect_stdout(screen),
         ):

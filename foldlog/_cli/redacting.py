@@ -92,7 +92,9 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
 def choose_events(
     redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
 ) -> tuple[Chosen, dict[str, Sequence[int]]]:
-    """Return the events to redact, and the ids that the user named, by conversation."""
+    """Return the events to redact, and a dict from the conversation to the ids of events that the
+    user named.
+    """
     with terminal.working("searching"):
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
@@ -152,7 +154,7 @@ def redact_chosen(
     if (receipts or chosen.beside) and bytes_stay_pending(
         redacting.store, sentence, no_vacuum=no_vacuum
     ):
-        pending = bytes_pending_words(redacting.store, "it")
+        pending = bytes_pending_words(redacting.store, "the redacted content")
     return RedactionResult(receipts, receipt_by_event, stay, sentence, pending)
 
 
@@ -169,7 +171,7 @@ def _conversations_of(
 def what_words(events: int, sources: int) -> str:
     words = count(events, "event")
     if sources:
-        words += f" and what {count(sources, 'source')} had beside the records"
+        words += f" and everything outside the records of {count(sources, 'source')}"
     return words
 
 

@@ -27,7 +27,8 @@ class Checks:
     ``unchecked``  conversations whose keys are missing
     ``damaged``    whether there is damage; a missing key and unfinished work are not damage
     ``newest``     the conversation that was checked last
-    ``findings``   the findings with their conversations, or None for a finding about the database
+    ``findings``   pairs of a conversation and a finding; for a finding about the whole database,
+                   the conversation is None
     """
 
     def __init__(self) -> None:

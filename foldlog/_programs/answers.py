@@ -117,8 +117,8 @@ class Answers:
         if subject.agents:
             agents = ", ".join(map(_name, subject.agents[:_LISTED]))
             yield (
-                "NOTE: this is about the session itself; a sub-agent has to pass its own id, one "
-                f"of: {agents}"
+                "NOTE: this is about the session itself. If you are a sub-agent, call again with "
+                f"your own id, one of: {agents}"
             )
         if subject.missing is not None:
             yield (

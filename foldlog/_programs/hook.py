@@ -63,9 +63,9 @@ def answer_hook(
     is_compacted = event == "PostCompact" or starts_after_compaction
     is_claude_code = program == PROGRAMS["claude-code"].format
     noted = None
-    # A coming compaction is noted for every program. After a compaction, the transcript that was
-    # imported above already contains the compaction. Only Claude Code writes the compaction after
-    # its hooks.
+    # The note says that the transcript lacks a compaction. Before a compaction, that is true for
+    # every program. After a compaction, it is true only for Claude Code, which runs its hooks
+    # before it writes the compaction.
     if conversation and (event == "PreCompact" or (is_compacted and is_claude_code)):
         noted = note_compaction(store, conversation)
     if conversation and starts_after_compaction:

@@ -24,7 +24,7 @@ _RECORD = "setup.json"
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """Setup writes only these sections of a plugin's file into settings."""
 _WHOLE_FILE = ""
-"""If ``made`` contains this name, setup created the settings file."""
+"""In the record, this name in the list ``made`` says that setup created the settings file."""
 
 
 class Written(NamedTuple):

@@ -62,7 +62,11 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
 
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "events", "Events of counted conversations.", [({}, fleet.events)]
-    yield "view_tokens", "Tokens of their Views, estimated.", [({}, fleet.view_tokens)]
+    yield (
+        "view_tokens",
+        "Estimated tokens of the Views of counted conversations.",
+        [({}, fleet.view_tokens)],
+    )
     condensations = Counter[str]()
     saved = Counter[str]()
     for reason in fleet.reasons:

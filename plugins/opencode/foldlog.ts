@@ -1,5 +1,5 @@
-// Imports the sessions of OpenCode into foldlog, starts the server of its tools, and tells the model after a compaction
-// what it can ask for.
+// Imports the sessions of OpenCode into foldlog, and starts the server of foldlog's tools. After a compaction, tells the
+// model what it can ask foldlog.
 import { spawn } from "node:child_process"
 
 const COMMAND = "foldlog hook"
@@ -32,8 +32,8 @@ export const Foldlog = async ({ directory }: { directory: string }) => {
     "experimental.chat.system.transform": async (input: { sessionID?: string }, output: { system: string[] }) => {
       if (!compacted.has(input.sessionID ?? "")) return
       output.system.push(
-        "foldlog: earlier events left your context in a compaction; they are kept. Before you ask the user for " +
-          "something that was said before, use the foldlog tools `dropped` and `recall` " +
+        "foldlog: earlier events left your context in a compaction, but foldlog still has them. Before you ask the user " +
+          "again about something, use the foldlog tools `dropped` and `recall` " +
           `(conversation ${input.sessionID}).`,
       )
     },

@@ -590,7 +590,7 @@ def test_a_sub_agent_that_gives_no_id_reads_that_the_answer_is_of_its_session(hi
     stop(histories, session)
     explanation = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
     assert explanation.startswith(
-        "NOTE: this is about the session itself; a sub-agent has to pass its own id, one of: "
+        "NOTE: this is about the session itself. If you are a sub-agent, call again with your own id, one of: "
     )
     assert "agent-x1" in explanation.splitlines()[0]
     assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")

@@ -92,10 +92,10 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
 def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, work, config):
     file, shown = config("digest", "max_tokens = 1500"), []
     for model, says in (
-        (None, "Limits of condensers use estimated tokens, as in an agent without agent_llm."),
+        (None, "Condensers compare estimated tokens with their limits"),
         (
             "gpt-4o",
-            "To count its limits in the same way, an agent needs agent_llm=LLM(LLMConfig(model='gpt-4o')).",
+            "open its store with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
         ),
     ):
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))

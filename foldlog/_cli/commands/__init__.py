@@ -1,1 +1,1 @@
-"""The commands. ``store/`` has the commands for a whole store. One file a command."""
+"""The commands. ``store/`` has the commands for a whole store. Each command has one file."""

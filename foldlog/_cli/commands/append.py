@@ -65,7 +65,7 @@ def run(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="Append only once, even if several commands are run with this key.",
+            help="If messages were already appended with this key, append nothing.",
         ),
     ] = None,
     db: Db = DEFAULT_DB,

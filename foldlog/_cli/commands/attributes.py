@@ -28,8 +28,8 @@ def run(
     """Show or change the attributes of a conversation, such as app, user, project, title, parent
     and tags.
 
-    A whole number, true, false or a list in JSON is stored with its type. Any other value is stored
-    as a text. 'foldlog list NAME=VALUE' lists the conversations with an attribute.
+    A value is stored as a text, unless it is JSON of one of these kinds: a whole number, true,
+    false, or a list. 'foldlog list NAME=VALUE' lists the conversations with an attribute.
 
     Example: foldlog attributes tidewatch --set project=tides
     """

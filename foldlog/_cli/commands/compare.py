@@ -47,7 +47,7 @@ def run(
                 "A TOML file with [condenser]. Use the option once for each file. The default "
                 "condenser and noop, which forgets nothing, are always compared."
             ),
-            show_default=("a smaller digest, with a limit of 32,000 tokens or of 80 events"),
+            show_default="a digest limited to 32,000 tokens; if that is the default, to 80 events",
         ),
     ] = None,
     curve: Annotated[
@@ -55,8 +55,8 @@ def run(
         output_option(
             "--curve",
             help=(
-                "Write a plot of several strategies and sizes: the tokens of a prompt, and the"
-                " share of needed terms that the prompt shows."
+                "Draw a plot into this file. For several strategies and sizes, it shows how many "
+                "tokens a prompt has, and which share of the needed terms it shows."
             ),
         ),
     ] = None,

@@ -63,7 +63,7 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
         and isinstance(last[0], Annotation)
         and last[0].data == getattr(imported[-1], "data", None)
     ):
-        return  # the work ends with this annotation, so all of it was appended before
+        return  # This is the last event of the work, so an earlier demo appended all events.
     for event in imported:
         yield event
         if is_structural(event) or isinstance(event, UnknownEvent):

@@ -33,7 +33,7 @@ def run(
         str | None,
         typer.Argument(
             metavar="A",
-            help="A version; or, without B, another conversation.",
+            help="With B: an earlier version. Without B: another conversation.",
             show_default="the newest condensation",
         ),
     ] = None,

@@ -29,7 +29,7 @@ def run(db: ProgramDb = PROGRAM_DB, as_json: AsJson = False) -> None:
     Example: foldlog doctor
     """
     hooks = Path(home_folder(), FIRED)
-    # An empty store would become the default store of all commands, so it does not stay.
+    # An empty store would become the default store of all commands, so it is removed again.
     with open_or_create(db) as store:
         here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
         document = DoctorDocument(
@@ -42,7 +42,7 @@ def run(db: ProgramDb = PROGRAM_DB, as_json: AsJson = False) -> None:
 
 def _show(document: DoctorDocument) -> None:
     if not document.programs:
-        terminal.say(f"None of {', '.join(PROGRAMS)} has settings here.")
+        terminal.say(f"None of {', '.join(PROGRAMS)} has settings on this machine.")
     for program in document.programs:
         terminal.say((program.program, "bold"))
         fired = (
@@ -50,7 +50,7 @@ def _show(document: DoctorDocument) -> None:
             f" {program.program} again"
         )
         if program.hook_fired_at is not None:
-            fired = f"fired last at {program.hook_fired_at}, at {program.hook_event}"
+            fired = f"fired last at {program.hook_fired_at}, for {program.hook_event}"
         terminal.say(f"  hooks: {fired}", wraps=True)
         if program.problem is not None:
             terminal.say(f"  its settings cannot be read: {program.problem}", wraps=True)
@@ -59,9 +59,10 @@ def _show(document: DoctorDocument) -> None:
         for path in program.not_here[:_NAMED]:
             terminal.say(f"    {os.path.basename(path)}")
         if program.days_kept is not None:
-            lost = f"{count(program.soon, 'transcript')} within a week"
+            lost = f"{count(program.soon, 'transcript')} within the next week"
             terminal.say(
-                f"  it deletes transcripts after {program.days_kept:g} days: {lost}", wraps=True
+                f"  {program.program} deletes transcripts after {program.days_kept:g} days: {lost}",
+                wraps=True,
             )
         if program.not_here:
             terminal.say(

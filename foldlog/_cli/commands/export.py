@@ -114,7 +114,7 @@ def _export(
             choose_export, store, conversation, format, view=view, as_records=is_listed
         )
         if output is not None:
-            # The choice may read the View, so the file is noted first.
+            # ``choose`` may already read the View, so the store notes the file before that.
             with note_file(store, "export", output, conversation):
                 export = choose()
                 with whole_file(output) as file:

@@ -68,7 +68,10 @@ def run(
         ),
     ] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Also read unchanged files, and compare them.")
+        bool,
+        typer.Option(
+            "--check", help="Also read unchanged files, and compare them with the stored records."
+        ),
     ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Import new and growing files until Ctrl-C.")
@@ -76,7 +79,9 @@ def run(
     use: Annotated[
         bool,
         typer.Option(
-            "--use", help="Make the events during the import, for programs that follow the store."
+            "--use",
+            help="Make the events now, not at the first use. Programs that follow the store need"
+            " events.",
         ),
     ] = False,
     again: Annotated[
@@ -93,21 +98,24 @@ def run(
 
     foldlog stores the source unchanged. The first use of the conversation makes the events from the
     stored records. If a source was rewritten, the import makes a fork at the first changed record.
-    The import reports records that it cannot read, and imports all other records. A history without
-    a name gets the name of its file, such as kite. In an imported folder, and for a common file
-    name, the folder's name comes first (FOLDER/chat1). Unchanged files are skipped.
+    The import reports records that it cannot read, and imports all other records. Unchanged files
+    are skipped. If a history names no conversation, its id is the name of its file, such as kite.
+    If you import a folder, or if the file has a common name such as chat1, the name of the folder
+    comes first: FOLDER/chat1.
 
     Example: foldlog import --from claude-code
     """
     paths = [*(paths or ()), *(place for name in agents or () for place in places_of(name))]
     if not paths:
-        raise Refused(f"name a PATH, or --from with one of {', '.join(formats_with_places())}")
+        raise Refused(
+            f"name a PATH, or use --from FORMAT with one of {', '.join(formats_with_places())}"
+        )
     if watch and (as_json or Path("-") in paths):
         raise Refused("--watch follows files until Ctrl-C; leave out --json and -")
     if conversation is not None and prefix:
         raise Refused("--conversation sets the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
-        store.register(Views(store))  # Views are folded while their events are written
+        store.register(Views(store))  # Then the store makes Views while it writes events.
         options = ImportOptions(
             format, prefix, conversation, check, again, use, strict, as_json, redact_secrets
         )

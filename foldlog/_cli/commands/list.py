@@ -23,9 +23,10 @@ def run(
         typer.Argument(
             metavar="FILTER",
             help=(
-                "Only conversations that match an attribute NAME=VALUE (see 'foldlog attributes'),"
-                " has:error, has:note, tool:NAME, program:NAME, model:NAME, state:STATE or"
-                " until:TIME. With has:error, tool:NAME matches a tool that failed."
+                "Only conversations that match every FILTER. A FILTER is an attribute NAME=VALUE "
+                "(see 'foldlog attributes'), or one of these: has:error, has:note, tool:NAME, "
+                "program:NAME, model:NAME, state:STATE, until:TIME. tool:NAME has:error selects "
+                "conversations in which this tool failed."
             ),
             show_default="any",
         ),
@@ -73,8 +74,8 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help="Show errors, tokens, condensations and cost. This reads new events.",
-            show_default="long if the list is short",
+            help="Show errors, tokens, condensations and cost. This counts all new events.",
+            show_default="--long for few conversations with few events",
         ),
     ] = None,
     to_be_resumed: Annotated[
@@ -116,7 +117,7 @@ def run(
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
-    # The help needs no figures.
+    # imported here, because the help needs no figures
     from foldlog._cli.listing import Aside, Filters, ListOptions, read_list
     from foldlog._figures.prices import Prices
 

@@ -48,8 +48,8 @@ def run(
         typer.Option(
             "--no-token",
             help=(
-                "Require no token, only at localhost. Without a token, every user of the machine"
-                " can read all conversations."
+                "Require no token. Then every user of the machine can read all conversations, so "
+                "this is allowed only at localhost."
             ),
         ),
     ] = False,
@@ -80,7 +80,7 @@ def run(
             f"a new token"
         )
     try:
-        import starlette  # noqa: F401 - asked for before a store is opened
+        import starlette  # noqa: F401 - fail before the store is opened
         import uvicorn
     except ImportError as error:
         raise Refused(
@@ -114,8 +114,8 @@ def run(
         note("open this address in a browser; Ctrl-C ends the server")
         if everywhere and not names:
             note(
-                "other machines need the name or address of this machine: add it with --allow-host"
-                " NAME"
+                "other machines can use the IP address of this machine; to accept a host name, "
+                "too, start the server with --allow-host NAME"
             )
         config = uvicorn.Config(
             app,

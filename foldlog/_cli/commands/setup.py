@@ -77,8 +77,10 @@ def run(
             " run the command again"
         ) from error
     except ImportError as error:
-        needed = f"its settings need {error.name}, which is not installed: {install_command('mcp')}"
-        raise Refused(needed) from error
+        raise Refused(
+            f"to change the settings of {program}, foldlog needs {error.name}, which is not "
+            f"installed: {install_command('mcp')}"
+        ) from error
     for written in files:
         if show:
             terminal.say((f"{written.path}:", "bold"))

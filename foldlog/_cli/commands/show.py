@@ -83,7 +83,7 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
     if not 0 <= stored_id < version:
         raise Refused(
             f"conversation {conversation!r} has no event {id_words(event)}; its events are 0 to"
-            f" {version - 1}, and the summary of condensation 5 is S5"
+            f" {version - 1}, and S5 means the summary of condensation 5"
         )
     ((recorded_at, stored_event),) = store.log(conversation, stored_id, stored_id + 1)
     shown_event = in_own_ids(store, conversation)(stored_event)

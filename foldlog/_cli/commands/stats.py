@@ -59,8 +59,8 @@ def run(
     """
     first_day = _first_day(since, by)
     with open_existing(db) as store, terminal.working("counting", "events") as update:
-        # Without names, two ids are enough to see whether the store has a single conversation. Its
-        # figures are then shown as if the user had named it.
+        # If the store has only one conversation, its figures are shown as if the user had named it.
+        # To know that, two ids are enough.
         first_ids = list(islice(chosen(store, conversations), None if conversations else 2))
         names = first_ids if conversations or len(first_ids) == 1 else None
         update(total=None if names is None else events_total(store, names))
@@ -73,7 +73,9 @@ def run(
         )
         try:
             stats = collect(names)
-        except StoreUnusable:  # report the conversation, and count the other conversations
+        except StoreUnusable:
+            # With a list of names, an unreadable conversation becomes a finding, and the others are
+            # counted.
             stats = collect(list(chosen(store, None)))
     if by is not None:
         grouped = _group(stats, by, first_day)

@@ -98,7 +98,7 @@ def _no_event(error: NoSuchEvent, typed: str) -> str:
     as_words = f"""; to ask about the text {typed}, type '"{typed}"'""" if typed.isdigit() else ""
     return (
         f"conversation {error.conversation!r} has no event {id_words(error.event_id)}; its events"
-        f" are 0 to {error.version - 1}, and the summary of condensation 5 is S5{as_words}"
+        f" are 0 to {error.version - 1}, and S5 means the summary of condensation 5{as_words}"
     )
 
 
@@ -109,7 +109,7 @@ def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:
     """
     conversation, problem = import_again(store, conversation)
     if problem:
-        terminal.note(f"its imported file could not be read again: {problem}")
+        terminal.note(f"the imported file of {conversation!r} cannot be read again: {problem}")
     missing = compacting(store, conversation)
     return conversation, None if missing is None else missing.at
 

@@ -47,11 +47,11 @@ _FIGURES = (
     ("  condenses above, events", "events_max", "{:,}"),
     ("  condenses above, tokens", "tokens_max", "{:,}"),
     ("needed again and shown", "needed_shown", "{:.1f} %"),
-    ("  shown, or its event's id is", "needed_named", "{:.1f} %"),
-    ("  shown beside a word of its line", "facts_shown", "{:.1f} %"),
+    ("  shown, or named by its event's id", "needed_named", "{:.1f} %"),
+    ("  shown beside a word of its text", "facts_shown", "{:.1f} %"),
     ("condensations", "condensations", "{:,}"),
     ("  for 100 calls", "condensations_per_100_calls", "{:.1f}"),
-    ("of them asked for and impossible", "declined", "{:,}"),
+    ("  requested, but declined", "declined", "{:,}"),
     ("largest View, events", "view_events_peak", "{:,}"),
     ("last View, events", "view_events_last", "{:,}"),
     ("  hidden by a mask in this View", "events_hidden_last", "{:,}"),
@@ -66,7 +66,7 @@ _FIGURES = (
     ("events in a summary", "events_summarized", "{:,}"),
     ("events masked at a call", "events_masked", "{:,}"),
     ("events lost", "events_lost", "{:,}"),
-    ("  of them said by the user", "user_messages_lost", "{:,}"),
+    ("  of them messages of the user", "user_messages_lost", "{:,}"),
 )
 """The rows of the table, each with its heading, a field of the document, and the format of the
 value. A tuple of ids is shown as a count.
@@ -113,13 +113,15 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
     if model is None:
         terminal.say(
-            "Limits of condensers use estimated tokens, as in an agent without agent_llm.",
+            "Condensers compare estimated tokens with their limits, as in an agent without "
+            "agent_llm.",
             wraps=True,
         )
     else:
-        counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
         terminal.say(
-            f"To count its limits in the same way, an agent needs {counted_so}.", wraps=True
+            f"To make your agent count tokens as this comparison does, open its store with "
+            f"agent_llm=LLM(LLMConfig(model={model.model!r})).",
+            wraps=True,
         )
 
 

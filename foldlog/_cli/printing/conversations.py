@@ -74,7 +74,7 @@ def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
     """Return the lines of the list, with each fork under its parent, if the list has the parent."""
     created = {conversation.conversation: conversation.created_at for conversation in conversations}
     forks: dict[str | None, list[ConversationDocument]] = {}
-    # Forks are collected and taken from the end of lists, so they are read in reverse.
+    # The loop below takes forks from the end of each list, so the lists are made in reverse.
     for conversation in reversed(conversations):
         parent = conversation.parent
         # A conversation that is newer than its fork has the id of the erased parent. Such a fork
@@ -131,8 +131,8 @@ def _title(short: ShortIds, conversation: ConversationDocument) -> str:
     return "  ".join([": ".join(part for part in parts if part), *attribute_texts])
 
 
-# -- figures, each by the name that --sort has for it
-# -----------------------------------------------
+# -- figures; the keys of _FIGURES are the values of --sort
+# ---------------------------------------------------------
 
 
 def _events(conversation: ConversationDocument) -> str:

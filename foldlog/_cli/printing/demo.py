@@ -70,7 +70,7 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
             ),
             *(
                 (f"sent in {len(each.turns):,} calls {how}", "", _round(each.tokens_sent or 0))
-                for how, each in (("without condensing", without), ("with it", with_it))
+                for how, each in (("without condensing", without), ("with condensing", with_it))
             ),
         ],
     )
@@ -100,7 +100,7 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
         (("view", LIVE), "what the model is shown now"),
         (("view", LIVE, "--at", str(condensations[-1][0].id)), "what it was shown before"),
         (("why", LIVE, str(answer.event.id)), "what became of one event"),
-        (("search", "flaky test"), "who mentioned it"),
+        (("search", "flaky test"), "events with these words"),
         (("compare", IMPORTED), "what a condenser would save"),
         (("stats", LIVE), "figures"),
         *(

@@ -101,7 +101,7 @@ def show_why(document: WhyDocument, answer: Why, requests: Sequence[Condensation
             "its line about the event: ", (terminal.printable(line.line), "dim"), wraps=True
         )
     if document.dropped:
-        loss = f"{count(len(document.dropped), 'term')}: nowhere in the View after that"
+        loss = f"{count(len(document.dropped), 'term')} of the event left the View with it"
         needed = needed_words(document.dropped)
         terminal.say((f"{loss}; the agent needed {needed}" if needed else loss, "dim"), wraps=True)
 

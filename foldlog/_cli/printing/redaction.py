@@ -182,7 +182,7 @@ def tell_result(
     for problem in (*redacted.stay, *_places_not_searched(redacting)):
         terminal.warn(problem.problem)
     if redacted.pending:
-        terminal.note(f"bytes pending: {redacted.pending}")
+        terminal.note(redacted.pending)
     erasing.warn_of_unconfirmed(unconfirmed, "redaction")
     if redacting.holds is not None:
         terminal.note(_result_words(redacting, chosen, redacted))

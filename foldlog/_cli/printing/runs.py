@@ -203,7 +203,8 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 def _beginning_words(runs: RunsDocument) -> str:
     """Return a text that says whether the system prompts of two runs differ, and how many of the
-    first steps are equal. The text also says how many equal steps are redacted.
+    first steps are equal. The text also says how many of the first steps are redacted, and were not
+    compared.
     """
     equal_count = runs.same_first
     redacted = runs.redacted_first
@@ -216,8 +217,8 @@ def _beginning_words(runs: RunsDocument) -> str:
     if redacted:
         readable = f"{equal_count - redacted:,} of their first {equal_count:,}"
         return (
-            f"{prompts}{readable} requests and {words} are equal; redacted, and"
-            f" therefore not compared: {redacted:,}"
+            f"{prompts}{readable} requests and {words} are equal; the rest ({redacted:,}) is"
+            " redacted, and was not compared"
         )
     if equal_count == 1:
         return f"{prompts}their first request or {word} is equal"

@@ -73,7 +73,7 @@ def _show_unknown(stats: Stats) -> None:
     of_them = {
         "without usage": stats.without_usage,
         "with calls that have no price": stats.without_cost,
-        "of sources that do not mark errors": stats.unmarked,
+        "from sources that do not mark errors": stats.unmarked,
     }
     unknown = ", ".join(f"{number:,} {what}" for what, number in of_them.items() if number)
     if unknown and stats.conversations > 1:
@@ -145,7 +145,9 @@ def _show_calls(
     ]
     columns = (
         *named,
-        Column("calls", "right", marks={"+": "calls + those of condensers"}, may_go=True),
+        Column(
+            "calls", "right", marks={"+": "calls of the agent + calls of condensers"}, may_go=True
+        ),
         *(Column(name, "right", may_go=True) for name in _TOKENS),
         COST,
     )
@@ -185,7 +187,7 @@ def _show_view(stats: Stats) -> None:
     if not stats.view_tokens or not max(stats.view_tokens):
         return
     sizes = stats.view_tokens
-    terminal.print_heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at most")
+    terminal.print_heading(f"tokens of the View: ≈ {sizes[-1]:,} now, ≈ {max(sizes):,} at its peak")
     out = terminal.PrintedLines()
     for line in curve(sizes, min(100, terminal.columns() - 4)):
         out.write((f"  {line}", "magenta"))

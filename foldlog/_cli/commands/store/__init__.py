@@ -1,1 +1,1 @@
-"""The commands for a whole store. One file a command."""
+"""The commands for a whole store. Each command has one file."""

@@ -49,7 +49,8 @@ def run(
 
     In a terminal the command shows the conversations and asks first. As soon as the command begins,
     the conversations cannot be read. At the end the store is vacuumed: a SQLite file is rewritten
-    as a whole, and other writers wait. The exit status is 1 if no conversation has the attributes.
+    as a whole, and other writers wait. The exit status is 1 if no conversation has the attributes
+    of --where.
 
     A tombstone stays, with the id, the time, the reason, the number of events and the last head.
     Appends under the erased id fail. Earlier copies and backups still contain the conversations.
@@ -77,7 +78,11 @@ def run(
     report(
         outcome,
         how,
-        nothing=f"None has {', '.join(where)}" if where and not (rows or conversations) else "",
+        nothing=(
+            f"No conversation has {', '.join(where)}"
+            if where and not (rows or conversations)
+            else ""
+        ),
     )
 
 

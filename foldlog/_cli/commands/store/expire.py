@@ -25,8 +25,9 @@ def run(
 ) -> None:
     """Erase conversations that got no event since a time, as 'foldlog store erase' does.
 
-    A conversation stays if it gets a new event, has a younger fork, or is leased by a worker. The
-    command prints a note about each conversation that stays.
+    A conversation stays if it gets a new event during the command, or if a worker has a lease on
+    it. Without --detach, a conversation also stays if it has a fork that is not old. The command
+    prints a note about each conversation that stays.
 
     Example: foldlog store expire --older-than 90d --dry-run
     """

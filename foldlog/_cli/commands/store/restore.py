@@ -51,7 +51,8 @@ def run(
     path = path_of(db)
     if path is not None and os.path.exists(path) and not yes:
         question = (
-            f"Put {backup} in its place? Newer events will only be in the former file, which stays."
+            f"Replace it with a copy of {backup}? The store will lack all events newer than the "
+            "backup. The present file, which has them, gets another name."
         )
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
@@ -92,7 +93,7 @@ def run(
             f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts"
             " them"
         )
-    # This comes before the erasures, because forks get copies when a conversation is erased.
+    # The user has to redact before an erasure with --detach copies events into forks.
     for name, ids in sorted(shown_again.items()):
         again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
@@ -143,7 +144,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
         unread.append(str(error))
     if unread:
         terminal.note(
-            "the former file cannot be read as a whole, so this list of redacted and erased "
-            f"events may be incomplete: {unread[0]}"
+            f"some events of the former file {former} cannot be read, so the command may not name "
+            f"all events and conversations to redact or erase again: {unread[0]}"
         )
     return shown_ids

@@ -110,7 +110,7 @@ def run(
     except BaseException:
         if checks.newest is not None and not conversations:
             rest = _command_for_rest(checks.newest, views=views, repair=repair)
-            terminal.note(f"it ended early; '{rest}' continues it")
+            terminal.note(f"the check ended early; '{rest}' continues it")
         raise
     finally:
         # ``warn`` makes the command end with status 1, also with --json.
