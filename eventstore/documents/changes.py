@@ -161,10 +161,11 @@ class Documents:
         changed: Mapping[str, Any],
         expected_version: int,
         generation: Generation,
+        guard: NothingRedacted | None = None,
     ) -> Appending | None:
         """Prepare an append that sets documents to the values in ``changed``. Pass the returned
         object in the argument ``together`` of another append. Return None if no value changes.
-        After a conflict, call ``prepare`` again.
+        After a conflict, call ``prepare`` again. The append runs ``guard`` first.
         """
         change = self._change(conversation, _check_values(changed), generation, None, None)
         if change.event is None:
@@ -174,7 +175,7 @@ class Documents:
             conversation,
             change.event,
             expected_version,
-            guard=change.guard,
+            guard=change.guarded_by(guard),
             generation=generation,
         )
 

@@ -508,10 +508,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             values: _Values = {"state": {**state, **change}}
             if self._attributes and not other_version:
                 values[ATTRIBUTES] = self._attributes
-            work = Documents(store).prepare(other.id, values, other_version, other._generation)
-            # The prepared append checks only for redactions after ``prepare``.
-            if other_unredacted is not None and other._version_and_guard()[1] != other_unredacted:
-                raise VersionConflict(other.id, other_version, other_version)
+            work = Documents(store).prepare(
+                other.id, values, other_version, other._generation, other_unredacted
+            )
             if work is not None:
                 together.append(work)
         recorder = history._recorder(_FORMAT)
