@@ -5,6 +5,7 @@ Records, HistoryRecords, RecordSpan    read the stored records again
 change_of_prompt, staying          make the event that stores a change of a runtime's messages
 CURRENT, RuntimeCall               the current tool call of a runtime
 note_left_behind                   notes the calls that a killed program left open
+taken_back                         the message that lists the effects of events taken back
 KeptBeside                         caches values beside conversations
 companion, companion_of            ids of companion conversations
 erase_conversations                erases conversations with their companions
@@ -47,6 +48,7 @@ from foldlog._formats.record import (
     within as within,
 )
 from foldlog._formats.registry import format_named as format_named
+from foldlog._history.effects import taken_back as taken_back
 from foldlog._history.runtimes import (
     CURRENT as CURRENT,
     RuntimeCall as RuntimeCall,

@@ -49,6 +49,7 @@ from foldlog.eventstore import (
     NOT_RECORDED,
     Action,
     Annotation,
+    CondensationSummary,
     ConversationErased,
     Event,
     Recorded,
@@ -57,10 +58,17 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.inside import NothingRedacted
-from foldlog.projections import View, well_formed
-from foldlog.runtimes import COMPACTED_BY_PROVIDER, change_of_prompt, staying, usage_meta
+from foldlog.projections import well_formed
+from foldlog.runtimes import (
+    COMPACTED_BY_PROVIDER,
+    change_of_prompt,
+    staying,
+    taken_back,
+    usage_meta,
+)
 
 _FORMAT = "openai-responses"
+_POPPED = "the runtime took the newest item back"
 
 
 class FoldlogSession(OpenHistories):
@@ -114,14 +122,16 @@ class FoldlogSession(OpenHistories):
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items that a model is shown, the oldest first. With ``limit``, return only the
-        newest items.
+        newest items. Like SQLite, a negative limit means no limit.
 
         With ``condense``, a condensation that is due is made first. Condensed items are replaced by
         a user message with the summary. Only the returned items are read.
         """
         if limit is None:
             limit = _settings(self.session_settings).limit
-        if limit is not None and limit <= 0:
+        if limit is not None and limit < 0:
+            limit = None
+        if limit == 0:
             return []
         history = self.history
         for _ in range(2):
@@ -181,19 +191,36 @@ class FoldlogSession(OpenHistories):
                 _, self._unredacted = self.history.sync._version_and_guard()
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Retract the newest item and return it. Return None if there is no item, or if the item is
-        a summary.
+        """Take the newest item back and return it. Return None if there is no item, or if the item
+        is a summary. Items that were condensed stay condensed.
         """
         try:
-            events = await self.history.pop(1, "the runtime took the newest item back")
+            return await self._pop_newest()
         except ConversationErased:
             if await self.get_items(1):
                 raise  # this object has not read the items of the new session with this id
             return None
-        popped = [
-            item for _, items in shown_records(events, _FORMAT, self.history.sync) for item in items
-        ]
-        return popped[-1] if popped else None
+
+    @to_its_end
+    def _pop_newest(self) -> TResponseInputItem | None:
+        history = self.history.sync
+        while True:
+            _, unredacted = history._version_and_guard()
+            view = history.view()
+            newest = view.tail(1)
+            if not newest or isinstance(newest[0], CondensationSummary):
+                return None
+            popped = _items_in(history, newest)
+            # A retraction would undo a condensation that is newer than the item.
+            condensed_at = max((each.id for each in view.condensations), default=-1)
+            change = change_of_prompt(
+                [newest[0].id], [], condensed_at=condensed_at, metadata={"reason": _POPPED}
+            )
+            notice = taken_back(history, newest[0].id)
+            events: list[Event] = [each for each in (change, notice) if each is not None]
+            with suppress(VersionConflict):  # another writer appended or redacted an event
+                history._append_guarded(events, view.version, unredacted)
+                return popped[-1] if popped else None
 
     @to_its_end
     def clear_session(self) -> None:
@@ -435,8 +462,8 @@ def _restore(
     return history._append_recorded(recorder.decode_all(items), recorder, version, guard=unredacted)
 
 
-def _items_in(history: History, view: View) -> list[Any]:
-    return [item for _, records in shown_records(view, _FORMAT, history) for item in records]
+def _items_in(history: History, shown: Iterable[Event]) -> list[Any]:
+    return [item for _, records in shown_records(shown, _FORMAT, history) for item in records]
 
 
 class _Usage(RunHooks[Any]):  # type: ignore[misc]

@@ -88,7 +88,7 @@ async def test_random_operations_are_what_the_sdks_own_session_does(histories, t
         elif what < 0.75:
             assert repr(await session.pop_item()) == repr(await theirs.pop_item())
         elif what < 0.97:
-            limit = choice.choice([None, 0, 1, 3, 50])
+            limit = choice.choice([None, -1, 0, 1, 3, 50])
             assert repr(await session.get_items(limit)) == repr(await theirs.get_items(limit))
         else:
             await session.clear_session()
@@ -327,6 +327,7 @@ async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
     reasons = [event.metadata["reason"] for event in condensations(history)]
     assert {*reasons} == {"the model's provider compacted the context"}
     assert len(reasons) == (1 if len(kept) == 2 else 2)
+    assert [await session.pop_item() for _ in [*items, 0]] == [*items[::-1], None]
 
 
 async def test_a_compaction_of_the_sdk_is_stored_although_another_program_appends_meanwhile(
