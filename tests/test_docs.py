@@ -288,7 +288,7 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert f"a limit of 80 events saves {100 * (1 - few_events / noop):.0f} % of the cost" in readme
     (shown,) = re.findall(r"^needed again and shown +\S+ % +(\S+) %", guide, re.MULTILINE)
-    assert f"still had {float(shown):.0f} % of the names used again" in readme
+    assert f"still had {float(shown):.0f} % of the names that the agent used again" in readme
     choosing = " ".join((ROOT / "docs/how-to/choosing.md").read_text().split())
     saved = [f"{100 * (1 - cost / noop):.0f} %" for cost in (default, few_events)]
     assert (

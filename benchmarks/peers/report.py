@@ -208,7 +208,7 @@ def in_readme(text: str, runs: Runs) -> str:
     first, last = lengths(runs)[0], lengths(runs)[-1]
     title = re.compile(r"^(\| \| keeps .*\|)[^|\n]*\|$", re.MULTILINE)
     text, replaced = title.subn(
-        lambda row: f"{row[1]} milliseconds to open {first:,}; {last:,} events |", text
+        lambda row: f"{row[1]} ms to open a history of {first:,}; {last:,} events |", text
     )
     if replaced != 1:
         raise ValueError("README.md has no table that begins with '| | keeps'")
