@@ -39,7 +39,8 @@ def test_the_numbers_of_a_version_add_up(page, report, events):
 
 
 MEANS = (
-    "Saved: the View before each condensation less the View after it, estimated event by event (≈)."
+    "Saved: the tokens of the View before each condensation minus the tokens after it, "
+    "estimated event by event (≈)."
 )
 
 

@@ -240,7 +240,7 @@ def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, repor
     words = " ".join(page.text(".knew").split())
     assert words.startswith("Action 6")
     assert "At version 6 the model knew" in words
-    assert "With the View of version 6 the agent wrote it." in words
+    assert "The agent wrote it when it was shown the View of version 6." in words
     assert "It did not know any more src/beta.py (1) needed again at 6 forgotten 2 events" in words
     assert "condensation 5 forgot 2 events" in words
     page.run(f"{V}.go(8)")

@@ -102,9 +102,9 @@ def test_runs_with_a_note_are_found_by_a_facet(page, runs):
 def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(listed):
     hits = "document.querySelectorAll('.hit').length"
     for line, words in (
-        ("README", "3 events of all runs with all of the words"),
+        ("README", "3 events in all runs with all of the words"),
         ("README has:error", "No error contains these words."),
-        ('tool:Bash has:error "No such file"', "2 errors of the chosen runs with all"),
+        ('tool:Bash has:error "No such file"', "2 errors in the chosen runs with all"),
     ):
         listed.run(f"{V}.choose({line!r})")
         listed.wait(f"document.querySelector('.hits')?.innerText.startsWith({words!r})")
@@ -115,7 +115,7 @@ def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(listed):
 def test_the_hits_are_in_the_runs_that_the_facets_choose(listed):
     listed.run(f"""{V}.choose('tool:Edit "No such file"')""")
     listed.wait(
-        "document.querySelector('.hits')?.innerText.startsWith('1 event of the chosen runs')"
+        "document.querySelector('.hits')?.innerText.startsWith('1 event in the chosen runs')"
     )
     assert listed.text(".hit b") == "write the docs"
 

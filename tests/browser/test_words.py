@@ -106,7 +106,7 @@ def test_the_work_of_a_sub_agent_is_not_called_bookkeeping(page, report):
         source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u")
     )
     page.open(report([first, aside]))
-    why = "what was not shown to the agent in the claude-code history that it was imported from"
+    why = "it was not shown to the agent in the claude-code history from which it was imported"
     assert "never shown\n1 event" in page.text(".knew")
     page.run(f"{V}.choose(1)")
     assert page.text(".knew h2") == "Agent 1"

@@ -1,12 +1,13 @@
-// The picture: versions across, events down. Two canvases, one of the data and one of what follows the pointer.
+// The picture in Memory: a column for each version, a row for each event. One canvas has the data, and another canvas
+// above it has the lines and marks that follow the reader.
 
 import { GROUPS } from "./history.js";
 import { count, el, firstPlace, grouped, idOf, printable, short, tokenCount } from "./dom.js";
 import { LEFT, cleared, drawTag, niceStep, showTip, tagWidth } from "./strip.js";
 import { lineOf } from "./texts.js";
 
-const ARCS = 8; // for each condensation
-const GUTTER = [4, 12]; // Pixels right of the rows: ticks of rare kinds, and of errors.
+const ARCS = 8; // The maximum number of arcs for a condensation.
+const GUTTER = [4, 12]; // Pixels between the rows and the ticks of rare kinds, and of errors.
 const ABOVE_ROWS = 6;
 const ROOMY = 600;
 const TALLEST = 26;
@@ -18,7 +19,7 @@ const STATE_WORDS = {
 export class Chart {
   constructor(app) {
     this.app = app;
-    this.strip = app.strip; // which has the same columns
+    this.strip = app.strip; // It has the same columns.
     this.window = null;
     this.labelSpots = [];
     this.base = el("canvas", { class: "layer", role: "img" });
@@ -33,7 +34,7 @@ export class Chart {
 
   // -- what is where --------------------------------------------------------------------------------------------------
 
-  // Show all versions, or the newest where all would be too thin to be seen.
+  // Show all versions. If the rows would be too thin, show the newest versions.
   open(history) {
     this.history = history;
     const { version, byCame } = history;
@@ -62,7 +63,7 @@ export class Chart {
     this.setWindow(middle - (middle - first) * factor, middle + (last - middle) * factor);
   }
 
-  // Keep a version in the window.
+  // Move the window so that it contains a version.
   reveal(version) {
     const [first, last] = this.window;
     if (version >= first && version < last) return;
@@ -70,7 +71,7 @@ export class Chart {
     this.setWindow(version - span / 2, version + span / 2);
   }
 
-  // The rows of the window: what is shown at any of its versions, or comes or goes there.
+  // Choose the rows: the events that the View shows at a version of the window, or that enter or leave it there.
   layOut() {
     const [first, last] = this.window;
     const history = this.history;
@@ -87,17 +88,17 @@ export class Chart {
     this.box = { width, height, livesTop: ABOVE_ROWS, livesHeight: Math.max(20, height - ABOVE_ROWS - 6), plotWidth: this.strip.width };
   }
 
-  // Few rows do not fill the picture.
+  // The height of all rows. Rows have a maximum height, so few rows do not fill the picture.
   get rowsHeight() {
     return Math.min(this.box.livesHeight, this.rows.length * TALLEST);
   }
 
-  // Where the row at a place begins.
+  // The top of the row at a place.
   y(place) {
     return this.box.livesTop + (place / (this.rows.length || 1)) * this.rowsHeight;
   }
 
-  // The place of the row of an event, or of where it would be.
+  // The place of an event's row, or the place at which the row would be.
   place(came) {
     return firstPlace(this.rows.length, (place) => this.history.came(this.rows[place]) >= came);
   }
@@ -123,7 +124,7 @@ export class Chart {
     };
   }
 
-  // Thin diagonal lines on a ground: rising or falling.
+  // A pattern of thin diagonal lines. They rise if ``direction`` is 1, and fall if it is -1.
   pattern(line, ground, direction) {
     const ratio = window.devicePixelRatio || 1;
     const size = 7;
@@ -156,7 +157,7 @@ export class Chart {
     this.base.setAttribute("aria-label", this.inWords());
   }
 
-  // What the picture shows, for those who do not see it.
+  // A description of the picture for screen readers.
   inWords() {
     const { version, made, total, about } = this.history;
     const [first, last] = this.window;
@@ -204,7 +205,7 @@ export class Chart {
     this.drawRare(context);
   }
 
-  // Right of the rows a tick for each event of a rare kind, and for each error: however thin its row is, it is seen.
+  // Draw a tick beside each row of an error or of a rare kind, so that even a very thin row is visible.
   drawRare(context) {
     const right = LEFT + this.box.plotWidth;
     this.rows.forEach((id, place) => {
@@ -216,8 +217,8 @@ export class Chart {
     });
   }
 
-  // More rows than pixels. Each line of pixels has the colour of one kind, so that over neighbouring lines each kind has
-  // as many of them as its share of the tokens: what a line does not show is carried to the next one.
+  // Draw more rows than there are lines of pixels. A line has the colour of one kind. The tokens of the other kinds are
+  // carried to the next lines, so in the end each kind has as many lines as its share of the tokens.
   drawThin(context) {
     const { livesTop, livesHeight } = this.box;
     const { history } = this;
@@ -240,7 +241,8 @@ export class Chart {
     for (const [id, top] of lines) this.drawRow(context, id, top, 1);
   }
 
-  // What left the View, hatched from then on. Neighbours that left together are one area.
+  // Hatch each row from the version at which its event left the View. Adjacent rows with equal versions become one
+  // area.
   drawGone(context, lines) {
     const last = Math.min(this.window[1], this.history.version + 1);
     const areas = new Map();
@@ -308,7 +310,7 @@ export class Chart {
     context.globalAlpha = 1;
   }
 
-  // Each condensation as a line from the first row that it took out to its own.
+  // Draw each condensation and retraction as a line, from the first row that it removed down to its own row.
   drawEdges(context) {
     const last = Math.min(this.window[1], this.history.version + 1);
     for (const change of this.history.taking) {
@@ -324,7 +326,7 @@ export class Chart {
     }
   }
 
-  // From what a condensation dropped to where the agent needed it again: an arc for each event, the first ones.
+  // Draw arcs from the events that a condensation dropped to the places where the agent needed them again.
   drawArcs(context) {
     context.strokeStyle = this.colors.wait;
     context.lineWidth = 1.5;
@@ -347,7 +349,7 @@ export class Chart {
     context.lineWidth = 1;
   }
 
-  // Where a fork begins: left of the line and above it are the versions and events that it shares.
+  // Draw where a fork begins. The shared versions are at the left of the lines, and the shared events above them.
   drawBorders(context) {
     const { livesTop, plotWidth } = this.box;
     for (const { parent, parent_version: at } of this.history.borders) {
@@ -362,7 +364,7 @@ export class Chart {
     }
   }
 
-  // What condensations did: where there is not room for all, those that saved most.
+  // Write what condensations did. If there is not room for all labels, write the labels of those that saved most.
   drawLabels(context) {
     const { about, taking, total } = this.history;
     const changes = taking.filter((change) => this.strip.isInWindow(change.id));
@@ -379,12 +381,12 @@ export class Chart {
     }
   }
 
-  // Write the first of some texts that there is room for, on the free side of the diagonal, where no label is yet.
+  // Write the first text that fits on the empty side of the diagonal. If another label is there, write nothing.
   drawLabel(context, came, texts, color) {
     const { livesTop, livesHeight } = this.box;
     const place = Math.min(this.place(came), this.rows.length - 1);
     const y = Math.min(Math.max(this.y(place + 0.5), livesTop + 7), livesTop + livesHeight - 7);
-    const above = this.rowAt(y - 6); // the text's upper half is beside an earlier row
+    const above = this.rowAt(y - 6); // The upper half of the text is beside an earlier row.
     const x = this.strip.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
     context.font = `600 11px ${this.colors.font}`;
     const text = texts.find((each) => context.measureText(each).width <= x - LEFT - 4);
@@ -439,7 +441,7 @@ export class Chart {
     }
   }
 
-  // Beside the line of the later moment what entered, beside the earlier one's what left.
+  // Mark the events that entered, at the line of the later version, and the events that left, at the earlier line.
   drawCompared(context, from, version) {
     this.rows.forEach((id, place) => {
       const now = this.history.isShown(id, version);
@@ -455,7 +457,7 @@ export class Chart {
     return Math.max(this.box.livesTop, this.y(this.place(version)));
   }
 
-  // Down to the diagonal: below it are the events that came later, and the labels at their rows.
+  // Draw the line of a version down to the diagonal. Below the diagonal are later events and the labels of their rows.
   drawLine(context, version, dashed) {
     if (!this.strip.isInWindow(version)) return;
     const x = Math.round(this.strip.at(version));
@@ -481,7 +483,7 @@ export class Chart {
     else this.app.choose(this.rowAt(y), this.strip.versionAt(x));
   }
 
-  // The condensation whose line is under the pointer.
+  // The condensation or retraction whose line is under the pointer.
   edgeAt(x, y) {
     for (const change of this.history.taking) {
       if (Math.abs(this.strip.x(change.id + 1) - x) > 4) continue;
@@ -513,7 +515,7 @@ export class Chart {
 const ERROR = GROUPS.indexOf("error");
 const RARE = new Set([0, 1, 2, ERROR]);
 
-// Lines, each from a point to another.
+// Draw lines, each from (x, y) to (toX, toY).
 function drawLines(context, ...lines) {
   context.beginPath();
   for (const [x, y, toX, toY] of lines) {

@@ -1,11 +1,11 @@
-// Two runs beside each other, aligned by their calls.
+// Two runs side by side. Equal requests and calls stand in the same row.
 
 import { ask, costWords, count, eventsAndSummaries, el, grouped, idOf, printable, said, sentence, table, tokenCount } from "./dom.js";
 import { addressOf, homeAddress } from "./runs.js";
 
 const MOST_TOOLS = 12;
 const MOST_LINES = 40;
-const NAME = 36; // Characters of an id above the figures: a UUID.
+const NAME = 36; // The maximum number of characters of an id above the figures, enough for a UUID.
 
 export class Comparison {
   constructor(root, one, other) {
@@ -18,7 +18,7 @@ export class Comparison {
     this.root.replaceChildren(el("header", {}, el("a", { class: "back", href: homeAddress() }, "← Runs"), el("h1", {}, "Two runs")), main);
     const found = await ask(`compare?${new URLSearchParams({ id: this.ids[0], other: this.ids[1] })}`);
     document.title = "Two runs · foldlog";
-    this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"]; // what is aligned beside requests
+    this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"]; // The word for a step that is not a request.
     const runs = found.runs.map(({ conversation: id }) => el("div", {}, el("a", { href: addressOf(id) }, said(printable(id)))));
     main.replaceChildren(
       this.sentence(found), el("div", { class: "step runs-of" }, ...runs), ...this.systemPrompts(found), ...this.firstDifference(found), el("h2", {}, "Both in figures"), this.figures(found), ...this.shown(found),
@@ -29,12 +29,12 @@ export class Comparison {
     return el("a", { href: addressOf(this.ids[place], event) }, idOf(event));
   }
 
-  // What differs first, in a sentence.
+  // A sentence about the beginnings of the runs.
   sentence({ same_first: same, same: both, redacted_first: redacted, system_prompts: prompts }) {
     const [one, many] = this.reply;
     const beginning = !same ? "their first requests differ" : same === 1 ? `their first request or ${one} is equal` : `their first ${grouped(same)} requests and ${many} are equal`;
     const words = sentence(`${prompts ? "their system prompts differ; " : ""}${beginning}`);
-    return el("p", { class: "summary" }, el("b", {}, words), `; ${count(both, `request or ${one} is`, `requests and ${many} are`)} in both.${redacted ? ` Nothing is known of those that are redacted: ${grouped(redacted)}.` : ""}`);
+    return el("p", { class: "summary" }, el("b", {}, words), `; ${count(both, `request or ${one} is`, `requests and ${many} are`)} in both.${redacted ? ` Among the first ${grouped(same)}, ${count(redacted, "redacted one was", "redacted ones were")} not compared.` : ""}`);
   }
 
   systemPrompts({ system_prompts: prompts }) {
@@ -79,7 +79,7 @@ export class Comparison {
     return table(head, cells);
   }
 
-  // What a model was shown in one run alone, at the first difference or at the end.
+  // The events that only one of the two models was shown, at the first difference or at the end.
   shown({ knew }) {
     if (!knew.some((each) => each.alone.length)) return [];
     const columns = knew.map(({ alone }, side) => el("div", {},
@@ -89,7 +89,7 @@ export class Comparison {
     return [el("h2", {}, "What only one of them was shown"), el("div", { class: "steps-of" }, el("div", { class: "step alone" }, ...columns))];
   }
 
-  // The steps of both in one order: one that both have stands across, the others in their own column.
+  // The steps of both runs in one table. A step of both runs fills both cells of its row, any other step only one.
   steps({ steps, same_first: same }) {
     const line = (place, event, step) => [this.way(place, event), ` ${step.kind} `, said(printable(step.gist))];
     const rows = steps.map((step, place) => {

@@ -14,14 +14,14 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-// A list of names and what each is, as elements or texts.
+// A list of names, each with a description.
 export const terms = (attributes, pairs) => el("dl", attributes, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 
-// A table of rows of cells, below a row of its headings.
+// A table with a row of headings.
 export const table = (head, rows) => el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells))));
 
-// Put other elements into a node. Where the keyboard was in it, it is there again: on what has the same name or else on
-// what is in the same place, or on the node itself.
+// Replace the children of a node. If one of them had the keyboard focus, the focus moves to the new child with the same
+// label, or else to the child at the same place, or else to the node.
 export function refill(node, ...children) {
   const before = node.contains(document.activeElement) && node !== document.activeElement ? document.activeElement : null;
   const place = before ? focusable(node).indexOf(before) : -1;
@@ -32,17 +32,17 @@ export function refill(node, ...children) {
   (same ?? after[Math.min(place, after.length - 1)] ?? node).focus({ preventScroll: true });
 }
 
-// Whether the key goes into a field in which something is written or chosen. It is no shortcut then.
+// Whether a pressed key belongs to an input field. Such a key is not a shortcut.
 export const isTyped = ({ target }) => target instanceof HTMLElement && (target.isContentEditable || target.matches("textarea, select, input:not([type=range])"));
 
 const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, textarea, [tabindex]"));
 
 const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 
-// Windows so narrow that the whole page scrolls, and no part of it by itself.
+// Whether the window is so narrow that the page scrolls as a whole, and not its parts.
 export const phone = matchMedia("(max-width: 620px)");
 
-// The part of a long list that is in sight: the list scrolls by itself, or on a phone with the page.
+// The visible part of a long list. The list scrolls by itself. On a phone, it scrolls with the page.
 export class Sight {
   constructor(node, inner, draw) {
     this.node = node;
@@ -67,11 +67,11 @@ export class Sight {
   }
 }
 
-const ABOVE = 48; // Pixels for what sticks to the top of the page.
+const ABOVE = 48; // The height in pixels of the bar at the top of the page.
 
 export const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
-// A badge that says if the page is connected to the server.
+// A badge that says whether the page is connected to the server.
 export class Live {
   constructor() {
     this.node = el("span", { class: "live", role: "status" });
@@ -86,7 +86,7 @@ export class Live {
   }
 }
 
-// A text of a history: on its own in the direction of its letters, with the characters that steer made visible.
+// An element with a text of a history. The text has its own direction, and control characters are visible.
 export function said(text, tag = "span", attributes = {}) {
   const node = el(tag, { dir: "auto", ...attributes });
   let start = 0;
@@ -99,10 +99,10 @@ export function said(text, tag = "span", attributes = {}) {
   return node;
 }
 
-// One line of a text, with its spaces as they are.
+// A text whose control characters are visible.
 export const printable = (text) => text.replace(STEERING, escaped);
 
-// The parts of a text, in one line, with marks around those at these places. Of places that overlap the first counts.
+// The parts of a text, with marks around the given places. Of two places that overlap, only the first is marked.
 export function withMarks(text, places, start = 0) {
   const parts = [];
   for (const [from, to] of places) {
@@ -113,7 +113,7 @@ export function withMarks(text, places, start = 0) {
   return [...parts, printable(text.slice(start))];
 }
 
-// The first place of an ordered list for which ``isPast`` is true; its length where there is none.
+// The first place of an ordered list for which ``isPast`` is true. If there is none, the length of the list.
 export function firstPlace(length, isPast) {
   let low = 0;
   let high = length;
@@ -125,7 +125,7 @@ export function firstPlace(length, isPast) {
   return low;
 }
 
-// What the browser keeps for this page, in ``sessionStorage`` or ``localStorage``; one that keeps nothing has nothing.
+// A value that the browser stores for this page. Return null if there is no value, or if the browser stores nothing.
 /** @param {"sessionStorage" | "localStorage"} storage */
 export function kept(storage, name) {
   try {
@@ -140,7 +140,7 @@ export function keep(storage, name, value) {
   try {
     window[storage].setItem(name, value);
   } catch {
-    // The value holds until the page is closed.
+    // The browser stores nothing, so the value is lost when the page is closed.
   }
 }
 
@@ -176,21 +176,21 @@ export function short(number) {
 // A number of tokens, rounded as ``short`` rounds it.
 export const tokenCount = (number) => `${short(number)} ${number === 1 ? "token" : "tokens"}`;
 
-// What "saved" means, in the same words wherever it is told.
-export const savingMeans = (countedAs) => `the View before each condensation less the View after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
+// What "saved" means, for all places that show saved tokens.
+export const savingMeans = (countedAs) => `the tokens of the View before each condensation minus the tokens after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
 
 // "19 events and 1 summary", or in a narrow place "19 + 1".
 export const eventsAndSummaries = (events, summaries) => [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
 
 export const plus = (events, summaries) => summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events);
 
-// What calls of models cost: ≈ where prices are those of a table.
+// The cost of model calls. It begins with ≈ if prices come from a table.
 export function costWords(spent) {
   if (!spent || spent.cost === null) return "unknown";
   return `${spent.costs_estimated ? "≈ " : ""}${money(spent.cost)}`;
 }
 
-// A cost, a tiny one with two digits.
+// A cost. A very small cost has two significant digits.
 export const money = (cost) => {
   const tiny = cost > 0 && cost < 0.0001;
   return `$${cost.toFixed(tiny ? Math.min(12, 1 - Math.floor(Math.log10(cost))) : cost < 1 ? 4 : 2)}`;
@@ -199,7 +199,7 @@ export const money = (cost) => {
 // The id of an event, or ``S269`` for the summary of condensation 269.
 export const idOf = (id) => (id < 0 ? `S${grouped(-id - 2)}` : grouped(id));
 
-// A time that something took: 0.6 s, 42 s, 9 m 50 s, 1 h 04 m, 3 d 4 h.
+// A duration: 0.6 s, 42 s, 9 m 50 s, 1 h 04 m, 3 d 4 h.
 export function duration(milliseconds) {
   const seconds = Math.round(milliseconds / 1000);
   const two = (number) => String(number).padStart(2, "0");
@@ -210,10 +210,11 @@ export function duration(milliseconds) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
-// A whole number as a person writes it, with or without commas; else NaN.
+// The whole number in a text, with or without commas. If the text has no whole number, NaN.
 export const numberIn = (text) => /^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN;
 
-// The texts that a search wants, all of them: words, and "several words" in quotes. As the server reads them.
+// The words of a search, and the phrases "in quotes", split as the server splits them. An event must contain all of
+// them.
 export const wanted = (text) => Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) => each.trim());
 
 export function moment(milliseconds, zone) {
@@ -231,7 +232,7 @@ export function dayAndClock(milliseconds) {
   return [`${Number(text.slice(8, 10))} ${MONTHS[Number(text.slice(5, 7)) - 1]}`, text.slice(11, 16)];
 }
 
-// The same, with the year where it is not this year: ["17 Feb 2025", "09:14"].
+// The same, with the year if it is not this year: ["17 Feb 2025", "09:14"].
 export function dated(milliseconds) {
   const [day, clock] = dayAndClock(milliseconds);
   const year = moment(milliseconds, "").slice(0, 4);

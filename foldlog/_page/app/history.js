@@ -1,4 +1,4 @@
-// A history as its lifetimes tell it: what the View of any version shows, and what became of each event.
+// A history, made from the lifetimes of its events: what the View of each version shows, and the state of each event.
 
 import { count } from "./dom.js";
 
@@ -9,7 +9,7 @@ const GROUP_OF = {
 };
 
 export class History {
-  // As the document has them.
+  // These fields are copied from the document.
   title; format; unshown; limit; window; window_of; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
 
   constructor(document) {
@@ -22,7 +22,7 @@ export class History {
     this.add(document);
   }
 
-  // Take the document of all events, or of those since the present version.
+  // Add the events of a document: all events, or the events since the present version.
   add(document) {
     const start = document.since;
     if (start === 0) this.spans.clear();
@@ -40,13 +40,13 @@ export class History {
       this[name] = document[name];
     }
     if (this.window && (!this.window_of || !this.limit)) this.limit = this.window;
-    this.unshown = this.format !== "foldlog" ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
+    this.unshown = this.format !== "foldlog" ? `it was not shown to the agent in the ${this.format} history from which it was imported` : "its writer marked it as not shown";
     this.version = document.version;
     this.counted = document.events_counted;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
-    this.taking = document.changes.filter((change) => change.kind !== "request"); // out of the View
+    this.taking = document.changes.filter((change) => change.kind !== "request"); // they remove events from the View
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
-    this.standing = this.condensations.filter((change) => "tokens_saved" in change); // no import took them back
+    this.standing = this.condensations.filter((change) => "tokens_saved" in change); // without those that an import took back
     this.made = this.standing.filter((change) => change.outcome !== "declined");
     this.summaryOf = new Map();
     for (const summary of this.summaries) {
@@ -65,7 +65,7 @@ export class History {
     this.setSizes();
   }
 
-  // The sign before a number of tokens: none where a tokenizer counted them.
+  // The sign before a number of tokens. It is empty if a tokenizer counted the tokens.
   get about() {
     return this.tokens_are === "counted" ? "" : "≈\u00a0";
   }
@@ -74,7 +74,7 @@ export class History {
     return this.estimated.has(id) ? "≈\u00a0" : this.about;
   }
 
-  // The id of the event that brought an event or a summary.
+  // The id under which an event or a summary was appended. For a summary, it is the id of its condensation.
   came(id) {
     return id >= 0 ? id : -id - 2;
   }
@@ -100,7 +100,7 @@ export class History {
     return this.columns.time[this.came(id)] ?? null;
   }
 
-  // When something happened last up to a version.
+  // The time of the last event up to a version that has a time.
   timeAt(version) {
     let id = version - 1;
     while (id > 0 && this.time(id) === null) id -= 1;
@@ -126,13 +126,13 @@ export class History {
     return this.spansOf(id).find((span) => span.start <= version && (span.stop === 0 || version < span.stop));
   }
 
-  // not yet, never shown, damaged, pending, unsent, masked, sent, summarized, forgotten, taken back
+  // One of: not yet, never shown, damaged, pending, unsent, masked, sent, summarized, forgotten, taken back.
   state(id, version) {
     if (version <= this.came(id)) return "not yet";
     if (this.kind(id) === "damaged") return "damaged";
     const span = this.spanAt(id, version);
     if (span) {
-      const changes = span.sent.filter((change) => change <= version).length; // it is sent, and not sent, by turns
+      const changes = span.sent.filter((change) => change <= version).length; // At each change, the event begins or ceases to be sent.
       if (changes % 2 === 0) return changes ? "unsent" : "pending";
       return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
     }
@@ -168,7 +168,8 @@ export class History {
     return states;
   }
 
-  // What a version says of all that a change took out: summarized while a summary stands for it.
+  // The state at a version of the events that the change ``by`` removed. It is "summarized" while a summary replaces
+  // them.
   departure(by, version) {
     return this.fatesOf(by).findLast(([at]) => at <= version)?.[1] ?? "forgotten";
   }
@@ -177,8 +178,8 @@ export class History {
     return this.fates.get(by) ?? NONE;
   }
 
-  // Of each change, pairs of a version and what is said from then on. A summary may be summarized again; once it is
-  // forgotten without another one, nothing stands for its events any more.
+  // For each change, list pairs of a version and the state that the removed events have from this version on. Their
+  // summary may be summarized again. If it is forgotten without a new summary, no summary replaces the events any more.
   setFates() {
     this.fates = new Map();
     const changes = Array.from(this.changes.values()).sort((a, b) => b.id - a.id);
@@ -199,7 +200,7 @@ export class History {
     }
   }
 
-  // All ids that a View ever showed, in the order of Views.
+  // List all ids that any View showed, in the order in which Views show them.
   setOrder() {
     const behind = new Map();
     const placed = new Set();
@@ -221,7 +222,7 @@ export class History {
       if (behind.size && behind.has(id)) ids.push(...behind.get(id));
     }
     this.ordered = ids;
-    // The same by the event that brought each: the rows of the chart.
+    // The rows of the chart are the same ids, in the order in which they were appended.
     this.byCame = ids.some((id) => id < 0) ? [...ids].sort((a, b) => this.came(a) - this.came(b)) : ids;
   }
 
@@ -234,14 +235,14 @@ export class History {
     });
   }
 
-  // How many events and summaries of the View of a version a model is sent.
+  // The numbers of events and summaries that a model is sent at a version.
   sentAt(version) {
     const sent = this.view(version).filter((id) => this.isSent(id, version));
     const summaries = sent.filter((id) => id < 0).length;
     return { events: sent.length - summaries, summaries };
   }
 
-  // What the condensations up to a version saved and cost. A figure that is not known of any of them is null.
+  // What the condensations up to a version saved and cost. A figure is null if it is unknown for all of them.
   savingsAt(version) {
     const made = this.made.filter(({ id }) => id < version);
     const sum = (values) => (values.length ? values.reduce((one, other) => one + other) : null);
@@ -250,7 +251,7 @@ export class History {
     return { made: made.length, saved: sum(saved), cost: sum(costs), priced: costs.length };
   }
 
-  // What took events out of the View up to a version: "2 condensations, 1 retraction".
+  // The numbers of changes up to a version, such as "2 condensations, 1 retraction".
   changesAt(version) {
     const before = (changes) => changes.filter(({ id }) => id < version).length;
     const made = before(this.made);
@@ -260,7 +261,7 @@ export class History {
     return numbers.filter(Boolean).join(", ") || "no condensation";
   }
 
-  // Put a summary whose place depends on the View's size where this reading has it.
+  // Move a summary to its place in the View of a version. The place depends on the size of this View.
   drift(ids, id, version) {
     const span = this.spanAt(id, version);
     if (!span || span.index === null) return;
@@ -269,14 +270,15 @@ export class History {
     ids.splice(place, 0, id);
   }
 
-  // Masks are recorded by their rule: an observation is masked once so many events of the View come after it.
+  // Find the version from which each observation is masked. The log has only the rule: an observation is masked when
+  // ``attention_window`` events of the View follow it.
   setMasks() {
     this.maskedAt = new Map();
     const windows = new Set();
     for (const mask of this.masks) {
       const window = mask.rule?.attention_window;
       if (!Number.isInteger(window) || mask.by !== "observation_masking" || windows.has(window)) continue;
-      windows.add(window); // it is recorded again and again
+      windows.add(window); // The log has the same rule many times.
       let ids = [];
       let from = -1;
       for (let version = mask.at; version <= this.version; version += 1) {
@@ -292,7 +294,7 @@ export class History {
     }
   }
 
-  // What each condensation and retraction took out of the View.
+  // List the ids that each condensation and each retraction removed from the View.
   setDepartures() {
     this.removedBy = new Map();
     for (const id of this.ordered) {
@@ -303,12 +305,13 @@ export class History {
     }
   }
 
-  // The event that was written with a View, and the tokens that its source recorded of the prompt; else the last one.
+  // The recorded prompt of the first model call at or after a version, as the id of the reply and the tokens. If there
+  // is no such call, the last recorded prompt.
   promptAt(version) {
     return this.prompts.find(([id]) => id >= version) ?? this.prompts.at(-1);
   }
 
-  // The largest prompt that the source recorded, and its version; else the largest View.
+  // The largest recorded prompt and its version. If no prompt is recorded, the largest View.
   get peak() {
     const prompt = this.prompts.reduce((most, other) => (other[1] > most[1] ? other : most), [0, 0]);
     if (prompt[1]) return { words: "largest prompt", version: prompt[0], tokens: prompt[1], about: "" };
@@ -320,7 +323,7 @@ export class History {
     return SENT.has(this.state(id, version));
   }
 
-  // The tokens of the View of each version, by group and in ``total``, and the part of them that masks take away.
+  // Compute the tokens of the View of each version: for each group, in total, and the tokens that masks remove.
   setSizes() {
     const groups = GROUPS.length - 1;
     const away = new Float64Array(this.version + 2);
@@ -350,14 +353,14 @@ export class History {
     this.masked = away.subarray(0, this.version + 1);
   }
 
-  // The version from ``first`` to ``until`` whose View has most tokens, the first of these.
+  // The first version from ``first`` to ``until`` at which the View has the most tokens.
   largest(first = 0, until = this.version) {
     let most = first;
     for (let version = first; version <= until; version += 1) if (this.total[version] > this.total[most]) most = version;
     return most;
   }
 
-  // The summary that stands for a departed event at a version, and the changes that led there.
+  // The summary that replaces a forgotten event at a version, and the changes that led to this summary.
   standsFor(id, version) {
     const path = [];
     let followed = id;
@@ -371,7 +374,7 @@ export class History {
     }
   }
 
-  // "entered" or "left": whether the View of one of two versions alone has an event.
+  // "entered" if only the View of ``to`` has the event, "left" if only the View of ``from`` has it, or else "".
   changeOf(id, from, to) {
     const isThere = this.isShown(id, to);
     if (isThere === this.isShown(id, from)) return "";
@@ -379,7 +382,7 @@ export class History {
   }
 }
 
-// The value of a key, made if it is not known; of ``most`` values that are known the oldest goes.
+// The value of a key in a map, which is made if it is missing. A map of ``most`` values first drops its oldest value.
 export function remembered(known, key, most, make) {
   if (!known.has(key)) {
     if (known.size >= most) known.delete(known.keys().next().value);

@@ -1,4 +1,5 @@
-// What the model knew at the version that is open, what it knew no more, and why; and the event that is chosen.
+// The column at the side: the chosen event, what the model knew at the open version, what it did not know any more, and
+// why.
 
 import { count, el, eventsAndSummaries, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
 import { highlighted, pretty } from "./texts.js";
@@ -16,7 +17,7 @@ const GONE = { summarized: "a summary took its place", forgotten: "without a sum
 export class Knew {
   constructor(app) {
     this.app = app;
-    this.event = null; // that is shown
+    this.event = null; // the event that the column shows
     this.node = el("aside", { class: "knew", tabindex: 0, "aria-label": "What the model knew" });
   }
 
@@ -25,7 +26,7 @@ export class Knew {
     const rest = app.hits
       ? this.found()
       : [...this.knew(), ...this.gone(), ...this.why(), ...app.why.facts(), ...this.notes(), ...this.ask()];
-    // Another event is read from its beginning, also with the keyboard.
+    // For another event, scroll to the top and move the keyboard focus there.
     if (this.event !== app.event && !app.hits) {
       if (this.node.contains(document.activeElement)) this.node.focus({ preventScroll: true });
       this.node.scrollTop = 0;
@@ -44,7 +45,7 @@ export class Knew {
     const summaries = hits.filter(({ id }) => id < 0).length;
     return [
       el("h2", {}, `${eventsAndSummaries(hits.length - summaries, summaries)} found`),
-      el("p", { class: "soft" }, `In the whole history; ${grouped(sent)} sent at version ${grouped(version)}. Enter and Shift+Enter go through them, Escape ends the search.`),
+      el("p", { class: "soft" }, `These are hits in the whole history. At version ${grouped(version)}, the model is sent ${grouped(sent)} of them. Enter and Shift+Enter go through the hits. Escape ends the search.`),
       ...hits.slice(0, MOST_FOUND).map(({ id, snippet }) => el("button", { class: `hit-of${app.event === id ? " chosen" : ""}`, onclick: () => app.choose(id) },
         el("span", { class: "soft" }, `${idOf(id)} ${history.kind(id)}`), el("bdi", {}, ...highlighted(snippet, app.words)))),
       hits.length > MOST_FOUND ? el("p", { class: "soft" }, `The first ${grouped(MOST_FOUND)} of ${grouped(hits.length)}.`) : null,
@@ -83,13 +84,13 @@ export class Knew {
     return el("div", { class: "shares", "aria-hidden": true }, ...parts);
   }
 
-  // How many events are in each of these states at the version that is open.
+  // The number of events in each of these states at the open version.
   counts(meanings, states) {
     const there = Object.entries(meanings).filter(([state]) => states.get(state));
     return there.map(([state, meaning]) => pair(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event"), meaning));
   }
 
-  // What the source recorded of the prompt that the next call of a model was sent, beside the estimate.
+  // The tokens that the source recorded for the prompt of the next model call, in addition to the estimate.
   recorded() {
     const { history, version } = this.app;
     const prompt = history.promptAt(version);
@@ -97,10 +98,10 @@ export class Knew {
     const [id, tokens] = prompt;
     const window = history.window ? ` of a window of ${short(history.window)}` : "";
     const call = id < version ? "the last call, in " : "the next call, in ";
-    return [el("p", { class: "recorded" }, `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`, this.app.way(id), ". It has the descriptions of tools, too, and lacks what the program cut.")];
+    return [el("p", { class: "recorded" }, `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`, this.app.way(id), ". This number includes the descriptions of tools, but not the texts that the program cut.")];
   }
 
-  // The version that this one is compared with, and how much entered and left between the two.
+  // The two compared versions, and how many events entered and left the View between them.
   compared() {
     const { app } = this;
     if (!app.compared) return [];
@@ -113,12 +114,12 @@ export class Knew {
       el("h2", {}, `Version ${grouped(from)} → ${grouped(to)}`),
       el("p", { class: "comparing" }, el("b", { class: "added" }, `${number("entered")} entered`), ", ", el("b", { class: "removed" }, `${number("left")} left`), `: ${history.about}${short(history.total[from])} → ${tokenCount(history.total[to])}`),
       el("div", { class: "ways" },
-        el("span", { class: "choices", role: "group", "aria-label": "Show of the difference" }, choice("Changes", true), choice("All events", false)),
+        el("span", { class: "choices", role: "group", "aria-label": "Events to show" }, choice("Changes", true), choice("All events", false)),
         el("button", { onclick: () => app.compare(null) }, "Stop comparing")),
     ];
   }
 
-  // The chosen event: why it is in the View or not, the ways on from it, and what is stored beside its text.
+  // The chosen event: why it is in the View or not, buttons that lead to related events, and its stored fields.
   chosen() {
     const { app } = this;
     const { event, history } = app;
@@ -137,7 +138,7 @@ export class Knew {
     const document = app.transcript.text(app.history.came(id));
     if (!document) return [];
     const called = calledWords(document.meta);
-    // An event that has no block in the transcript is read here.
+    // If an event has no block in the transcript, this is the only place that shows its text.
     const isOpen = !app.transcript.hasBlock(id) && !document.redacted;
     const whole = el("details", { class: "stored", "aria-label": "As it is stored", open: isOpen, ontoggle: () => fill() }, el("summary", {}, "As it is stored"));
     const fill = () => whole.children.length > 1 || whole.append(app.transcript.code(`${id} stored`, pretty(document)));
@@ -145,7 +146,7 @@ export class Knew {
     return [...(document.redacted ? receipt(document.redacted) : []), called ? el("p", { class: "called" }, said(called)) : null, whole];
   }
 
-  // What left the View up to this version: first what was needed again later.
+  // What left the View before the open version. The terms that the agent needed again later come first.
   gone() {
     const { app } = this;
     const counts = this.counts(GONE, app.history.tally(app.version));
@@ -153,7 +154,7 @@ export class Knew {
     const again = [...app.marks.needed.values()].filter(({ condensation }) => condensation < app.version).reverse();
     const named = new Map();
     for (const { terms } of again) for (const term of terms) if (!named.has(term.term)) named.set(term.term, term);
-    // What was needed again before this version is known again.
+    // A term that was needed again before the open version has come back to the View.
     const later = [...named.values()].filter((term) => term.needed_in >= app.version);
     const rows = later.slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
       el("span", {}, said(term), " ", el("button", { class: "link", title: "Choose the event, at this version", onclick: () => app.choose(event) }, `(${idOf(event)})`)), app.way(id, `needed again at ${idOf(id)}`, "needed")));
@@ -161,13 +162,13 @@ export class Knew {
     const before = named.size - later.length;
     return [
       el("h2", {}, "It did not know any more"), ...rows,
-      more ? el("p", { class: "soft" }, `and ${grouped(more)} more that were needed again; the condensations name them`) : null,
+      more ? el("p", { class: "soft" }, `and ${grouped(more)} more terms that were needed again; the condensations name them`) : null,
       before ? el("p", { class: "soft" }, `${grouped(before)} ${before === 1 ? "term" : "terms"} that condensations dropped ${before === 1 ? "was" : "were"} needed again before this version, and came back then`) : null,
       ...counts,
     ];
   }
 
-  // What changed the View before this version, the last change first, and what that saved.
+  // The changes of the View before the open version, newest first, and the tokens that they saved.
   why() {
     const { app } = this;
     const change = app.history.taking.findLast(({ id }) => id < app.version);
@@ -175,7 +176,7 @@ export class Knew {
       el("button", { onclick: () => app.compare(change.id, change.id + 1, change.id) }, "Before ⇄ after"));
     return [
       el("h2", {}, "Why not more?"),
-      change ? el("p", {}, app.removed(change.id).sentence, ` Reason: ${printable(change.reason || "none given")}.`) : el("p", {}, "Nothing was forgotten before: no condensation came."),
+      change ? el("p", {}, app.removed(change.id).sentence, ` Reason: ${printable(change.reason || "none given")}.`) : el("p", {}, "Nothing was forgotten before this version."),
       ways, ...app.why.totals(), ...app.why.changes(),
     ];
   }
@@ -190,12 +191,12 @@ export class Knew {
     const id = printable(app.history.conversation);
     const last = moment(app.history.timeAt(app.version), app.history.zone);
     return [
-      el("h2", {}, "Ask here"), el("pre", { class: "code" }, `foldlog view ${/^[\w./@-]+$/.test(id) ? id : `'${id}'`} --at ${app.version}`),
+      el("h2", {}, "In a terminal"), el("pre", { class: "code" }, `foldlog view ${/^[\w./@-]+$/.test(id) ? id : `'${id}'`} --at ${app.version}`),
       last ? el("p", { class: "soft when" }, `Last event before: ${last}`) : null,
     ];
   }
 }
 
-// A name with the colour that it has in pictures, and a number.
+// A row with the colour of a kind in the pictures, the name of the kind, and a number.
 const pair = (kind, name, value, title = null) =>
   el("div", { class: "pair", title }, el("span", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), name), el("span", { class: "number" }, value));

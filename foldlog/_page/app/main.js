@@ -1,4 +1,4 @@
-// The page of one run: which version is open, what is chosen, and who draws it.
+// The page of one run. ``App`` knows the open version and the chosen event, and calls the parts that draw them.
 
 import { Chart } from "./chart.js";
 import {
@@ -23,8 +23,8 @@ class App {
     this.source = source;
     this.root = root;
     this.version = 0;
-    this.from = null; // the version that the open one is compared with
-    this.onlyChanges = true; // of the two
+    this.from = null; // the version that is compared with the open version
+    this.onlyChanges = true; // in a comparison, whether only the events that differ are shown
     this.event = null;
     this.words = [];
     this.hits = null;
@@ -49,7 +49,7 @@ class App {
     this.readAddress();
     this.transcript.open(this.history);
     const event = this.event ?? this.version - 1;
-    await this.transcript.loadAround(event); // so that nothing moves once the page is shown
+    await this.transcript.loadAround(event); // Then nothing moves after the page is shown.
     this.root.replaceChildren(...page);
     this.chart.open(this.history);
     this.chart.reveal(this.version);
@@ -70,7 +70,7 @@ class App {
     });
   }
 
-  // What is beside the events: notes, and what was needed again. The page is whole without them.
+  // Load the notes, and the terms that were needed again. The page is shown without waiting for them.
   async loadBeside() {
     const { source, history } = this;
     const { version } = history;
@@ -89,7 +89,7 @@ class App {
 
   // -- what can happen ------------------------------------------------------------------------------------------------
 
-  // Show above the transcript the run over time, or the picture of what the model remembered.
+  // Show one of two pictures above the transcript: the run over time, or what the model remembered.
   showPage(tab) {
     this.tab = tab;
     keep("sessionStorage", TAB, tab);
@@ -99,7 +99,7 @@ class App {
     this.changed("size", "moment", "chosen");
   }
 
-  // On a phone either the transcript or what the model knew is below the picture.
+  // A phone shows one of two parts below the picture: the transcript, or what the model knew.
   showPart(part) {
     this.main.dataset.part = part;
     for (const [name, button] of Object.entries(this.parts)) button.setAttribute("aria-pressed", name === part);
@@ -108,7 +108,7 @@ class App {
     this.changed("size");
   }
 
-  // Show another version, or what is said there of another event.
+  // Open a version, and choose an event.
   go(version, chosen = this.event) {
     this.notice.textContent = "";
     this.version = Math.max(0, Math.min(this.history.version, version));
@@ -117,19 +117,20 @@ class App {
     this.changed("moment", "chosen");
   }
 
-  // Go to a version, and to the event that brought it.
+  // Open a version, and scroll to the event that made this version.
   goTo(version) {
     this.go(version, null);
     this.toRead = Math.max(0, version - 1);
   }
 
-  // Show a version: in Memory the chosen event stays, in the transcript the one that the version brought is read.
+  // Open a version. In Memory the chosen event stays chosen. In the transcript, scroll to the event that made the
+  // version.
   show(version) {
     if (this.tab === "memory") this.go(version);
     else this.goTo(version);
   }
 
-  // Go to an event: to the version in which the agent wrote it, or that it brought.
+  // Choose an event. If the agent wrote it, open the version that the agent saw then, or else the version that it made.
   goToEvent(id, reveals = true) {
     const { history } = this;
     const came = history.came(id);
@@ -137,19 +138,19 @@ class App {
     if (reveals) this.read(id);
   }
 
-  // Choose an event, and stay at the version that is open.
+  // Choose an event. By default, the open version stays open.
   choose(id, version = this.version) {
     this.go(version, id);
     if (id !== null) this.read(id);
   }
 
-  // Bring an event into sight.
+  // Scroll to an event.
   read(id) {
     this.toRead = id;
     if (phone.matches && !this.hits) this.showPart("text");
   }
 
-  // The next one of a kind of marks after the event that is open, or the one before it.
+  // Go to the next or the previous mark of a kind, such as an error, counted from the chosen event.
   nextMark(kind, step) {
     const ids = this.marks.ids(kind);
     if (!ids.length) return;
@@ -172,7 +173,7 @@ class App {
       await navigator.clipboard.writeText(location.href);
       this.say("The link is copied");
     } catch {
-      this.say("The browser does not copy: take the address of this page");
+      this.say("The browser did not copy the link: copy it from the address bar");
     }
   }
 
@@ -187,7 +188,7 @@ class App {
     requestAnimationFrame(() => this.knew.node.querySelector("textarea")?.focus());
   }
 
-  // Compare the open version with an earlier or a later one; with none where ``from`` is null.
+  // Compare the open version with the version ``from``. If ``from`` is null, stop comparing.
   compare(from, to = this.version, chosen = this.event) {
     this.from = from;
     this.onlyChanges = true;
@@ -201,12 +202,12 @@ class App {
     this.changed("blocks", "chosen");
   }
 
-  // The earlier and the later of the two versions that are compared: the pinned one may be either.
+  // The two compared versions, the earlier version first.
   get compared() {
     return this.from === null ? null : [Math.min(this.from, this.version), Math.max(this.from, this.version)];
   }
 
-  // Follow what the server says of the conversation, which may change again while the page asks for what is new.
+  // Load events until the page has the version that the server has. The conversation may change again during the load.
   async follow(present) {
     this.present = present;
     if (this.following) return;
@@ -220,7 +221,7 @@ class App {
       }
       this.live.set(true);
     } catch (error) {
-      // What is shown stays; the next version that is told is asked for again.
+      // The page stays as it is. After the next message of the server, it tries again.
       this.live.set(false, error.message);
     } finally {
       this.following = false;
@@ -232,8 +233,8 @@ class App {
     return this.present.version > version || this.present.redactions > redactions || this.present.borders < borders.length;
   }
 
-  // Take the events that came since, and stay at the end if the reader is there. Where content was erased, of a fork
-  // also in the past that it shares, take everything again.
+  // Load the new events, and stay at the end if the reader is there. Load all events again if the content of an event
+  // was erased. In a fork, this includes the events that it shares with its parent.
   async grow() {
     const { present, history } = this;
     const again = present.redactions !== history.redactions || present.borders !== history.borders.length;
@@ -270,7 +271,7 @@ class App {
     if (!this.words.length) return;
     const search = (this.search = new AbortController());
     const { hits } = this;
-    // The event whose id is searched for is found first.
+    // If the reader searches for an id, the event with this id is the first hit.
     const id = numberIn(text.trim().replace(/^#/, ""));
     const isThere = id < this.history.version;
     if (isThere) {
@@ -296,7 +297,7 @@ class App {
     this.changed("chosen");
   }
 
-  // The summary of a condensation, which models were shown, in the place of the event that brought it.
+  // For a condensation with a summary, return the id of the summary, because models are shown the summary.
   shownAs(id) {
     return this.history.summaryOf.has(-id - 2) ? -id - 2 : id;
   }
@@ -308,7 +309,7 @@ class App {
     this.choose(this.hits[next].id);
   }
 
-  // What a condensation or a retraction took out of the View.
+  // Describe which events a condensation or a retraction removed from the View.
   removed(id) {
     return remembered(this.takings, id, Infinity, () => this.taking(id));
   }
@@ -368,7 +369,7 @@ class App {
     this.tell();
   }
 
-  // Say the version to those who do not see it, once it stays for a moment.
+  // Tell screen readers the version after it has been open for a moment.
   tell() {
     const { version, history } = this;
     clearTimeout(this.telling);
@@ -423,7 +424,7 @@ class App {
     ];
   }
 
-  // The versions, the form of the picture, and the form of the transcript.
+  // The buttons that choose a version, zoom the picture, and change how the transcript shows texts.
   buildBar() {
     const step = (target, sign, words) => el("button", { title: words, "aria-label": words, onclick: () => this.go(target()) }, sign);
     this.steps = {
@@ -458,17 +459,17 @@ class App {
       el("button", { onclick: () => this.copyLink() }, "Copy link"),
       this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : null,
       form("Expand all", "Show all texts in full", "isWhole"), form("Plain text", "Show texts as they are, without Markdown", "isPlain"),
-      form("All events", "Show also what no model is sent: annotations and receipts", "isAll"));
+      form("All events", "Also show events that are never sent to a model, such as annotations and receipts", "isAll"));
   }
 
-  // What a reader looks for, counted: each leads to the next one and the one before.
+  // Show the numbers of errors, condensations and waits, each with buttons for the previous and the next one.
   showMarks() {
     const { history, marks } = this;
     const chip = (kind, words, hint) => {
       const number = marks.ids(kind).length;
       if (!number) return null;
       const step = (by, sign, which) => el("button", { "aria-label": `${which} ${words}`, title: `${which} ${words}${hint ? ` (${by > 0 ? hint : hint.toUpperCase()})` : ""}`, onclick: () => this.nextMark(kind, by) }, sign);
-      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? "For a model or a tool, 30 s and more" : null }, el("span", {}, count(number, words)), kind === "waits" ? longest() : null, step(-1, "‹", "Previous"), step(1, "›", "Next"));
+      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? "Waits of 30 s or more for a model or a tool" : null }, el("span", {}, count(number, words)), kind === "waits" ? longest() : null, step(-1, "‹", "Previous"), step(1, "›", "Next"));
     };
     const longest = () => {
       const { id, from, to } = marks.longest;
@@ -478,7 +479,7 @@ class App {
     const cost = costs.reduce((sum, each) => sum + each, 0);
     const about = history.models.some((model) => model.costs_estimated) ? "≈ " : "";
     refill(this.chips,
-      costs.length ? el("span", { class: "chip", title: "What all calls of models cost" }, `${about}${money(cost)}`) : "",
+      costs.length ? el("span", { class: "chip", title: "The cost of all model calls" }, `${about}${money(cost)}`) : "",
       chip("errors", "error", "e") ?? "", chip("condensations", "condensation", "c") ?? "", chip("waits", "wait", "w") ?? "");
   }
 
@@ -490,12 +491,12 @@ class App {
     document.title = `${printable(this.name)} · foldlog`;
   }
 
-  // What people know it by.
+  // The title of the run, or else its id.
   get name() {
     return this.history.title ?? this.history.conversation;
   }
 
-  // How near the run came to the limit of its context, and when.
+  // A button with the size of the largest prompt, compared with the limit. It opens the version of this prompt.
   peak() {
     const { limit, window_of: model, window, peak } = this.history;
     const { words, version, tokens, about } = peak;
@@ -510,7 +511,7 @@ class App {
     const last = moment(marks.last ?? null, "").slice(0, 10);
     return `Whole history: ${[
       first && (first === last ? first : `${first} to ${last}`), marks.took ? `took ${duration(marks.took)}` : "", history.models.map((model) => printable(model.model)).slice(0, 2).join(", "),
-      count(history.counted, "event"), history.counted < history.version && `${grouped(history.version)} with copies and those that imports took back`, history.changesAt(history.version),
+      count(history.counted, "event"), history.counted < history.version && `${grouped(history.version)} with copies and events that imports took back`, history.changesAt(history.version),
       this.name === history.conversation ? "" : printable(history.conversation),
       history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
       history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated (≈)",
@@ -519,12 +520,12 @@ class App {
 
   helpDialog() {
     const keys = [
-      ["e, c, w", "next error, condensation, wait; with Shift the one before"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "Memory, and back"],
-      ["← →", "one version"], ["Home, End", "first and last version"], ["Page Up, Page Down", "scroll the transcript"], ["Enter", "in Memory, compare with this version, and stop"], ["+ −", "zoom the picture"], ["/", "search for an id, or for words: all of them, in any order; \"in quotes\" side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+      ["e, c, w", "next error, condensation or wait; with Shift, the previous one"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "switch between Transcript and Memory"],
+      ["← →", "one version"], ["Home, End", "first and last version"], ["Page Up, Page Down", "scroll the transcript"], ["Enter", "in Memory, start or stop comparing with this version"], ["+ −", "zoom the picture"], ["/", "search for an id, or for words in any order; words \"in quotes\" must stand side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
-      el("p", {}, "At the top are the tokens of the View, by kind, and the dashed line of the limit. In Memory each row below is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation, a thin line across rows, forgot it. A vertical line at a version cuts through all that the View showed at that version. Hatched is what it did not show any more: in the colour of summaries where a summary took its place, in red where a retraction took it back. Faint is what the View shows and the model is not sent."),
+      el("p", {}, "At the top are the tokens of the View, by kind, and the dashed line of the limit. In Memory, each row below is an event. The row begins on the diagonal, at the version that the event made. The row ends at a thin line across rows: the condensation that forgot the event. A vertical line at a version crosses all events that the View showed at that version. After its end, the row is hatched: in the colour of summaries while a summary replaces the event, and in red if a retraction took the event back. A row is faint where the View shows the event, but its content is not sent to the model."),
       terms({ class: "keys" }, keys));
     return this.help;
   }
@@ -619,13 +620,13 @@ class App {
 
 const TAB = "foldlog-tab";
 const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
-const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. \"In quotes\" they stand side by side; #17 is only the event with this id.";
+const RULE = "Search for an id, or for words. The search finds an event that contains all of the words: in any order, also inside longer words. Words \"in quotes\" must stand side by side. #17 finds only the event with this id.";
 const choices = (name, kind, ...buttons) => el("span", { class: `choices ${kind}`, role: "group", "aria-label": name }, ...buttons);
 
-// A page that says why there is no other one, and the ways on.
+// The page after an error: the reason, and buttons that lead on.
 function failure(error, isServed = true) {
   const isHome = !location.search;
-  // A browser raises a TypeError where no reply comes.
+  // A browser raises a TypeError if no reply comes.
   const [why, remedy] = !isServed
     ? [error.message, "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years."]
     : error instanceof TypeError

@@ -1,12 +1,12 @@
-// Markdown as elements. A text never becomes markup: each piece of it goes through ``said``, and a link shows its address
-// and leads nowhere, since the page requests nothing that a history names.
+// Shows Markdown as elements. Text never becomes markup, because each piece goes through ``said``. A link only shows
+// its address, because the page requests nothing that a history names.
 
 import { el, said } from "./dom.js";
 
 const INLINE = /`([^`\n]+)`|\*\*((?:`[^`\n]+`|[^*\n])+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
 
 const BULLET = /^(\s*)([-*+]|\d{1,3}[.)])\s+(.*)$/;
-const LISTED = /^(?:\s*(?:[-*+]|\d{1,3}[.)])\s+|\s{2,}\S)/; // an item, or a line that continues one
+const LISTED = /^(?:\s*(?:[-*+]|\d{1,3}[.)])\s+|\s{2,}\S)/; // An item, or another line of an item.
 const FENCE = /^\s*```/;
 const HEADING = /^#{1,6}\s+/;
 const QUOTE = /^\s*> ?/;
@@ -16,7 +16,7 @@ const OTHER = /\S/;
 const code = (lines) => el("pre", { class: "code" }, said(lines.join("\n")));
 const unmarked = (lines, mark) => inline(lines.map((line) => line.replace(mark, "")).join("\n"));
 
-// The blocks of a text: how one begins, which lines go on with it, and its element.
+// The kinds of blocks: the first line of a block, its further lines, and its element.
 const BLOCKS = [
   { begins: FENCE, goesOn: /^(?!\s*```\s*$)/, make: ([, ...lines]) => code(lines) },
   { begins: HEADING, goesOn: /(?!)/, make: (lines) => el("p", { class: "heading" }, ...unmarked(lines, HEADING)) },
@@ -27,7 +27,7 @@ const BLOCKS = [
 ];
 const blockAt = (line) => BLOCKS.find(({ begins }) => begins.test(line));
 
-// The elements of a text.
+// The elements for a text in Markdown.
 export function markdown(text) {
   const lines = text.split("\n");
   const nodes = [];
@@ -45,7 +45,7 @@ export function markdown(text) {
   return nodes;
 }
 
-// The items of lists in each other, each with how far it is indented.
+// The items of nested lists, each with its indentation.
 function itemsOf(lines) {
   const items = [];
   for (const line of lines) {
@@ -56,7 +56,7 @@ function itemsOf(lines) {
   return items;
 }
 
-// A list of items. An item that is indented further than the first one belongs to the item before it.
+// A list of items. An item that is indented further than the first item becomes part of the item before it.
 function list(items) {
   const [first] = items;
   const node = /\d/.test(first.sign) ? el("ol", { start: parseInt(first.sign, 10) }) : el("ul");
@@ -71,7 +71,7 @@ function list(items) {
   return node;
 }
 
-// The pieces of a line: code, bold, italics, links, and what is between them.
+// The elements of a line: code, bold, italics, links, and the text between them.
 function inline(text) {
   const nodes = [];
   let start = 0;

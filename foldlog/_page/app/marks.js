@@ -1,10 +1,11 @@
-// What a reader looks for in a run: errors, condensations, waits, and what was needed again after it was forgotten.
+// Finds the marks of a run: errors, condensations, long waits, and terms that were needed again after they were
+// forgotten.
 
 import { remembered } from "./history.js";
 
-const WAIT = 30_000; // Milliseconds from which on a time without an event is a wait.
+const WAIT = 30_000; // A pause of at least this many milliseconds between two events is a wait.
 
-// The places of a run, each an id of the event that ends it or is it.
+// The marks of a run. A mark is the id of an event. For a wait, it is the event that ended the wait.
 export class Marks {
   first; last; // the times of the first and the last event
 
@@ -12,9 +13,9 @@ export class Marks {
     this.history = history;
     this.errors = [];
     this.waits = []; // for a model or a tool
-    this.pauses = []; // until the user, or another program, said something
-    this.needed = new Map(); // of each condensation, what of it was needed again
-    this.again = new Map(); // of each event, the terms in it that had been dropped
+    this.pauses = []; // waits for the user or for another program
+    this.needed = new Map(); // maps a condensation to the terms that it dropped and that were needed again
+    this.again = new Map(); // maps an event to the terms in it that had been dropped before
     let before = null;
     for (let id = 0; id < history.version; id += 1) {
       const kind = history.kind(id);
@@ -33,7 +34,7 @@ export class Marks {
     this.condensations = history.made.map((change) => change.id);
   }
 
-  // The time of each version, never falling.
+  // Set the time of each version. A time is never less than the time before it.
   setTimes() {
     this.times = new Float64Array(this.history.version + 2).fill(this.last);
     let at = this.first;
@@ -43,7 +44,7 @@ export class Marks {
     }
   }
 
-  // Milliseconds from the first event to the last one; null without times.
+  // The milliseconds from the first to the last event, or null if no event has a time.
   get took() {
     return this.first === undefined ? null : this.last - this.first;
   }
@@ -53,7 +54,7 @@ export class Marks {
     return this.waits.reduce((longest, wait) => (wait.to - wait.from > longest.to - longest.from ? wait : longest));
   }
 
-  // Take what the server or the file says of terms that were needed again.
+  // Store the terms that were needed again, which the server or the file has found.
   take(condensations) {
     this.needed = new Map(condensations.map((each) => [each.condensation, each]));
     this.again = new Map();
@@ -69,7 +70,7 @@ export class Marks {
     return kind === "waits" ? this.waits.map((wait) => wait.id) : this[kind];
   }
 
-  // What a reader would call the things that were needed again: files first, by their names, then other terms.
+  // Short names of terms, without repetitions. Names of files come first, without their folders.
   static names(terms) {
     const names = terms.map(({ term }) => term);
     const files = names.filter((name) => name.includes("/") || FILE.test(name));

@@ -1,9 +1,9 @@
-// What is shown of a run until its history is there: its name, and how far the server is.
+// The page while the history of a run is loaded: the run's name, and the progress of the server.
 
 import { el, grouped, said } from "./dom.js";
 
-const PATIENCE = 400; // Milliseconds between two questions.
-const PLACES = 8; // Grey lines in the place of blocks.
+const PATIENCE = 400; // The milliseconds between two requests for the progress.
+const PLACES = 8; // The number of grey lines that stand for blocks.
 
 export class Opening {
   constructor(source, root) {
@@ -16,7 +16,7 @@ export class Opening {
   }
 
   async ask() {
-    const progress = this.ended ? null : await this.source.progress().catch(() => null); // the history's answer says why
+    const progress = this.ended ? null : await this.source.progress().catch(() => null); // If this fails, the request for the history fails too, and reports the error.
     if (!progress) return;
     this.bar.max = progress.total;
     this.bar.value = progress.done;

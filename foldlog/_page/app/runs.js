@@ -1,16 +1,17 @@
-// All runs of a store: what failed, what it cost, and how long it took. The server chooses, sorts and adds up.
+// All runs of a store: which runs failed, and what they cost. The server filters and sorts the runs, and computes the
+// sums.
 
 import { DAY, ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
 import { distinguished } from "./titles.js";
 
-const PAGE = 100; // Runs that are asked for together.
+const PAGE = 100; // The number of runs in one request.
 const MOST_HITS = 50;
 const MOST_FACETS = 10;
 const SORT = "-activity";
 const SORTS = [
-  ["state", "Run", "By state: those that ended with an error first"], ["condensations", "Context", "Tokens of the prompts over the run. By condensations"], ["", "First error", ""],
-  ["errors", "Errors", "Results of calls that their source marks as errors"], ["wait", "Longest wait", "The longest time for a model or a tool"], ["duration", "Took", "From the first event to the last one"],
-  ["cost", "Cost", "What all calls of models cost: ≈ at the prices of a table"], ["activity", "Last event", "Runs without times come last"],
+  ["state", "Run", "Sort by state: runs that ended with an error first"], ["condensations", "Context", "The tokens of the prompts over the run. Sort by condensations"], ["", "First error", ""],
+  ["errors", "Errors", "Results of calls that their source marks as errors"], ["wait", "Longest wait", "The longest wait for a model or a tool"], ["duration", "Took", "From the first event to the last one"],
+  ["cost", "Cost", "The cost of all model calls. ≈ means that prices come from a table"], ["activity", "Last event", "Runs without times come last"],
 ];
 const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool"], ["model", "Model"], ["attribute", "Attribute"]];
 const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
@@ -21,11 +22,11 @@ export class Runs {
     this.root = root;
     this.line = "";
     this.sort = SORT;
-    this.rows = []; // that are loaded, of ``total``
+    this.rows = []; // The loaded runs. There are ``total`` runs.
     this.nodes = new Map();
     this.total = 0;
     this.chosen = new Set();
-    this.wide = new Set(); // the facets of which all names are shown
+    this.wide = new Set(); // The facets that show all their names.
     this.names = new Map();
   }
 
@@ -48,7 +49,7 @@ export class Runs {
     stream.addEventListener("open", () => this.live.set(true));
   }
 
-  // Ask again for what is shown; and once more while runs are still counted.
+  // Load the shown runs and sums again. While the server still counts runs, repeat this.
   async refresh() {
     const { line, sort } = this;
     const asked = (this.asked = `${line}\n${sort}`);
@@ -56,7 +57,7 @@ export class Runs {
     const count = Math.max(PAGE, this.rows.length);
     const page = this.askPage(0, count).then(({ conversations, total }) => {
       if (this.asked !== asked) return;
-      this.rows = conversations.concat(this.rows.slice(count)); // loaded meanwhile
+      this.rows = conversations.concat(this.rows.slice(count)); // More rows may have been loaded since the request.
       this.total = total;
       this.showRows();
     });
@@ -84,7 +85,7 @@ export class Runs {
 
   // -- what is chosen -------------------------------------------------------------------------------------------------
 
-  // Choose other runs, or another order.
+  // Show the runs that a search line selects, in an order.
   async choose(line, sort = this.sort) {
     this.line = line.trim();
     this.sort = sort;
@@ -101,7 +102,7 @@ export class Runs {
     }
   }
 
-  // The words of the line that name a facet, each with its value.
+  // The words of the search line that name a facet, each with its value.
   words() {
     return Array.from(this.line.matchAll(WORD), ([word, key, quoted, plain]) => ({ word, key, value: quoted ?? plain }));
   }
@@ -116,7 +117,7 @@ export class Runs {
     this.choose((found ? this.line.replace(found.word, " ") : `${others} ${wordOf(key, value)}`).replace(/\s+/g, " "));
   }
 
-  // The runs whose last event was in some days.
+  // Choose the runs whose last event is between two days. Without days, choose all days.
   brush(from, to) {
     const others = this.words().filter(({ key }) => key === "since" || key === "until").reduce((line, { word }) => line.replace(word, " "), this.line);
     this.choose(`${others}${from ? ` since:${from} until:${to}` : ""}`.replace(/\s+/g, " "));
@@ -181,7 +182,7 @@ export class Runs {
     );
   }
 
-  // A drag over the days chooses them; one over the days that are chosen takes it back.
+  // Dragging over days chooses them. Dragging over exactly the chosen days chooses all days again.
   followBrush() {
     let start = null;
     const dayAt = ({ clientX }) => {
@@ -258,7 +259,7 @@ export class Runs {
     this.showSentence();
   }
 
-  // What the calls of models in the chosen runs cost, by model with the highest cost first, and by day with the last first.
+  // Two tables of the cost of the chosen runs: by model, the highest cost first, and by day, the last day first.
   showCosts() {
     if (this.costs.hidden) return;
     const { models, days } = this.fleet.chosen;
@@ -282,7 +283,7 @@ export class Runs {
       this.showFacets();
     };
     const groups = FACETS.map(([key, words]) => {
-      // With has:error a tool is one that failed.
+      // Together with has:error, a tool facet counts the runs in which the tool failed.
       const isOfErrors = failed && key === "tool";
       const name = isOfErrors ? `${words} with errors` : words;
       const what = isOfErrors ? "tool errors" : key;
@@ -304,7 +305,7 @@ export class Runs {
     refill(this.proposals, ...this.fleet.facets.filter((facet) => facet.what !== "tool errors").slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })));
   }
 
-  // The days from the first to the last one, also those without a run.
+  // Show all days from the first to the last day, including days without a run.
   showDays() {
     const known = new Map(this.fleet.days.map((day) => [day.day, day]));
     const names = [...known.keys()].sort();
@@ -317,7 +318,7 @@ export class Runs {
       const { conversations, errors } = known.get(name) ?? { conversations: 0, errors: 0 };
       const bars = [conversations, errors].map((number) => {
         const bar = el("span", {});
-        // A day with a hundred times the runs of another leaves the other one to be seen.
+        // With a square root, a day with few runs stays visible beside a day with a hundred times as many.
         bar.style.height = number ? `max(2px, ${100 * Math.sqrt(number / most)}%)` : "0";
         return bar;
       });
@@ -325,13 +326,13 @@ export class Runs {
     });
     this.days.replaceChildren(...days);
     const [first, last] = [this.range[0], this.range.at(-1)];
-    this.ends.replaceChildren(el("span", {}, label(first)), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most, heights by square root`), el("span", {}, label(last)));
+    this.ends.replaceChildren(el("span", {}, label(first)), el("span", {}, `runs by day, errors in red; at most ${grouped(most)} a day; heights are square roots`), el("span", {}, label(last)));
     this.days.setAttribute("aria-label", `Runs and errors by day from ${first} to ${last}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
     const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
     if (since) this.markDays(this.range.findIndex((name) => name >= since), this.range.findLastIndex((name) => !until || name < until));
   }
 
-  // Tell runs apart whose titles begin alike, among those that are loaded.
+  // Shorten the titles of loaded runs that begin alike, so that the words that differ are visible.
   nameThem(conversations) {
     for (const [id, name] of distinguished(conversations)) this.names.set(id, name);
   }
@@ -348,7 +349,7 @@ export class Runs {
 
   // -- rows -----------------------------------------------------------------------------------------------------------
 
-  // Draw the rows that are loaded; those that have not changed stay.
+  // Draw the loaded rows. Unchanged rows keep their elements.
   draw() {
     const before = this.nodes;
     this.nodes = new Map();
@@ -367,7 +368,7 @@ export class Runs {
     });
     while (this.inner.children.length > this.rows.length) this.inner.lastChild.remove();
     this.seen.disconnect();
-    this.seen.observe(this.end); // it says whether the end is in sight now
+    this.seen.observe(this.end); // It reports at once whether the end of the list is visible.
   }
 
   async loadMore() {
@@ -397,7 +398,7 @@ export class Runs {
     const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
     const error = one.first_error ? printable(one.first_error.replace(COLOURS, "")) : null;
     const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, shortId(one.conversation)].filter(Boolean).join(" · ");
-    // A click on the error leads to it, another one to the end of the run.
+    // A click on the first error opens the run at this error. Any other click opens the end of the run.
     const lead = ({ target, currentTarget: link }) => (link.hash = one.first_error && target.closest(".c-first") ? "at=error" : "");
     const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: lead },
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
@@ -428,8 +429,8 @@ export class Runs {
 
   // -- texts ----------------------------------------------------------------------------------------------------------
 
-  // Search the texts of events for the words that name no facet, in the runs that the facets choose: of errors alone
-  // where the line asks for errors.
+  // Search the texts of events for the words that name no facet, in the runs that the facets choose. With has:error,
+  // search only errors.
   async search() {
     const words = this.plain;
     const facets = this.words().map(({ word }) => word).join(" ");
@@ -444,16 +445,16 @@ export class Runs {
       if (asked !== this.searched) return;
       this.hits.hidden = false;
       refill(this.hits,
-        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} of ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
+        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} in ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
         ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), el("bdi", { class: "snippet" }, ...withMarks(hit.snippet, hit.highlights)))));
     } catch (error) {
       this.hits.hidden = false;
-      this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
+      this.hits.replaceChildren(el("p", { class: "soft" }, said(`Only titles and ids were searched: ${error.message}`)));
     }
   }
 }
 
-// How many of the chosen runs failed, of those whose sources mark errors.
+// The number of chosen runs that failed, among the runs whose sources mark errors.
 function errorWords({ conversations, unmarked, ended_with_error: failed, with_errors: some }) {
   const runs = count(conversations, "run");
   const marking = conversations - unmarked;
@@ -466,12 +467,12 @@ function errorWords({ conversations, unmarked, ended_with_error: failed, with_er
 }
 
 const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
-const SEVERAL = new Set(["attribute", "has"]); // facets of which several values may be chosen
+const SEVERAL = new Set(["attribute", "has"]); // Several values of these facets may be chosen.
 const wordOf = (key, value) => `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
-const RUNS_RULE = "Words are searched in titles, ids and texts. has:error, has:note, state:error, tool:Bash (with has:error: in which it failed), program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01 choose runs.";
-const COLOURS = /\x1b\[[\d;?]*[a-zA-Z]/g; // of a terminal
+const RUNS_RULE = "Words are searched in titles, ids and texts. These words choose runs: has:error, has:note, state:error, tool:Bash, program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01. has:error tool:Bash chooses the runs in which Bash failed.";
+const COLOURS = /\x1b\[[\d;?]*[a-zA-Z]/g; // Escape sequences that colour a terminal.
 
-// The tokens of the prompts of a run as an area; a red line at the end of a run that ended with an error.
+// An area that shows the tokens of a run's prompts. If the run ended with an error, a red line is at the end.
 export function sparkline(context, isFailed = false) {
   const node = el("span", { class: "spark", "aria-hidden": true });
   if (context.length < 2) return node;
@@ -484,13 +485,13 @@ export function sparkline(context, isFailed = false) {
   return node;
 }
 
-// The way back from a run to the list, with its words and its order.
+// The address of the list, with the search line and the order that it had.
 export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
 
 export const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
 
-// The part of an id that people name it by.
+// The short form of an id, such as the first part of a UUID.
 function shortId(id) {
   const last = id.split("/").at(-1) || id;
   return printable(/^[0-9a-f]{8}-/.test(last) ? last.slice(0, 8) : last);

@@ -1,4 +1,4 @@
-// Where the page has its data from: elements of its own file, or the server that sent it.
+// The source of the page's data: elements of the page's own file, or the server that sent the page.
 
 import { ask, firstPlace, keep, kept, wanted } from "./dom.js";
 import { remembered } from "./history.js";
@@ -21,7 +21,7 @@ export class Embedded {
     return events[id - first];
   }
 
-  // Events in full, from one on: as many as are there together.
+  // Load the events from ``start`` to before ``stop``, with all texts. ``Server.events`` may load fewer.
   async events(start, stop) {
     const found = [];
     for (let id = start; id < stop; id += 1) found.push(await this.event(id));
@@ -37,7 +37,7 @@ export class Embedded {
     return this.part("dropped");
   }
 
-  // Notes of the time when the file was written; what is noted in a file stays in this browser.
+  // The notes that were stored in the file. After a reader changes a note, the notes that this browser stores.
   async notes() {
     const own = kept("localStorage", this.noted);
     return own ? JSON.parse(own) : this.part("notes");
@@ -55,7 +55,7 @@ export class Embedded {
     return `foldlog-notes ${location.pathname}`;
   }
 
-  // Tell the events that contain all words, in order. Texts that cannot match are never parsed.
+  // Call ``found`` for each event that contains all words, in order. Chunks that cannot match are not parsed.
   async search(given, found, signal) {
     const words = wanted(given);
     const stored = words.map((word) => JSON.stringify(word).slice(1, -1).toLowerCase());
@@ -88,7 +88,7 @@ export class Server {
     return this.ask("history", { since });
   }
 
-  // The page of another conversation at a version.
+  // The address of another conversation's page at a version.
   address(id, version) {
     return `./?${new URLSearchParams({ id })}#v=${version}`;
   }
@@ -122,7 +122,7 @@ export class Server {
     return this.ask("progress");
   }
 
-  // Where the page of this conversation is as one file.
+  // The address of this conversation's report.
   get file() {
     return `api/report?${new URLSearchParams({ id: this.id })}`;
   }
@@ -132,7 +132,8 @@ export class Server {
     if (!signal.aborted) for (const { event, snippet } of hits) found(event, snippet);
   }
 
-  // Tell each new version, and when the conversation is gone. The browser connects again by itself.
+  // Call ``changed`` for each new version, and ``gone`` if the conversation is erased. The browser reconnects by
+  // itself.
   follow({ changed, connected, gone }) {
     const stream = new EventSource(`api/follow?${new URLSearchParams({ id: this.id })}`);
     stream.addEventListener("version", (message) => changed(JSON.parse(message.data)));
@@ -155,7 +156,7 @@ export class Server {
 
 const GONE_FOR_GOOD = new Set([404, 410]);
 
-// The text around each word, where all words are in the texts of an event; else null.
+// Return the text around each word if the event contains all words, or else null.
 function matching(event, words) {
   const texts = [];
   collect(event, texts);
@@ -169,7 +170,8 @@ const BEFORE_WORD = 14;
 const AFTER_WORD = 12;
 const AFTER_LAST = 160;
 
-// The parts of a text around some places, as the server makes them: no place is cut, and all are near the beginning.
+// Return the text around each place, as the server does. No place is cut, and the text between distant places is left
+// out.
 function excerpt(text, places) {
   const parts = [];
   places.sort((one, other) => one[0] - other[0] || one[1] - other[1]);

@@ -1,4 +1,4 @@
-// The tokens of the View, over time or by step, with errors, waits and condensations: a run at a glance.
+// The strip at the top of a run: the tokens of the View over time or by version, with errors, waits and condensations.
 
 import { GROUPS } from "./history.js";
 import { dated, dayAndClock, duration, el, firstPlace, grouped, short, tokenCount } from "./dom.js";
@@ -8,7 +8,7 @@ export const RIGHT = 24;
 const ABOVE_CURVE = 14;
 const CURVE = 58;
 const HEIGHT = 116;
-const TICK = 110; // Pixels between the numbers of the axis, at least.
+const TICK = 110; // The least number of pixels between two numbers of the axis.
 
 export class Strip {
   constructor(app) {
@@ -23,7 +23,7 @@ export class Strip {
     new ResizeObserver(() => app.changed("strip")).observe(this.node);
   }
 
-  // Over time, but for the versions of the picture below it.
+  // Whether the strip goes over time. Above the picture in Memory, it goes over versions, as the picture does.
   get hasTime() {
     return this.app.marks.took > 0 && this.app.tab === "transcript";
   }
@@ -32,7 +32,7 @@ export class Strip {
     return this.app.tab === "memory" ? this.app.chart.window : [0, this.app.history.version + 1];
   }
 
-  // Where the column of a version begins.
+  // The left edge of a version's column.
   x(version) {
     const { marks } = this.app;
     const [first, last] = this.window;
@@ -40,12 +40,12 @@ export class Strip {
     return LEFT + part * this.width;
   }
 
-  // Where the line of a version is: over time at its moment, else in the middle of its column.
+  // The place of a version's line: at its time if the strip goes over time, or else in the middle of its column.
   at(version) {
     return this.hasTime ? this.x(version) : this.x(version + 0.5);
   }
 
-  // The last version at a place.
+  // The last version whose column begins at or before a place.
   versionAt(x) {
     const [first, last] = this.window;
     const span = Math.min(last, this.app.history.version + 1) - first;
@@ -76,7 +76,8 @@ export class Strip {
     this.canvas.setAttribute("aria-label", `The View's tokens from the first to the last of ${grouped(history.version)} versions, with ${grouped(marks.errors.length)} errors, ${grouped(marks.condensations.length)} condensations and ${grouped(marks.waits.length)} waits`);
   }
 
-  // Of each pixel the largest View, faint, and before it the smallest one, by kind; and the limit.
+  // For each column of pixels, draw the largest View in faint colours and the smallest View above it. Then draw the
+  // limit.
   drawCurve(context) {
     const { sizes, total, version: end, limit } = this.app.history;
     const [first, last] = this.window;
@@ -118,7 +119,7 @@ export class Strip {
     context.fillText(`limit ${short(limit)}`, LEFT + 4, Math.max(6, y - 7));
   }
 
-  // The numbers of versions, and below them the day and the minute where they are others than before.
+  // Write the numbers of versions, and below each number the day and the minute if they differ from those before.
   drawAxis(context, taken) {
     const { history, marks } = this.app;
     const [first, last] = this.window;
@@ -176,7 +177,8 @@ export class Strip {
     context.fill();
   }
 
-  // The line of a version with its number. Return the places that the number covers: beside those of the open version.
+  // Draw the line and the number of a version. A number that would cover the number of the open version (``open``) is
+  // moved beside it. Return the left and right edge of the number.
   drawVersion(context, version, open = undefined) {
     const isOpen = version === this.app.version;
     const words = grouped(version);
@@ -208,7 +210,7 @@ export class Strip {
   }
 }
 
-// The context of a canvas of this size in pixels of the page, with nothing on it.
+// Clear a canvas, give it this size in CSS pixels, and return its context.
 export function cleared(canvas, width, height, font) {
   const ratio = window.devicePixelRatio || 1;
   const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
@@ -221,7 +223,8 @@ export function cleared(canvas, width, height, font) {
   return context;
 }
 
-// Words on a ground of their own, in the colour that is set, from a place on.
+// Write words in a box with round corners. The box has the present fill colour, and the words have the colour
+// ``ground``.
 export function drawTag(context, words, left, y, ground) {
   const width = tagWidth(context, words);
   context.beginPath();
@@ -234,7 +237,7 @@ export function drawTag(context, words, left, y, ground) {
 
 export const tagWidth = (context, words) => context.measureText(words).width + 12;
 
-// Elements beside the pointer, within a node of this size.
+// Show elements in a box beside the pointer, inside a node of this size.
 export function showTip(tip, { offsetX: x, offsetY: y }, { clientWidth, clientHeight }, ...children) {
   tip.replaceChildren(...children);
   tip.hidden = false;
@@ -244,7 +247,7 @@ export function showTip(tip, { offsetX: x, offsetY: y }, { clientWidth, clientHe
   tip.style.transform = `translate(${Math.max(4, left)}px, ${Math.max(4, top)}px)`;
 }
 
-// 1, 2, 5, 10 …: the next one from a number on.
+// The least of the numbers 1, 2, 5, 10, 20, 50 … that is at least ``least``.
 export function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
   for (const step of [1, 2, 5, 10]) if (step * power >= least) return Math.max(1, step * power);

@@ -1,4 +1,4 @@
-// Texts of events as elements: code, differences, and the words of a search in them.
+// Shows texts of events: code, differences, and marks around the words of a search.
 
 import { el, printable, said, withMarks } from "./dom.js";
 
@@ -11,7 +11,7 @@ export function textOf(content) {
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
 }
 
-// The beginning of what an event says, in one line.
+// The beginning of an event's text, in one line.
 export function lineOf(event) {
   const text = event.tool ? `${event.tool}: ${asText(event.arguments ?? "")}` : textOf(event.content ?? event.summary ?? event.problem ?? "");
   return printable(text.slice(0, 160).replace(/\s+/g, " "));
@@ -19,7 +19,7 @@ export function lineOf(event) {
 
 const signed = (sign, lines) => lines.map((line) => `${sign}${line}`);
 
-// The lines that differ, with those before and after them that are the same.
+// The lines that differ, with up to three equal lines before and after them.
 export function difference(before, after) {
   const [old, young] = [before.split("\n"), after.split("\n")];
   let start = 0;
@@ -34,7 +34,7 @@ export function difference(before, after) {
   ].join("\n");
 }
 
-// Code, with the lines of a difference in their colours.
+// Code. If it is a difference, the added and removed lines are coloured.
 export function coded(text, isPatch = false) {
   const lines = text.split("\n");
   const isMarked = (line) => line.startsWith("@@ ") || line.startsWith("diff --git ");
@@ -49,7 +49,7 @@ export function coded(text, isPatch = false) {
 
 const SIGNS = { "+": "added", "-": "removed" };
 
-// A text in lower case, of the same length: a letter whose lower case is longer, such as "İ", stays.
+// A text in lower case, with the same length. So a letter whose lower case is longer, such as "İ", does not change.
 function lowered(text) {
   const lower = text.toLowerCase();
   if (lower.length === text.length) return lower;
@@ -66,7 +66,7 @@ export function highlighted(text, words) {
   return withMarks(text, spots.sort((one, other) => one[0] - other[0]));
 }
 
-// Mark the first of each word of a search in the texts of a node.
+// In each text of a node, mark the first occurrence of each word of a search.
 export function markWords(node, words) {
   if (!words.length) return;
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
@@ -85,7 +85,7 @@ export function markWords(node, words) {
   }
 }
 
-// The beginning of a text that fits a few lines; its length where all of it does.
+// The length of the beginning of a text that fits into a few lines. If the whole text fits, its length.
 export function endOfClip(text, lines = 14, characters = 1800) {
   let end = 0;
   for (let line = 0; line < lines; line += 1) {
@@ -94,6 +94,6 @@ export function endOfClip(text, lines = 14, characters = 1800) {
     end = next + 1;
   }
   if (end > characters) return characters;
-  // A few lines more are shown at once.
+  // If only a few short lines would be hidden, show them, too.
   return text.length - end < 200 && text.slice(end).split("\n").length <= 3 ? text.length : end - 1;
 }

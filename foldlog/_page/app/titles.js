@@ -1,9 +1,9 @@
-// What tells runs apart whose titles begin alike.
+// Shortens titles that begin alike, so that their differences are visible.
 
-const ALIKE = 24; // Characters that two titles share before the words that differ are named first.
-const LEAST = 16; // Characters of the words that differ.
+const ALIKE = 24; // If two titles share at least this number of characters, their names begin with the words that differ.
+const LEAST = 16; // The least number of characters of a name.
 
-// For each id ``name``, the words that differ, and ``start``, the first of the words that others share.
+// For each id, ``name`` begins with the words that differ, and ``start`` has the first words of the shared beginning.
 export function distinguished(conversations) {
   const titleOf = ({ title, conversation }) => (title ?? conversation).trim() || conversation;
   const titles = [...new Set(conversations.map(titleOf))].sort();
@@ -23,7 +23,7 @@ function shared(one, other = "") {
   return place;
 }
 
-// The beginning of the word at a place; the end of the text stays the end.
+// The beginning of the word at a place. At or after the end of the text, the end.
 function wordAt(text, place) {
   return place >= text.length ? text.length : text.lastIndexOf(" ", place) + 1;
 }

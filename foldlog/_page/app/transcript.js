@@ -1,18 +1,18 @@
-// The run as text: a call and its result as one block, a condensation as a cut. Only blocks near the sight are elements;
-// the others have the height that was measured, or a usual one.
+// The run as text. A call and its result are one block, and a condensation is a cut. Only blocks near the visible part
+// are elements. For the other blocks, the page reserves their measured height, or the usual height of their kind.
 
 import { DAY, Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
 import { coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
 
-const PORTION = 40; // Events that are asked for together.
+const PORTION = 40; // The number of events in one request.
 const MOST_TEXTS = 4_000;
-const SOON = 2_000; // Milliseconds that a page waits for its first texts.
+const SOON = 2_000; // The milliseconds that the page waits for its first texts.
 const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
 const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
 
-// The blocks of a run, in the order of events: each with the id of its event, of a call also the id of its result.
+// The blocks of a run, in the order of events. A block has the id of its event, and for a call the id of its result.
 export function blocksOf(history, isAll) {
   const blocks = [];
   const { answers } = history.columns;
@@ -30,11 +30,11 @@ export function blocksOf(history, isAll) {
 export class Transcript {
   constructor(app) {
     this.app = app;
-    this.isAll = false; // also events that are never shown to a model
-    this.isWhole = false; // all texts in full
-    this.isPlain = false; // no Markdown
+    this.isAll = false; // Also show events that are never shown to a model.
+    this.isWhole = false; // Show all texts in full.
+    this.isPlain = false; // Do not format Markdown.
     this.opened = new Set();
-    this.portions = new Map(); // of the first event of each that was asked for, the end
+    this.portions = new Map(); // For each request, its first event and the event after its last event.
     this.texts = new Map();
     this.nodes = new Map();
     this.inner = el("div", { class: "flow" });
@@ -47,7 +47,7 @@ export class Transcript {
     for (const moves of ["wheel", "touchmove", "pointerdown"]) this.node.addEventListener(moves, () => (this.target = undefined), { passive: true });
   }
 
-  // Begin with the blocks of a history, or of one that has grown; heights that were measured stay.
+  // Show the blocks of a history. If the history has grown, keep the measured heights.
   open(history) {
     const before = this.heights;
     this.history = history;
@@ -59,7 +59,7 @@ export class Transcript {
     this.again();
   }
 
-  // Draw all blocks in sight anew.
+  // Draw all visible blocks again.
   again() {
     for (const node of this.nodes.values()) node.remove();
     this.nodes.clear();
@@ -72,21 +72,22 @@ export class Transcript {
     this.heights = undefined;
   }
 
-  // Begin again with other blocks, or with the same ones in another form.
+  // Change options such as ``isAll``, and show the blocks again.
   change(options = {}) {
     Object.assign(this, options);
     this.heights = undefined;
     this.open(this.history);
   }
 
-  // While two versions are compared only what entered or left is shown, if the reader wants that.
+  // Whether to show a block. During a comparison, the reader can choose to see only events that entered or left the
+  // View.
   isWanted({ id, result = undefined, border = undefined }) {
     const { app } = this;
     if (app.from === null || !app.onlyChanges) return true;
     return !border && [id, result, -id - 2].some((each) => each !== undefined && this.changeOf(each) !== "");
   }
 
-  // What became of an event from the earlier to the later one of two compared versions.
+  // "entered" or "left" if the event did so between the two compared versions, or else "".
   changeOf(id) {
     const { compared } = this.app;
     return compared ? this.history.changeOf(id, ...compared) : "";
@@ -98,7 +99,7 @@ export class Transcript {
     this.inner.style.height = `${tops[heights.length]}px`;
   }
 
-  // The place of the block of an event, or of the one before it.
+  // The place of an event's block. If the event has no block, the place of the block before it.
   placeOf(id) {
     const came = this.history.came(id);
     const action = this.history.columns.answers[came];
@@ -131,7 +132,7 @@ export class Transcript {
     this.measure();
   }
 
-  // Take the heights of what is drawn. What the reader sees stays where it is.
+  // Measure the heights of the drawn blocks. The visible part does not move.
   measure() {
     if (!this.nodes.size) return;
     const { top } = this.sight;
@@ -153,7 +154,7 @@ export class Transcript {
     else requestAnimationFrame(() => this.draw());
   }
 
-  // Scroll an event into sight, near the top of it, and stay there while the heights around it are measured, or until the
+  // Scroll to an event, and show it near the top. Keep it there while the heights around it are measured, until the
   // reader scrolls.
   reveal(id) {
     if (!this.history || !this.blocks.length) return;
@@ -162,7 +163,7 @@ export class Transcript {
     this.bring(this.target);
   }
 
-  // Let go of what was scrolled to, once the texts around it are there.
+  // After the texts around the event have been loaded, do not keep the event at its place any more.
   settle() {
     clearTimeout(this.settling);
     this.settling = setTimeout(() => (this.shown.querySelector(".waiting") ? this.settle() : (this.target = undefined)), 700);
@@ -178,7 +179,7 @@ export class Transcript {
     return [first, result].includes(this.history.came(id));
   }
 
-  // Scroll by most of what is in sight.
+  // Scroll by 90 % of the visible height.
   scroll(step) {
     this.target = undefined;
     this.sight.top += step * 0.9 * this.sight.height;
@@ -190,7 +191,7 @@ export class Transcript {
     if (node) this.app.goToEvent(Number(node.dataset.event), false);
   }
 
-  // The next block from the chosen one, or from the top of the sight.
+  // Go to the next or the previous block, counted from the chosen event, or from the first visible block.
   step(by) {
     const { event } = this.app;
     const at = event === null ? firstPlace(this.blocks.length, (place) => this.tops[place] >= this.sight.top) - (by > 0 ? 1 : 0) : this.placeOf(event);
@@ -200,14 +201,14 @@ export class Transcript {
 
   // -- texts ----------------------------------------------------------------------------------------------------------
 
-  // The document of an event; undefined until it is there.
+  // The document of an event. It is undefined until it is loaded.
   text(id) {
     const known = this.texts.get(id);
     if (known === undefined) this.load(id - (id % PORTION));
     return known;
   }
 
-  // Load the texts before and after an event, or as many as come soon.
+  // Load the texts around an event. After ``SOON`` milliseconds, do not wait for the rest.
   loadAround(id) {
     const own = Math.max(0, id - (id % PORTION));
     const starts = [own - PORTION, own, own + PORTION].filter((start) => start >= 0 && start < this.history.version);
@@ -217,7 +218,7 @@ export class Transcript {
   async load(start) {
     const stop = Math.min(start + PORTION, this.history.version);
     if (this.portions.get(start) === stop) return;
-    if (this.texts.size > MOST_TEXTS) this.forgetTexts(); // those in sight are asked for again
+    if (this.texts.size > MOST_TEXTS) this.forgetTexts(); // The visible texts are loaded again.
     this.portions.set(start, stop);
     try {
       for (let at = start; at < stop; ) {
@@ -238,7 +239,7 @@ export class Transcript {
     this.texts.clear();
   }
 
-  // Draw the blocks anew whose texts have come.
+  // Draw the blocks again whose texts were loaded.
   fill(start, stop) {
     for (const [place, node] of this.nodes) {
       const { id, result } = this.blocks[place];
@@ -252,7 +253,7 @@ export class Transcript {
     this.app.changed("chosen");
   }
 
-  // Draw again the block of an event that has another note.
+  // Draw the block of an event again, because its note was changed.
   refresh(id) {
     const place = this.placeOf(id);
     const node = this.nodes.get(place);
@@ -281,14 +282,14 @@ export class Transcript {
     }
   }
 
-  // "+ entered", "in S198", "forgotten": what a reader would not expect of an event.
+  // The state of an event if it is unusual: "+ entered", "in S198", "forgotten".
   stateWords(id) {
     const { history, app } = this;
     const change = this.changeOf(id);
     if (change) return `${SIGNS_OF[change]} ${change}`;
     const state = history.state(id, app.version);
     if (state === "summarized") return `in ${idOf(history.standsFor(id, app.version).summary)}`;
-    // With the View of its own version, the agent writes the event.
+    // At this version the agent is about to write the event, so "not yet" would be no news.
     if (state === "not yet" && history.group(id) === 3 && history.came(id) === app.version) return "";
     return WORTH_SAYING.has(state) ? state : "";
   }
@@ -324,7 +325,7 @@ export class Transcript {
     return el("button", { class: "id link", "aria-label": `Choose event ${idOf(id)}`, onclick: () => this.app.goToEvent(id, false) }, idOf(id));
   }
 
-  // The time of each block that begins another day than the block before it that has a time; else null.
+  // For each block, its time if it is the first block of a day, or else null.
   newDays() {
     let day = null;
     return this.blocks.map(({ id }) => {
@@ -391,7 +392,7 @@ export class Transcript {
     return text ? [this.code(`${id} output`, text, this.history.kind(id) === "error" ? "error" : "")] : [el("p", { class: "soft" }, "no output")];
   }
 
-  // What in an event the agent wrote again after it had been dropped.
+  // The terms that the agent wrote in an event although they had been dropped.
   neededAgain(id) {
     const terms = this.app.marks.again.get(id);
     if (!terms) return [];
@@ -438,7 +439,7 @@ export class Transcript {
     return el("article", { class: "cut border", "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": "Fork" }, "Fork of ", href ? el("a", { href }, said(parent)) : said(parent), ` at version ${grouped(version)}: the events before are shared`);
   }
 
-  // A condensation: what it took out of the View, and what of it was needed again.
+  // A condensation: the events that it removed from the View, and the terms that were needed again.
   cut(id, place) {
     const { app, history } = this;
     const change = history.changes.get(id);
@@ -488,8 +489,8 @@ function parsed(given) {
   }
 }
 
-// The arguments of a call: the one that says most, as a line, and the others by name. What one puts in another's place
-// is a difference.
+// The arguments of a call. The most telling argument becomes ``line``, and the others keep their names. An old text and
+// the new text that replaces it become a difference.
 function parts(values) {
   if (typeof values === "string") return { line: values, brief: [], rest: {} };
   if (Array.isArray(values) || values === null) return { line: "", brief: [], rest: { arguments: pretty(values) } };
@@ -515,7 +516,7 @@ function parts(values) {
   return { line, brief, rest };
 }
 
-const BRIEF = 48; // characters of an argument beside the name of the tool
+const BRIEF = 48; // The maximum length of an argument that stands beside the name of the tool.
 const PROSE = new Set(["message", "thought", "prompt"]);
 const DIFFERENCE = "difference";
 const TELLING = ["file_path", "path", "command", "cmd", "pattern", "query", "url", "description", "code"];

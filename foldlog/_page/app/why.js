@@ -1,16 +1,16 @@
-// Why the model is sent an event at a version or not, what a condensation did, and what all of them saved and cost.
+// Explains why the model is sent an event or not, what one condensation did, and what all condensations saved and cost.
 
 import {
   costWords, count, el, eventsAndSummaries, grouped, idOf, money, said, savingMeans, sentence, short, table, terms, tokenCount,
 } from "./dom.js";
 import { asText } from "./texts.js";
 
-const MOST = 200; // changes in the table
+const MOST = 200; // The maximum number of changes in the table.
 const NEVER = {
-  annotation: "Annotations are bookkeeping. No model is sent them.",
-  redaction: "It is the receipt of a redaction. No model is sent it.",
-  documents: "Attributes and documents are beside the conversation. No model is sent them.",
-  request: "It asks for a condensation. Requests change a View and are never in it.",
+  annotation: "Annotations are bookkeeping. They are never sent to a model.",
+  redaction: "This is the receipt of a redaction. It is never sent to a model.",
+  documents: "Attributes and documents are stored beside the conversation. They are never sent to a model.",
+  request: "This event requests a condensation. A request is never in a View.",
 };
 
 export class Why {
@@ -18,7 +18,7 @@ export class Why {
     this.app = app;
   }
 
-  // Sentences that say what an event is at the version that is open, and the ways on from there.
+  // Sentences about the state of an event at the open version, and buttons that lead to related events.
   about(id) {
     const change = this.app.history.changes.get(id);
     return change && change.kind !== "request" ? this.aboutChange(change) : this.aboutEvent(id);
@@ -33,19 +33,19 @@ export class Why {
     const way = (text, action) => ways.push(el("button", { onclick: action }, text));
     const span = history.spanAt(id, version);
     const last = span?.sent.findLast((at) => at <= version);
-    if (state === "not yet" && version === came && history.group(id) === 3) sentences.push(`With the View of version ${grouped(version)} the agent wrote it.`);
+    if (state === "not yet" && version === came && history.group(id) === 3) sentences.push(`The agent wrote it when it was shown the View of version ${grouped(version)}.`);
     else if (state === "not yet") {
-      sentences.push(`It is not there yet at version ${grouped(version)}: it comes at version ${grouped(came + 1)}.`);
+      sentences.push(`At version ${grouped(version)} it does not exist yet. It comes at version ${grouped(came + 1)}.`);
       way(`Version ${grouped(came + 1)}`, () => this.app.go(came + 1));
-    } else if (state === "damaged") sentences.push("Its stored bytes are damaged. The events around it are whole; if it was a condensation, the Views after it are shown as if it were not there.");
-    else if (state === "sent") sentences.push(`The model is sent it at version ${grouped(version)}, since version ${grouped(last)}.`);
-    else if (state === "masked") sentences.push(`The View shows it at version ${grouped(version)}, and the model is sent a line in place of its content: it is masked since version ${grouped(history.maskedAt.get(id))}.`);
+    } else if (state === "damaged") sentences.push("Its stored bytes are damaged. If it was a condensation, the page shows the later Views without it. All other events can be read.");
+    else if (state === "sent") sentences.push(`At version ${grouped(version)} it is sent to the model, as it is since version ${grouped(last)}.`);
+    else if (state === "masked") sentences.push(`The View shows it at version ${grouped(version)}, but it is masked: since version ${grouped(history.maskedAt.get(id))} the model is sent a line instead of its content.`);
     else if (state === "pending") {
       const next = span.sent.find((at) => at > version);
-      sentences.push(`The View shows it, and the model is not sent it at version ${grouped(version)}: ${this.pendingBecause(id)}.`);
+      sentences.push(`The View shows it at version ${grouped(version)}, but it is not sent to the model: ${this.pendingBecause(id)}.`);
       if (next) way(`Sent from version ${grouped(next)}`, () => this.app.go(next));
-    } else if (state === "unsent") sentences.push(`The View shows it, and the model is not sent it since version ${grouped(last)}: another part of its call or tool loop is gone.`);
-    else if (state === "never shown") sentences.push(NEVER[history.kind(id)] ?? `No View shows ${history.unshown}, nor an event that was forgotten before it came.`);
+    } else if (state === "unsent") sentences.push(`The View shows it, but since version ${grouped(last)} it is not sent to the model: another part of its call or tool loop is gone.`);
+    else if (state === "never shown") sentences.push(NEVER[history.kind(id)] ?? `No View shows it: ${history.unshown}, or it was forgotten before it came.`);
     else this.aboutGone(id, state, sentences, way);
     if (history.group(id) === 3 && version !== came) way("What the model knew when it wrote this", () => this.app.go(came, id));
     const answer = history.answered.get(id);
@@ -111,7 +111,7 @@ export class Why {
     return [el("p", { class: "why" }, took.sentence), terms({}, facts), el("div", { class: "ways" }, ...ways)];
   }
 
-  // Whether a summary stands at the version that is open, and until when it stood or will stand.
+  // Words that say whether a summary is in the View at the open version, and until which version it stays.
   standing(summary, id) {
     const { history, version } = this.app;
     if (version <= id) return `comes at version ${grouped(id + 1)}`;
@@ -120,8 +120,8 @@ export class Why {
     return `stands at version ${grouped(version)}${span.stop ? ` (whole history: until version ${grouped(span.stop)})` : ""}`;
   }
 
-  // What condensing saved and cost up to the version that is open; and, where that is not the last one, over the whole
-  // history. Each has the largest View, too.
+  // What condensations saved and cost up to the open version, and the largest View. If the open version is not the last
+  // version, also the figures of the whole history.
   totals() {
     const { history, version } = this.app;
     const isLast = version === history.version;
@@ -139,7 +139,7 @@ export class Why {
     const most = history.largest(0, version);
     const part = cost !== null && priced < made ? ` (recorded by ${grouped(priced)} of them)` : "";
     const savings = [
-      el("b", {}, saved === null ? "tokens that are not known" : `${history.about}${tokenCount(saved)}`),
+      el("b", {}, saved === null ? "an unknown number of tokens" : `${history.about}${tokenCount(saved)}`),
       "; cost ", el("b", {}, cost === null ? "not recorded" : money(cost)), part,
     ];
     return [
@@ -148,7 +148,7 @@ export class Why {
     ];
   }
 
-  // The newest changes before the version, each in a row.
+  // A table of the newest changes before the open version.
   changes() {
     const { app } = this;
     const { about, taking } = app.history;
@@ -181,7 +181,7 @@ export class Why {
   }
 }
 
-// What is left of an event whose content was erased.
+// The receipt of an event whose content was erased.
 export function receipt({ at, by, reason, bytes, hash, record }) {
   const facts = { erased: `${String(at).slice(0, 19).replace("T", " ")} UTC`, by, reason, size: `${grouped(bytes)} bytes`, commitment: hash };
   return [
@@ -190,13 +190,13 @@ export function receipt({ at, by, reason, bytes, hash, record }) {
   ];
 }
 
-// The tokens of calls, as far as they are recorded: "1.2k tokens in, 800 of them cached, 34 out".
+// The recorded tokens of calls: "1.2k tokens in, 800 of them cached, 34 out".
 function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply }) {
   const known = (tokens) => (typeof tokens === "number" ? short(tokens) : "unknown");
   return `${known(prompt)} tokens in, ${typeof cached === "number" && cached > 0 ? `${short(cached)} of them cached, ` : ""}${known(reply)} out`;
 }
 
-// The call of a model in which an event was made, as far as the event records it.
+// What an event records about the model call that wrote it. The text is empty if the event records nothing.
 export function calledWords(meta) {
   const usage = typeof meta?.usage === "object" ? meta.usage : null;
   const model = typeof meta?.model === "string" ? meta.model : "";
