@@ -11,7 +11,6 @@ A longer source becomes a fork too if events were appended to its conversation i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain, count
@@ -31,8 +30,6 @@ from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, c
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
-FORK: Final = re.compile(r"(@\d+(\.\d+)?)+$")
-"""Matches what the name of a fork adds to the name of its parent."""
 _APART: Final = (
     "To import the source anyway, import it under another name with '--prefix TEXT --again', and "
     "redact it there"
@@ -77,12 +74,8 @@ class SourceImport(SourceWriter):
         first. Raises ``SourceRefused`` for an erased source, or if the import would bring back a
         redacted record. Raises ``NotAHistory`` if the source has no records.
         """
-        places: list[Place] = [
-            place
-            for place in self.query(lambda sources: sources.places(self.place))
-            if self._is_of_history(self.name_of(place.conversation))
-        ]
-        if self._is_refused(self.place) and self._is_erased():
+        places: list[Place] = self.query(lambda sources: sources.places(self.place))
+        if self._is_refused(self.place):
             raise SourceRefused(
                 "the source imported from this path was erased; to import it again, use --again"
             )
@@ -100,34 +93,6 @@ class SourceImport(SourceWriter):
             return self._import_new()
         self._find_hashes_before(sources)
         return self._import_compared(sources, places[-1])
-
-    def _is_of_history(self, conversation: str) -> bool:
-        # Another history of a file may have had this place, because a program may insert or delete
-        # histories. A chosen name says nothing about the history.
-        own_name = self.found_history.own_name
-        name = self.named(None)
-        if not name.endswith(own_name):
-            return True
-        names = (conversation, FORK.sub("", conversation))
-        if self.found_history.name == own_name:
-            return name in names
-        return any(each.endswith(own_name) for each in names)
-
-    def _is_erased(self) -> bool:
-        # The erased conversation may be another history of the file, which had this place.
-        if not self.found_history.own_name:
-            return True
-        names = [
-            row.id
-            for row in self.store.iter_conversations()
-            if row.erased_at is not None and self._is_of_history(row.id)
-        ]
-
-        def read(sources: Sources) -> bool:
-            rows = (sources.database.find(sources.reader, name, pending=True) for name in names)
-            return any(self.place in sources.refused_of(row.key) for row in rows if row is not None)
-
-        return bool(self.query(read))
 
     def read_new(self) -> NewSource | None:
         """Read a whole new source. Return None if the source is empty or continues another

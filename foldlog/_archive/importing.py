@@ -1,24 +1,26 @@
 """This module imports the sources in files and folders. The new records of a source are appended.
 If a source differs from its stored records, the first different record begins a fork.
 
-A *place* identifies a source: the path of its file, its number in this file, and the options of the
-import. An import is a copy, and never removes or repairs stored records. The table ``places`` names
-the conversation of each place, and each record has a hash. So a second import finds the
-conversation by its place, and adds only records that are not stored. An import refuses an erased
-source. If a record was redacted, an import refuses a source in which this or an earlier record
-differs, because the redacted text could come back.
+A *place* identifies a source: the path of its file, its own name in this file, and the options of
+the import. An import is a copy, and never removes or repairs stored records. The table ``places``
+names the conversation of each place, and each record has a hash. So a second import finds the
+conversation by its place, and adds only records that are not stored. The place of a file with
+several histories names all their conversations. An import refuses an erased source. If a record
+was redacted, an import refuses a source in which this or an earlier record differs, because the
+redacted text could come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import count
 from os import path as os_path
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from foldlog._archive.comparing import NewSource, SourceImport
 from foldlog._archive.reading import LineReading, state_of
@@ -32,14 +34,17 @@ from foldlog._formats.format import Format
 from foldlog._formats.record import ImportFinding
 from foldlog._formats.registry import AUTO, format_named
 from foldlog.eventstore import EventStoreError, InvalidArgument, Store, VersionConflict
-from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.sources.tables import Place, Source, Sources
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.sources.tables import Place, Sources, SourcesToWrite
+
+T = TypeVar("T")
 
 _TRIES: Final = 5
 _TOGETHER_BYTES: Final = 2 * 2**20
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
-_AtPlace = tuple[str, Source | None, Sequence[Place]]
+_WHOLE_FILE: Final = "0"
+"""The own name in the place of a whole file. Every other own name begins with a colon or slash."""
 _NO_HISTORY: Final = "contains no history that can be imported"
 
 
@@ -101,12 +106,17 @@ class Import:
         """The earlier imports of the places that were looked up. The entry of a place is removed
         when its source is read.
         """
+        self._states = dict[Path, bytes]()
+        """The state of each file, from the time before it was opened."""
+        self._in_files = dict[Path, list[Imported | Failed]]()
+        """The outcomes of the histories in each file that may have several histories."""
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
         self.left_out = []
         self.not_opened = []
         self._looked_up.clear()
+        self._states.clear()
         if self._conversation is not None:
             self._check_is_one()
         for path in self._paths:
@@ -124,10 +134,10 @@ class Import:
                 self.findings.append(ImportFinding(str(path), f"cannot be read: {error.strerror}"))
 
     def has_place(self, path: Path) -> bool:
-        return bool(self._places(self._place(path, 0)))
+        return bool(self._places(self._place(path)))
 
     def is_here(self, path: Path) -> bool:
-        return _is_as_it_was(path, self._places(self._place(path, 0)))
+        return _is_as_it_was(state_of(path), self._places(self._place(path)))
 
     def nothing(self) -> NotAHistory:
         path = self._paths[0] if self._paths else Path()
@@ -149,15 +159,24 @@ class Import:
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
-        for item, place in self._sources_below(root):
+        self._in_files.clear()
+        for outcome in self._outcomes(root):
+            if outcome.path in self._in_files:
+                self._in_files[outcome.path].append(outcome)
+            yield outcome
+        if self._in_files:
+            self._store.database.recorder.transact(self._note_files)
+
+    def _outcomes(self, root: Path) -> Iterator[Imported | Failed]:
+        for item in self._sources_below(root):
             if isinstance(item, Unchanged):
                 yield from self._write_waiting()
                 yield from self._report_unchanged(item.path)
                 continue
-            new = self._short_and_new(item, place)
+            new = self._short_and_new(item)
             if new is None:
                 yield from self._write_waiting()
-                yield self._import(item, place)
+                yield self._import(item)
                 continue
             # Short new sources wait, so that a single transaction writes many of them.
             self._waiting.append(new)
@@ -165,22 +184,19 @@ class Import:
                 yield from self._write_waiting()
         yield from self._write_waiting()
 
-    def _sources_below(self, root: Path) -> Iterator[tuple[FoundHistory | Unchanged, bytes]]:
-        numbers = dict[Path, Iterator[int]]()
+    def _sources_below(self, root: Path) -> Iterator[FoundHistory | Unchanged]:
         for item in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(item, Unchanged):
-                yield item, b""
+                yield item
             elif isinstance(item, LeftOut):
                 (self.left_out if item.is_read else self.not_opened).append(item.path)
             elif isinstance(item, ImportFinding):
                 self.findings.append(item)
             else:
-                number = next(numbers.setdefault(item.path, count()))
-                is_other = (
-                    self._only not in (None, item.name) and type(item.reader) is not JsonLines
-                )
-                if not is_other:
-                    yield item, self._place(item.path, number)
+                if item.own_name:
+                    self._in_files.setdefault(item.path, [])
+                if self._only in (None, item.name) or type(item.reader) is JsonLines:
+                    yield item
 
     # -- files that are as they were
     # ----------------------------------------------------------------------------------
@@ -191,17 +207,20 @@ class Import:
         the first lines. If these lines do not show the format, the method reads all lines that were
         imported before.
         """
-        place = self._place(path, 0)
+        place = self._place(path)
         places = self._places(place)
+        state = state_of(path)
         self._looked_up[place] = places
-        if not self._reads_all and _is_as_it_was(path, places):
+        self._states[path] = state
+        if not self._reads_all and _is_as_it_was(state, places):
             return Unchanged(path)
         if self._place_options[0] != AUTO:
             return None
         format = of_lines(path) or self._recorded_format(path, places)
         if format is None:
             return None
-        return FoundHistory(Names(root, path).of({}), format, path, JsonLines(path))
+        name, _ = Names(root, path).of({})
+        return FoundHistory(name, format, path, JsonLines(path))
 
     def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
         # The format of new lines is not checked, because new lines may have no known format.
@@ -210,47 +229,52 @@ class Import:
         reading = LineReading(path)
         if not reading.begins_with(places[-1].taken, places[-1].digest, places[-1].records):
             return None
-        database = self._store.database
-        key = places[-1].conversation
-        source = database.recorder.query(lambda reader: Sources(database, reader).find_by_key(key))
+        source = self._query(partial(Sources.find_by_key, conversation=places[-1].conversation))
         return None if source is None else format_named(source.format)
 
     def _report_unchanged(self, path: Path) -> Iterator[Imported]:
-        number = 0
-        places: Sequence[Place] = self._looked_up.pop(self._place(path, 0), ())
-        while places:
-            number += 1
-            key = places[-1].conversation
-            following = self._place(path, number)
+        for place in self._looked_up.pop(self._place(path)):
+            # A history that was removed from the file has the state of an earlier file.
+            if place.state == self._states[path]:
+                key = place.conversation
+                find = partial(Sources.find_by_key, conversation=key, has_texts=False)
+                name = self._query(partial(Sources.name_of, conversation=key))
+                source = self._query(find)
+                if source is not None:
+                    yield Imported(name, 0, place.records, source.format, path, is_unchanged=True)
 
-            def read(reader: Reader, key: int = key, following: bytes = following) -> _AtPlace:
-                sources = Sources(self._store.database, reader)
-                return (
-                    sources.name_of(key),
-                    sources.find_by_key(key, has_texts=False),
-                    sources.places(following),
-                )
-
-            records = places[-1].records
-            name, source, places = self._store.database.recorder.query(read)
-            if source is not None:
-                yield Imported(name, 0, records, source.format, path, is_unchanged=True)
+    def _note_files(self, transaction: Transaction) -> None:
+        # Without a state, the next import does not skip the file as unchanged.
+        sources = SourcesToWrite(self._store.database, transaction)
+        times = count(time.time_ns() // 1_000)
+        for path, outcomes in self._in_files.items():
+            imported = [outcome for outcome in outcomes if isinstance(outcome, Imported)]
+            is_whole = self._only is None and len(imported) == len(outcomes)
+            state = self._states.get(path, b"") if is_whole else b""
+            for name, _, records, *_ in imported:
+                row = self._store.database.find(transaction, name, pending=True)
+                if row is not None:
+                    place = Place(row.key, next(times), records, 0, state, b"")
+                    sources.put_place(self._place(path), place)
 
     def _places(self, place: bytes) -> list[Place]:
-        database = self._store.database
-        return database.recorder.query(lambda reader: Sources(database, reader).places(place))
+        return self._query(partial(Sources.places, place=place))
 
-    def _place(self, path: Path, number: int) -> bytes:
-        text = "\0".join((os_path.abspath(path), str(number), *self._place_options))
+    def _query(self, read: Callable[[Sources], T]) -> T:
+        database = self._store.database
+        return database.recorder.query(lambda reader: read(Sources(database, reader)))
+
+    def _place(self, path: Path, own_name: str = "") -> bytes:
+        text = "\0".join((os_path.abspath(path), own_name or _WHOLE_FILE, *self._place_options))
         return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_PLACE_BYTES).digest()
 
     # -- one source
     # ----------------------------------------------------------------------------------------------
 
-    def _import(self, history: FoundHistory, place: bytes) -> Imported | Failed:
+    def _import(self, history: FoundHistory) -> Imported | Failed:
         tries = count(1)
         while True:
-            source_import = self._source(history, place)
+            source_import = self._source(history)
             name = source_import.named(None)
             try:
                 return source_import.import_source()
@@ -265,22 +289,22 @@ class Import:
                     name = source_import.name_of(source_import.key)
                 return Failed(name, history.format.name, history.path, error, written)
 
-    def _source(self, history: FoundHistory, place: bytes) -> SourceImport:
-        is_one_of_many = self._only is not None and type(history.reader) is not JsonLines
-        # Without a state, the next import does not skip the file as unchanged.
-        state = b"" if is_one_of_many else state_of(history.path)
+    def _source(self, history: FoundHistory) -> SourceImport:
+        place = self._place(history.path, history.own_name)
+        state = b"" if history.own_name else self._states.get(history.path, b"")
         name = self._name_function(f"{self._options.prefix}{history.name}")
         return SourceImport(self._store, history, place, self._options, name, state)
 
-    def _short_and_new(self, history: FoundHistory, place: bytes) -> NewSource | None:
+    def _short_and_new(self, history: FoundHistory) -> NewSource | None:
         """Read the records of a source that is short and new. Return None for any other source."""
+        place = self._place(history.path, history.own_name)
         places = self._looked_up.pop(place, None)
         try:
             if os_path.getsize(history.path) > _SHORT_BYTES:
                 return None
             if places is None:
                 places = self._places(place)
-            return None if places else self._source(history, place).read_new()
+            return None if places else self._source(history).read_new()
         except (EventStoreError, OSError):
             return None  # A later import of this source alone reports the error.
 
@@ -298,7 +322,7 @@ class Import:
             sources = [None] * len(waiting)
         for new, source in zip(waiting, sources, strict=True):
             if source is None:
-                yield self._import(new.source_import.found_history, new.source_import.place)
+                yield self._import(new.source_import.found_history)
             else:
                 yield new.source_import.finish_new(new, source)
 
@@ -312,8 +336,8 @@ class Import:
         return name_source
 
 
-def _is_as_it_was(path: Path, places: list[Place]) -> bool:
-    return bool(places and places[-1].state and places[-1].state == state_of(path))
+def _is_as_it_was(state: bytes, places: list[Place]) -> bool:
+    return bool(state and places and places[-1].state == state)
 
 
 __all__ = ["Failed", "Import", "Imported"]

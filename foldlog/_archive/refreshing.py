@@ -4,13 +4,17 @@ import.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from foldlog._archive.comparing import FORK
 from foldlog._archive.importing import Failed, Import
 from foldlog._archive.redacting import source_files
 from foldlog.eventstore import Store
+
+_FORK: Final = re.compile(r"(@\d+(\.\d+)?)+$")
+"""Matches what the name of a fork adds to the name of its parent."""
 
 
 def import_again(
@@ -26,7 +30,7 @@ def import_again(
     Cost: the function checks the status of the file, and reads the new records of a changed file.
     """
     # A fork and its parent have the same file, and the same name in it.
-    name_in_file = FORK.sub("", conversation)
+    name_in_file = _FORK.sub("", conversation)
     for path in map(Path, source_files(store, [conversation]).get(conversation, ())):
         importing = Import(store, [path], only=name_in_file, is_secret=is_secret)
         if not path.exists() or not importing.has_place(path):

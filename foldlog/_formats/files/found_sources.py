@@ -19,8 +19,8 @@ class FoundHistory(NamedTuple):
 
     ``reader`` reads the records. ``usage`` is the usage of models that ``Format.beside`` read.
     ``others`` are further files that were read for the history. ``findings`` are the problems found
-    in ``others``. ``title`` is described at ``Contained``. ``own_name`` is the part of ``name`` by
-    which the history is recognized among the histories of its file, or empty for a log.
+    in ``others``. ``title`` is described at ``Contained``. ``own_name`` is described at
+    ``Names.of``.
     """
 
     name: str

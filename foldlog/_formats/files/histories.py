@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -139,18 +139,23 @@ def _histories_inside(
     if first and not (is_one and recognize.format_of(first)):
         return None
     names = Names(root, path, folder=path.is_dir())
-    return (
-        FoundHistory(
-            name := names.of({}, number=str(number), conversation=entry.name),
+    return _with_names(names, format, path, chain(passed, contained))
+
+
+def _with_names(
+    names: Names, format: Format, path: Path, entries: Iterable[Contained]
+) -> Iterator[FoundHistory]:
+    for number, entry in enumerate(entries):
+        name, own_name = names.of({}, number=str(number), conversation=entry.name)
+        yield FoundHistory(
+            name,
             format,
             path,
             entry.records,
             others=entry.others,
             title=entry.title,
-            own_name=names.own_part(name),
+            own_name=own_name,
         )
-        for number, entry in enumerate(chain(passed, contained))
-    )
 
 
 def _beginning(path: Path) -> bytes:
@@ -276,7 +281,7 @@ def _of_event_files(
     reader = Placed(
         sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files)
     )
-    name = Names(root, home, folder=True).of(
+    name, _ = Names(root, home, folder=True).of(
         state, conversation=format.conversation(each.value for each in reader)
     )
     _, usage = format.beside(state, ())
@@ -387,7 +392,7 @@ class _File:
             raise NotAHistory(self._path, why, repeats=not rows, foreign=bool(rows))
 
     def _of_records(self, reader: RecordReader, format: Format) -> FoundHistory:
-        name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
+        name, _ = self._names.of({}, conversation=format.conversation(it.value for it in reader))
         return FoundHistory(name, format, self._path, reader)
 
     def _in_object(self, document: Located) -> FoundHistory:
@@ -418,7 +423,7 @@ class _File:
             if format is None:
                 continue
             answer, usage = format.beside(value, records)
-            name = names.of(
+            name, own_name = names.of(
                 value, number=number, conversation=format.conversation([*answer, *records])
             )
             return FoundHistory(
@@ -427,7 +432,7 @@ class _File:
                 self._path,
                 document_of(holder, key, [*records, *answer]),
                 usage=usage,
-                own_name=names.own_part(name),
+                own_name=own_name,
             )
         return None
 
@@ -478,13 +483,15 @@ class _File:
         if format is None:
             return ImportFinding(row.place, "no history in it")
         text = text_of(row.text)
-        name = names.of({}, number=str(number), conversation=format.conversation(row.value))
+        name, own_name = names.of(
+            {}, number=str(number), conversation=format.conversation(row.value)
+        )
         return FoundHistory(
             name,
             format,
             self._path,
             DocumentRecords(text, list(elements(text, row.place))),
-            own_name=names.own_part(name),
+            own_name=own_name,
         )
 
     def _whole_line(self, row: Located) -> Located:

@@ -68,30 +68,31 @@ class Names:
 
     def of(
         self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None
-    ) -> str:
-        """Return the name of one history. A number is added if this file contains several histories
-        with one name.
+    ) -> tuple[str, str]:
+        """Return the name of one history, and its own name: the part of the name that does not
+        depend on the path of the file. The own name is empty if the history has the name of the
+        file. A number is added if this file contains several histories with one name.
 
         ``conversation`` is the name of the conversation in the records. ``container`` is the object
         that holds the records. ``number`` is the place of the history in this file.
         """
-        name = _conversation_in(container) or conversation or self._name_place(container, number)
-        count = self._seen[name] = self._seen.get(name, 0) + 1
-        return _clean(f"{name}#{count}" if count > 1 else name)
+        recorded = _conversation_in(container) or conversation
+        if recorded:
+            name = self._unique(_clean(recorded))
+            return name, f"/{name}"
+        place = _clean(self._place)
+        name = self._unique(place + _clean(self._task_or_number(container, number)))
+        return name, name.removeprefix(place)
 
-    def own_part(self, name: str) -> str:
-        """Return the part of a name that does not depend on the path of the file. The part is empty
-        if the history has the name of the file.
-        """
-        return name.removeprefix(_clean(self._place))
-
-    def _name_place(self, container: Mapping[str, Any], number: str) -> str:
+    def _task_or_number(self, container: Mapping[str, Any], number: str) -> str:
         task = _task_in(container)
         if task is None:
-            return f"{self._place}:{number}" if number else self._place
-        if task == self._stem and not number:
-            return self._place
-        return f"{self._place}:{task}"
+            return f":{number}" if number else ""
+        return "" if task == self._stem and not number else f":{task}"
+
+    def _unique(self, name: str) -> str:
+        count = self._seen[name] = self._seen.get(name, 0) + 1
+        return name if count == 1 else self._unique(f"{name}#{count}")
 
 
 def _conversation_in(container: Mapping[str, Any]) -> str | None:

@@ -3,10 +3,12 @@ its text.
 """
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from foldlog._archive import importing
 from foldlog._archive.importing import Import, Imported
 from foldlog._archive.refreshing import import_again
 from foldlog._formats.files import frames
@@ -197,20 +199,43 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path, store)
     assert all(part in path.read_bytes() for part in parts)
 
 
-def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(tmp_path, store):
-    def added(names):
+def test_a_history_is_known_by_its_name_wherever_it_stands_in_its_file(
+    tmp_path, store, monkeypatch
+):
+    path = tmp_path / "kite.json"
+
+    def outcomes(names):
         runs = [
-            {"instance_id": name, "messages": [ASKED, {"role": "user", "content": f"do {name}"}]}
+            {"instance_id": name[0], "messages": [ASKED, {"role": "user", "content": name}]}
             for name in names
         ]
-        write(tmp_path / "kite.json", runs, {})
-        outcomes = Import(store, [tmp_path / "kite.json"])
-        return [outcome[:2] for outcome in outcomes if isinstance(outcome, Imported)]
+        write(path, runs, {})
+        return iter(Import(store, [path]))
 
-    added("ab")
+    def added(names):
+        return [outcome[:2] for outcome in outcomes(names) if isinstance(outcome, Imported)]
+
+    with monkeypatch.context() as patch:  # an earlier version had other places
+        patch.setattr(Import, "_place", lambda *_: os.urandom(16))
+        added("ab")
     assert added("cab") == [("kite:c", 2), ("kite:a", 0), ("kite:b", 0)]
+    assert added("bc") == [("kite:b", 0), ("kite:c", 0)]
+    assert {outcome[:2] for outcome in Import(store, [path])} == {*added("bc")}
     Histories(store).erase("kite:c", reason="asked for")
     assert added("dca") == [("kite:d", 2), ("kite:a", 0)]
+    # two histories with one name, and odd names
+    odd = ["e1", "e2", ":", "@", "\ud800", "#"]
+    names = ["kite:e", "kite:e#2", "kite::", "kite:@", "kite:?", "kite:#"]
+    assert added(odd) == [(name, 2) for name in names]
+    assert added(odd[:2] + odd[:1:-1]) == [(name, 0) for name in names[:2] + names[:1:-1]]
+    # an import that was interrupted goes on
+    monkeypatch.setattr(importing, "_SHORT_BYTES", 0)
+    next(outcomes("fgh"))
+    assert [outcome[:2] for outcome in Import(store, [path])] == [
+        ("kite:f", 0),
+        ("kite:g", 2),
+        ("kite:h", 2),
+    ]
 
 
 def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
