@@ -272,7 +272,13 @@ class SourceImport(SourceWriter):
         if shared_count == source.records:
             self._read_again()
             return self._append_rest(source, shared_count)
-        if isinstance(reading, WholeReading) and self._is_provisional(source, shared_count):
+        # A file without more records may be another end of the conversation.
+        goes_on = place is not None or total > source.records
+        if (
+            goes_on
+            and isinstance(reading, WholeReading)
+            and self._is_provisional(source, shared_count)
+        ):
             return self._replace_last(source, shared_count)
         return self._fork(source, shared_count)
 
