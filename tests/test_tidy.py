@@ -321,6 +321,19 @@ def _texts_in(path):
     return [(token.start[0], token.string) for token in tokens if token.type in kinds]
 
 
+def test_the_words_that_tests_of_adapters_expect_are_in_the_product():
+    """The tests of adapters need SDKs, so few people run them before a push."""
+
+    def joined(*folders):
+        texts = [_text_of(path) for path in PYTHON if _named(path).startswith(folders)]
+        return re.sub(r'"\s+[fr]*"', "", "".join(texts))
+
+    product = joined(*PACKAGES)
+    expected = "\n".join(re.findall(r'match=r?"(.+?)"', joined("tests/adapters/")))
+    words = re.findall("[a-z]+(?: [a-z]+)+", expected)
+    assert [each for each in words if each not in product] == []
+
+
 def test_no_two_classes_of_the_product_have_one_name():
     where = {}
     for path in PYTHON:

@@ -140,9 +140,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
     await theirs.save_messages("s", [Message("user", ["more"])])
     assert await provider.copy_from(theirs, "s") == 1
     await provider.save_messages("s", [Message("user", ["here"])])
-    with pytest.raises(
-        ValueError, match="has 11 messages, and the 10 messages to copy do not begin"
-    ):
+    with pytest.raises(ValueError, match=r"has 11 messages, and the 10 .* to copy do not begin"):
         await provider.copy_from(theirs, "s")
 
 

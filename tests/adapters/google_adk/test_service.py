@@ -37,7 +37,15 @@ from foldlog.eventstore import CondensationAction, Documents
 from foldlog.eventstore.inside import Appending, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
-from tests.adapters.contract import IMAGE, STRATEGIES, Condenses, Lists, check_import
+from tests.adapters.contract import (
+    IMAGE,
+    STRATEGIES,
+    Condenses,
+    Lists,
+    check_import,
+    condensations,
+    history_of,
+)
 from tests.adapters.google_adk.scripted import (
     USAGE,
     ScriptedModel,
@@ -322,7 +330,7 @@ async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_t
 
 async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, histories):
     await talk(service, 2)
-    attributes = histories[service.conversation("a", "u", "s")].attributes()
+    attributes = history_of(service).attributes()
     assert attributes == {
         "runtime": "google-adk",
         "app": "a",
@@ -540,10 +548,9 @@ async def _compare(service, compaction):
     choice, requests, compared = random.Random(compaction), [], []
     sizes = {"interval": (2, 0), "overlap": (3, 1), "both": (2, 0)}.get(compaction, (1_000, 0))
     tokens = {"token_threshold": 100, "event_retention_size": 5} if compaction == "tokens" else {}
-    conversation = service.conversation("a", "u", "s")
 
     def script(contents, number):
-        compared.append((shown(service.histories.sync[conversation].view()), sent(contents)))
+        compared.append((shown(history.view()), sent(contents)))
         if choice.random() < 0.5:
             return said(f"answer {number}")
         calls = [call("measure", f"c{number}-{n}", unit="km") for n in range(choice.choice([1, 2]))]
@@ -562,7 +569,7 @@ async def _compare(service, compaction):
     app = App(name="a", root_agent=agent, events_compaction_config=config)
     runner = Runner(app=app, session_service=service)
     await service.create_session(**S)
-    rewinds = 0
+    history, rewinds = history_of(service), 0
     while len(compared) < 200:
         turn = types.Content(role="user", parts=[types.Part(text=f"turn {len(compared)}")])
         events = [
@@ -579,11 +586,10 @@ async def _compare(service, compaction):
         assert ours == theirs
     if compaction in ("foldlog", "both"):
         assert max(len(theirs) for _, theirs in compared) < 24
-        recorded = service.histories.sync[conversation].events()
-        assert sum(isinstance(event, CondensationAction) for event in recorded) > len(requests) + 2
+        assert len(condensations(history)) > len(requests) + 2
     assert len(requests) > 5 or compaction == "foldlog"
     assert rewinds > 5
-    history, stored = service.histories.sync[conversation], await events_of(service)
+    stored = await events_of(service)
     assert len(list(history.export())) == len(stored)
     whole = list(decode(history.export(), "google-adk"))
     assert shown(View.from_events(whole)) == shown(history.view()), (
@@ -608,7 +614,7 @@ async def _compare_recent(service):
 async def test_a_state_that_was_redacted_in_the_original_of_a_fork_stays_away(service, monkeypatch):
     session = await service.create_session(**S, state={"flower": "marigold"})
     await service.append_event(session, Event(author="user", invocation_id="1", content=said("x")))
-    original = service.histories.sync[service.conversation("a", "u", "s")]
+    original = history_of(service)
     original.fork(id=service.conversation("a", "u", "t"))
     fork = await service.get_session(**{**S, "session_id": "t"})
     event = Event(
@@ -675,7 +681,7 @@ def condenses(service, monkeypatch, meanwhile):
 async def test_a_compaction_that_may_quote_a_redacted_event_is_not_stored(histories, monkeypatch):
     service = FoldlogSessionService(histories, condense=True)
     session = await talk(service, 3)
-    history = service.histories.sync[service.conversation("a", "u", "s")]
+    history = history_of(service)
     condenses(
         service, monkeypatch, lambda forgotten: history.redact(forgotten[0], reason="asked to")
     )
@@ -717,7 +723,7 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
             Event(author="user", invocation_id=text, actions=EventActions(compaction=compaction)),
         )
 
-    history = service.histories.sync[service.conversation("a", "u", "s")]
+    history = history_of(service)
     await compact(times[0], times[1], "both")
     await compact(times[1], times[1], "one")
     assert shown(history.view()) == ["both", "2"]
