@@ -41,7 +41,7 @@ def put(documents, **values):
     return documents.append("c1", (), values)
 
 
-def test_values_come_with_events_and_any_version_is_there(store, documents):
+def test_documents_are_appended_with_events_and_read_at_any_version(store, documents):
     first, second = {"turn": 1, "log": ["a"]}, {"turn": 2, "log": ["a", "c"]}
     recorded = documents.append("c1", [said("a"), said("b")], {"state": first, "title": "first"})
     assert [type(entry.event) for entry in recorded] == [Message, Message, DocumentChanges]
@@ -64,7 +64,7 @@ def test_values_come_with_events_and_any_version_is_there(store, documents):
         put(documents, state=1)
 
 
-def test_what_stays_the_same_adds_nothing(store, documents):
+def test_an_equal_value_appends_no_event(store, documents):
     put(documents, n=1, gone=DELETED)
     assert put(documents, n=1) == ()
     assert store.version("c1") == 1
@@ -91,7 +91,7 @@ def test_a_small_change_of_a_large_value_is_a_small_event(store, documents):
     assert Documents(store).get("c1", "state", version=11)["usage"][-1] == {"tokens": 9}
 
 
-def test_a_value_belongs_to_its_owner(documents):
+def test_a_stored_value_does_not_change_with_the_object_of_the_caller(documents):
     state = {"list": [1]}
     put(documents, state=state)
     state["list"].append(2)
@@ -111,7 +111,7 @@ HALVES = "\ud83d" + "\ude00"
     ids=["two halves of a pair", "a lone half and a long number"],
 )
 @pytest.mark.parametrize("name", ["state", ATTRIBUTES])
-def test_surrogates_and_long_numbers_are_kept_and_add_nothing_again(
+def test_surrogates_and_long_numbers_come_back_and_are_appended_once(
     store, documents, name, value, read
 ):
     documents.append("c1", (), {name: value})
@@ -119,7 +119,7 @@ def test_surrogates_and_long_numbers_are_kept_and_add_nothing_again(
     assert Documents(store).get("c1", name) == read
 
 
-def test_writers_that_change_documents_at_once_lose_nothing(store):
+def test_concurrent_writers_lose_no_change(store):
     def count(name):
         mine = Documents(store)
         for n in range(8):
@@ -160,7 +160,9 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store, docume
     assert documents.all("c1") == {"a": 1, "b": 2}
 
 
-def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, monkeypatch):
+def test_a_change_does_not_build_on_a_value_that_is_redacted_before_the_append(
+    store, documents, monkeypatch
+):
     put(documents, log=list(range(40)))
     before_next_call(monkeypatch, store, "append", lambda: redacted(store, "c1", 0))
     put(documents, log=list(range(41)))
@@ -170,7 +172,7 @@ def test_a_value_that_is_redacted_meanwhile_is_not_built_upon(store, documents, 
 @pytest.mark.parametrize(
     "before, between, given, stored", rows("documents.json", "values of two writers")
 )
-def test_a_value_is_compared_with_what_another_writer_gave_meanwhile(
+def test_a_value_is_compared_with_the_newest_value_of_another_writer(
     store,
     documents,
     monkeypatch,
@@ -261,7 +263,7 @@ def test_the_next_change_of_a_document_reads_no_value(store, documents):
     assert [documents.get("c1", "state", version=version) for version in versions] == expected
 
 
-def test_one_read_finds_the_changes_before_any_version_in_any_order(store, documents):
+def test_one_read_finds_the_values_at_several_versions_in_any_order(store, documents):
     for number in range(40):
         documents.append("c1", said("a") if number % 3 else (), {"n": number})
         if number == 25:

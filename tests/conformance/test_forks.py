@@ -22,11 +22,10 @@ from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
 from tests.at_once import at_once
-from tests.conformance.conftest import ENCRYPTS, RECORDERS
+from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import ids, say, texts
-from tests.simulation.run import run_worlds
 from tests.sound import assert_sound
 
 
@@ -176,14 +175,6 @@ def test_forks_and_appends_at_once_disturb_nobody(store):
         assert texts(store, f"f{number}") == [*"0123456789", *(f"f{number} {n}" for n in range(5))]
     assert store.version("c") == 30
     assert_sound(store)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("recorder", RECORDERS)
-def test_random_operations_answer_as_a_tree_of_lists_does(recorder, request):
-    """``tests/simulation`` has the tree, and takes more steps."""
-    database = request.getfixturevalue("postgres_url") if recorder == "postgresql" else None
-    assert run_worlds(2, 60, float("inf"), recorder, database) == (60, None)
 
 
 def test_the_forks_that_share_an_event_are_named(family):

@@ -47,12 +47,12 @@ from tests.sound import assert_sound
 from .conftest import RECORDERS
 
 
-class _OnOurs:
+class _OnRecorder:
     """Gives the shipped cases a recorder on a new store. Ids are text, as ORIGINATOR_ID_TYPE=text
     says.
     """
 
-    __test__ = False  # test_shipped runs them, once for each recorder
+    __test__ = False  # a test below runs them, once for each recorder
     url: ClassVar[str]
     numbers = itertools.count()
 
@@ -72,12 +72,12 @@ class _OnOurs:
         return str(uuid4())
 
 
-class _Aggregate(_OnOurs, shipped.AggregateRecorderTestCase):
+class _Aggregate(_OnRecorder, shipped.AggregateRecorderTestCase):
     def create_recorder(self):
         return self.factory().aggregate_recorder()
 
 
-class _Application(_OnOurs, shipped.ApplicationRecorderTestCase):
+class _Application(_OnRecorder, shipped.ApplicationRecorderTestCase):
     def create_recorder(self):
         return self.factory().application_recorder()
 
@@ -85,17 +85,17 @@ class _Application(_OnOurs, shipped.ApplicationRecorderTestCase):
         self.optional_test_insert_subscribe()
 
 
-class _Tracking(_OnOurs, shipped.TrackingRecorderTestCase):
+class _Tracking(_OnRecorder, shipped.TrackingRecorderTestCase):
     def create_recorder(self):
         return self.factory().tracking_recorder()
 
 
-class _Process(_OnOurs, shipped.ProcessRecorderTestCase):
+class _Process(_OnRecorder, shipped.ProcessRecorderTestCase):
     def create_recorder(self):
         return self.factory().process_recorder()
 
 
-class _NonInterleaving(_OnOurs, shipped.NonInterleavingNotificationIDsBaseCase):
+class _NonInterleaving(_OnRecorder, shipped.NonInterleavingNotificationIDsBaseCase):
     insert_num = 200
 
     def create_recorder(self):
@@ -119,15 +119,15 @@ def url(request, tmp_path):
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("url", RECORDERS, indirect=True)
 @pytest.mark.parametrize("case, name", [(case, name) for case in CASES for name in _names(case)])
-def test_shipped(case, name, url):
+def test_a_case_of_the_library_passes(case, name, url):
     contiguous = not url.startswith("postgresql")
     if name == "test_insert_select" and not contiguous:
         pytest.skip("it expects the ids 1, 2, 3; on PostgreSQL only their order is promised")
-    on_this = type(
+    case_here = type(
         case.__name__, (case,), {"url": url, "EXPECT_CONTIGUOUS_NOTIFICATION_IDS": contiguous}
     )
     result = unittest.TestResult()
-    on_this(name).run(result)
+    case_here(name).run(result)
     assert result.testsRun == 1
     assert not result.skipped
     assert result.wasSuccessful(), "\n".join(text for _, text in result.failures + result.errors)
@@ -241,7 +241,7 @@ def test_the_librarys_own_ciphers_are_refused():
         Factory({"CIPHER_KEY": "secret"})
 
 
-def test_no_event_is_taken_that_nobody_could_read(env):
+def test_events_of_a_fork_and_of_an_erased_conversation_are_refused(env):
     factory = Factory(env)
     store = Store(factory.recorder.database.recorder)
     recorder = factory.application_recorder()
@@ -269,7 +269,7 @@ class Dog(domain.Aggregate):
         self.tricks.append(trick)
 
 
-def test_an_aggregate_of_your_own_is_refused_with_what_to_set_and_kept_by_the_librarys_own_module(
+def test_another_aggregate_is_refused_with_a_hint_and_stored_by_the_librarys_own_module(
     env,
 ):
     class Kennel(Application[UUID]):
@@ -295,7 +295,7 @@ def test_an_aggregate_of_your_own_is_refused_with_what_to_set_and_kept_by_the_li
     ],
     ids=lambda value: getattr(value, "kind", value),
 )
-def test_the_library_gets_errors_of_its_own(error, of_library):
+def test_errors_are_raised_as_errors_of_the_library(error, of_library):
     with pytest.raises(PersistenceError) as raised, errors_of_the_library():
         raise error
     assert type(raised.value).__name__ == of_library

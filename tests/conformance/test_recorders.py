@@ -18,7 +18,6 @@ from foldlog.eventstore.recorders.types import (
     as_rows,
     row_of,
 )
-from tests.stored_rows import with_fields
 
 SALT = bytes(16)
 
@@ -72,35 +71,6 @@ def test_rows_come_back_as_they_were_written(recorder):
         assert as_rows(reader.rows(key, 0, 100, 100)) == rows
         assert as_rows(reader.rows(key, 1, 40, 2)) == rows[1:3]
         assert as_rows(reader.rows(key, 2, 5, 100)) == rows[2:5]
-
-
-def test_what_work_wrote_before_it_raised_is_taken_back(recorder):
-    rows = [row(0), row(1, structural=True)]
-    key = begin(recorder, "c1", rows)
-
-    def work(transaction):
-        transaction.insert(key, [row(2)])
-        transaction.begin(Conversation(0, "c2", 1, SALT))
-        transaction.remember(key, "turn-1", RecalledKey(0, 1))
-        transaction.put_records(key, "views", [Record(1, 1, b"x")])
-        transaction.set_value("tracking app", str(1))
-        transaction.replace_rows(key, [with_fields(rows[1], structural=False, body=b"other")])
-        transaction.erase(key, Erasure(7, "", 2, b""))
-        transaction.delete(key, 10)
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError, match="no"):
-        recorder.transact(work)
-    with recorder.read() as reader:
-        conversation = reader.conversation("c1")
-        assert conversation.erasure is None
-        assert as_rows(reader.rows(key, 0, 10, 10)) == rows
-        assert as_rows(reader.rows(key, 0, 10, 10, "structural")) == rows[1:]
-        assert reader.conversation("c2") is None
-        assert list(reader.recalled(key, "", 9)) == []
-        assert list(reader.records(key, None, 0, 9)) == []
-        assert recorder.value("tracking app") == ""
-    assert [p.row for p in placed(recorder)] == rows
 
 
 def test_the_next_id_is_that_of_the_next_published_conversation(recorder):

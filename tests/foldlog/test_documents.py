@@ -70,7 +70,7 @@ def test_each_command_prints_its_document(foldlog, five_messages):
     assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db"} <= names
 
 
-def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_runtime(foldlog):
+def test_a_list_shows_the_format_of_a_conversation_that_begins_with_documents(foldlog):
     with api.open("foldlog.db") as histories:
         histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
         histories["langgraph/t"].append(said("hi", origin=Origin(format="langchain")))

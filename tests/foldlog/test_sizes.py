@@ -1,6 +1,4 @@
-"""One size of a View: the lists, the figures, the page and the documents of the API show the same
-tokens.
-"""
+"""Lists, figures, the page and the documents of the API show the same tokens of a View."""
 
 from pathlib import Path
 
@@ -19,8 +17,8 @@ from tests.web_client import asking_store
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 
 
-def counted_in(view, counted):
-    """The tokens of the events that a View sends, each counted by itself."""
+def sum_tokens(view, counted):
+    """Return the sum of the tokens of each event that a View sends."""
     return sum(counted(view[position]) for position in view.fit_positions)
 
 
@@ -47,21 +45,21 @@ def url(tmp_path_factory):
     return url
 
 
-def served(store, model=None):
-    """The documents of the list, of the fleet, and the tokens of each page's last View."""
+def read_served(store, model=None):
+    """Return the rows of the list, the document of the fleet, and the tokens on each page."""
     with asking_store(store, model=model) as client:
         listed = {"counted": 0, "total": 1}
         while listed["counted"] < listed["total"]:  # by a thread
             listed = client.json("conversations")
         pages = {
-            row["conversation"]: of_page(client.json("history", {"id": row["conversation"]}))
+            row["conversation"]: page_tokens(client.json("history", {"id": row["conversation"]}))
             for row in listed["conversations"]
         }
         return listed["conversations"], client.json("fleet"), pages
 
 
-def of_page(history):
-    """The tokens of a page's newest View, as its script adds them up."""
+def page_tokens(history):
+    """Return the tokens of a page's newest View, as the script of the page sums them."""
     columns, spans = history["events"], dict(history["spans"])
     tokens = dict(enumerate(columns["tokens"])) | {
         summary["id"]: summary["tokens"] for summary in history["summaries"]
@@ -86,7 +84,7 @@ def test_every_list_and_page_shows_the_same_tokens(url, foldlog):
     }
     with package.open(url) as opened:
         expected = {name: opened[name].lifetimes().sizes[-1] for name in listed}
-        rows, fleet, pages = served(opened.store)
+        rows, fleet, pages = read_served(opened.store)
         assert {name: view_tokens(opened[name].view()) for name in listed} == expected
     assert {row["conversation"]: row["tokens"] for row in rows} == expected
     assert pages == expected
@@ -99,12 +97,12 @@ def test_every_list_and_page_shows_the_same_tokens(url, foldlog):
     )
 
 
-def test_a_server_with_a_model_counts_with_it_on_a_page_and_estimates_in_the_list(url):
+def test_a_server_with_a_model_counts_tokens_on_pages_and_estimates_them_in_lists(url):
     model = LLM(LLMConfig(model="gpt-4o"))
     with open_store(url) as store:
-        rows, _, pages = served(store, model)
+        rows, _, pages = read_served(store, model)
         views, counted = Views(store), CountedTokens(model)
-        expected = {name: counted_in(views.current(name), counted) for name in pages}
+        expected = {name: sum_tokens(views.current(name), counted) for name in pages}
         estimated = {name: view_tokens(views.current(name)) for name in pages}
     assert pages == expected
     assert {row["conversation"]: row["tokens"] for row in rows} == estimated
@@ -124,11 +122,11 @@ def test_the_sum_over_a_view_is_near_the_count_of_its_prompt(url):
         ):
             view = Views(store).at(name, version)
             exact = model.token_sums(view)[-1]
-            assert abs(counted_in(view, counted) - exact) <= 3 + 4 * len(view) // 10
+            assert abs(sum_tokens(view, counted) - exact) <= 3 + 4 * len(view) // 10
     assert counted.estimated == set()
 
 
-def test_a_call_and_its_result_and_the_tools_are_counted_each():
+def test_the_tokens_of_calls_results_and_tools_are_counted():
     call = Action(tool="terminal", arguments={"command": "make"}, call_id="c1", source="agent")
     result = Observation(tool="terminal", content="done " * 50, call_id="c1")
     prompt = SystemMessage(
@@ -142,7 +140,7 @@ def test_a_call_and_its_result_and_the_tools_are_counted_each():
     assert counted(Message(source="user", content=" \n")) == 0
 
 
-class Stumbles:
+class FailingTokenizer:
     """A model whose tokenizer fails on one word."""
 
     model = "example"
@@ -157,7 +155,7 @@ def test_an_event_that_cannot_be_counted_is_estimated_and_named():
     events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
-        fold = PageFold(store, "c", model=Stumbles())
+        fold = PageFold(store, "c", model=FailingTokenizer())
         fold.take(store.log("c"))
         document = fold.document(Overview())
         assert (document.tokens_are, document.counted_as) == ("counted", "example")
@@ -169,6 +167,6 @@ def test_an_event_that_cannot_be_counted_is_estimated_and_named():
         assert [event.id for event in Views(store).current("c")] == [0, 1]
 
 
-def test_a_tokenizer_that_is_not_there_is_an_error_at_once():
+def test_a_tokenizer_that_would_be_downloaded_is_an_error_at_once():
     with pytest.raises(TokensUnknown, match="would have to be downloaded"):
         CountedTokens(LLM(LLMConfig(model="huggingface/meta-llama/Llama-3-8b")))

@@ -16,11 +16,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.mark.parametrize(
-    "recorder, brief, long", [("memory", 2_000, 8_000), ("sqlite", 200, 2_800)]
+    "recorder, brief, long",
+    [("memory", 2_000, 8_000), ("sqlite", 200, 2_800), ("postgresql", 60, 60)],
 )
-def test_a_simulation_finds_nothing(recorder, brief, long, whole):
+def test_a_simulation_finds_nothing(recorder, brief, long, whole, request):
     steps = long if whole else brief
-    assert run_worlds(1, steps, float("inf"), recorder) == (steps, None)
+    database = request.getfixturevalue("postgres_url") if recorder == "postgresql" else None
+    assert run_worlds(1, steps, float("inf"), recorder, database) == (steps, None)
 
 
 def test_a_world_goes_the_same_way_each_time():

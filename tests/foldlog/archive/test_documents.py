@@ -52,14 +52,14 @@ def test_a_document_is_exported_byte_for_byte(name, shape, tmp_path, store):
 @pytest.mark.parametrize(
     "begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")]
 )
-def test_what_is_around_a_document_is_kept(begin, end, tmp_path, store):
+def test_the_bytes_around_a_document_are_exported_too(begin, end, tmp_path, store):
     path = tmp_path / "one.json"
     data = begin + json.dumps(TASK, indent=1).encode() + end
     path.write_bytes(data)
     assert bytes_of(store, imported(store, path).conversation) == data
 
 
-def test_json_that_is_not_strict_is_kept(tmp_path, store):
+def test_json_that_is_not_strict_is_exported_as_it_was(tmp_path, store):
     path = tmp_path / "one.json"
     data = json.dumps(MESSAGES).replace("one\\ntwo", "tab\there \\ud83d").encode()
     data = data.replace(b'"tool_call_id"', b'"score": NaN, "tool_call_id"')
@@ -94,7 +94,7 @@ def test_new_records_of_a_document_with_an_at_sign_in_its_name_are_read(tmp_path
     assert bytes_of(store, "kite@home") == path.read_bytes()
 
 
-def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path, store):
+def test_the_fields_beside_the_records_are_those_of_the_last_import(tmp_path, store):
     path = tmp_path / "one.json"
     for cost in (1, 2):
         data = write(path, {**TASK, "cost": cost}, {})
@@ -109,7 +109,7 @@ def all_bytes(store, conversation):
     return bytes_of(store, conversation) + repr(events_of(store, conversation)).encode()
 
 
-def test_a_redaction_takes_what_the_document_repeats(tmp_path, store):
+def test_a_redaction_removes_the_text_beside_the_records_too(tmp_path, store):
     path = tmp_path / "one.json"
     document = {
         **TASK,
@@ -257,7 +257,7 @@ def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path, store):
     assert parts == lines
 
 
-def test_the_second_value_of_a_key_counts():
+def test_the_last_value_of_a_repeated_key_counts():
     document = document_in(b'{"a": [1], "b": "[", "a": [{"x": 1}, {}]}', "x.json")
     rows = list(document_of(document, "a", document.value["a"]))
     assert [row.text for row in rows] == [b'{"x": 1}', b"{}"]
@@ -281,7 +281,7 @@ def test_an_array_is_read_as_the_standard_library_reads_it(text, tmp_path):
         assert [row.value for row in array_in(path)[1]] == expected
 
 
-def test_a_frame_that_is_not_that_of_the_records_is_an_array():
+def test_a_frame_of_other_records_becomes_an_array():
     frame = frames.frame_of("[1,2]", {0: (1, 2), 1: (3, 4)}, 2)
     assert frames.whole(frame, [b"1", b"2"]) == b"[1,2]"
     assert json.loads(frames.whole(frame, [b"1", b"2", b"3"])) == [1, 2, 3]

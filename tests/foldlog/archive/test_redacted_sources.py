@@ -1,5 +1,5 @@
-"""What an import lets in after a redaction: no record that was redacted, under no name, and nothing
-that held it.
+"""After a redaction, no import and no copy stores the redacted text again, whatever the name of the
+source.
 """
 
 import json
@@ -56,7 +56,7 @@ def write(path, lines):
 
 
 def redact(store, text=SECRET):
-    """Redact all that holds a text, as ``redact --matching`` does."""
+    """Redact each event and each source with a text, as ``redact --matching`` does."""
     holds = holding(text)
     for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
         if events := events_with(store, row.id, holds, start=row.parent_version or 0):
@@ -73,8 +73,8 @@ def redact_secret(store, conversation):
     redact_events(store, conversation, [2], reason="asked to", by=None, with_summaries=False)
 
 
-def held(store, text=SECRET):
-    """The conversations that hold a text in a record, between records, or in an event."""
+def conversations_with(store, text=SECRET):
+    """Return the conversations with a text in a record, between records, or in an event."""
     rows = [row.id for row in store.conversations() if row.erased_at is None]
     return [
         name for name in rows if text in repr([b"".join(raw(store, name)), *events_of(store, name)])
@@ -92,7 +92,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
+def test_a_redacted_record_is_refused_under_another_name_without_again(
     other, tmp_path, store, target
 ):
     path = write(tmp_path / "s1.jsonl", LINES)
@@ -100,19 +100,17 @@ def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
     redact(store)
     [*copy_store(store, target)]
     place, how = OTHERS[other](path)
-    for each in (store, target):
-        error = refused(each, place, **how)
+    for side in (store, target):
+        error = refused(side, place, **how)
         assert isinstance(error, SourceRefused)
         assert "was redacted" in str(error)
         assert "--again" in str(error)
-        assert held(each) == []
+        assert conversations_with(side) == []
     imported(store, place, again=True, **how)
-    assert len(held(store)) == 1
+    assert len(conversations_with(store)) == 1
 
 
-def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
-    tmp_path, monkeypatch, store
-):
+def test_a_redaction_while_events_are_made_holds_for_these_events(tmp_path, monkeypatch, store):
     path = write(tmp_path / "s1.jsonl", LINES[:2])
     other = write(tmp_path / "other.jsonl", [LINES[0], line(1, "no", "assistant"), LINES[2]])
     imported(store, path)
@@ -129,9 +127,7 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_record_back(
     assert_sound(store)
 
 
-def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_title_back(
-    tmp_path, monkeypatch, store
-):
+def test_a_redaction_while_events_are_made_holds_for_the_title(tmp_path, monkeypatch, store):
     message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
     nodes = {"m": {"id": "m", "parent": None, "children": [], "message": message}}
     chat = {"id": "c", "title": SECRET, "current_node": "m", "mapping": nodes}
@@ -145,7 +141,7 @@ def test_events_that_are_made_meanwhile_do_not_bring_a_redacted_title_back(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
-def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_order_of_copies(
+def test_a_redaction_reaches_the_forks_in_whatever_order_they_were_copied(
     order, tmp_path, store, target
 ):
     files = [LINES, *([*LINES[:4], line(4, text)] for text in ("or not", "or so"))]
@@ -153,14 +149,14 @@ def test_a_redaction_reaches_all_copied_records_and_events_of_a_family_in_any_or
     names = [imported(store, path).conversation for path in paths]
     for number in order:
         [*copy_store(store, target, names[number])]
-    for each in (store, target):
-        redact_secret(each, names[0])
-        assert held(each) == []
+    for side in (store, target):
+        redact_secret(side, names[0])
+        assert conversations_with(side) == []
     assert_sound(target)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_path, store, target):
+def test_a_redaction_in_the_source_during_a_copy_reaches_the_copy(number, tmp_path, store, target):
     def redact_in_source():
         redact_secret(store, "s1")
 
@@ -169,13 +165,13 @@ def test_a_copy_has_the_redactions_that_its_source_made_meanwhile(number, tmp_pa
     target.database.recorder = call_before(target.database.recorder, number, redact_in_source)
     [*copy_store(store, target)]
     assert store.conversation("s1").redactions == 1
-    assert held(target) == []
+    assert conversations_with(target) == []
     assert_sound(target)
 
 
 @pytest.mark.parametrize("has_made", ["source", "target"])
 @pytest.mark.parametrize("number", range(2, 8))
-def test_each_transaction_of_a_copy_leaves_a_sound_target_if_its_source_redacts_meanwhile(
+def test_the_target_is_sound_after_each_transaction_if_the_source_redacts_during_the_copy(
     number, has_made, tmp_path, monkeypatch, store, target
 ):
     monkeypatch.setattr(reading, "SIZE", 300)  # so there are several blocks
@@ -206,10 +202,10 @@ def test_each_transaction_of_a_copy_leaves_a_sound_target_if_its_source_redacts_
     assert_sound(target)
     if has_made == "source":
         assert problems == [None]
-        assert held(target) == held(store)
+        assert conversations_with(target) == conversations_with(store)
 
 
-def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversation(
+def test_a_copy_refuses_a_record_that_its_target_redacted_in_another_conversation(
     tmp_path, store, target
 ):
     imported(store, write(tmp_path / "s1.jsonl", LINES))
@@ -223,23 +219,23 @@ def test_a_copy_brings_no_record_that_its_target_redacted_in_another_conversatio
     assert problems["s1"] is None
     for conversation in (fork.conversation, other.conversation):
         assert re.search("the target redacted (record|event) 2", str(problems[conversation]))
-    assert held(target) == []
+    assert conversations_with(target) == []
     redact_secret(store, "s1")
     problems = {moved.conversation: moved.problem for moved in copy_store(store, target)}
     assert problems[fork.conversation] is problems[other.conversation] is None
-    assert held(target) == []
+    assert conversations_with(target) == []
     assert_sound(target)
 
 
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("number", range(5))
-def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(
+def test_a_copy_refuses_a_record_that_its_target_redacts_during_the_copy(
     number, grows, tmp_path, store, target
 ):
     visible = []
 
     def redact_in_target():
-        visible.extend(held(target))
+        visible.extend(conversations_with(target))
         redact_secret(target, "s1")
 
     fork_lines = [LINES[0], line(1, "no", "assistant"), LINES[2]]
@@ -256,18 +252,16 @@ def test_a_copy_brings_no_record_that_its_target_redacts_meanwhile(
     if not visible:  # the copy ran fewer transactions
         redact_in_target()
     assert problems == [None] or "the target redacted record 2" in str(problems)
-    assert set(held(target)) <= {*visible} - {"s1"}
+    assert set(conversations_with(target)) <= {*visible} - {"s1"}
     redact_secret(store, "s1")
     again = [moved.problem for moved in copy_store(store, target, fork)]
     # A fork that was complete got a receipt of its own in the target.
     assert again == [None] or problems == [None]
-    assert held(target) == []
+    assert conversations_with(target) == []
     assert_sound(target)
 
 
-def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_redacted(
-    tmp_path, store, target
-):
+def test_a_copy_of_a_fork_refuses_a_record_whose_event_the_target_redacted(tmp_path, store, target):
     imported(store, write(tmp_path / "s1.jsonl", LINES[:4]))
     [*copy_store(store, target)]
     redact_secret(target, "s1")
@@ -275,11 +269,11 @@ def test_a_copied_fork_brings_no_record_back_whose_event_its_target_made_and_red
     store.fork("s1", 4, "fork")
     (moved,) = copy_store(store, target, "fork")
     assert "the target redacted record 2" in moved.problem
-    assert held(target) == []
+    assert conversations_with(target) == []
 
 
 @pytest.mark.parametrize("number", range(1, 4))
-def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(
+def test_a_copy_refuses_a_record_whose_event_its_target_redacts_during_the_copy(
     number, tmp_path, store, target
 ):
     visible = []
@@ -295,7 +289,7 @@ def test_a_copy_brings_no_record_whose_event_its_target_redacts_meanwhile(
     target.database.recorder = call_before(recorder, number, redact_in_target)
     [*copy_store(store, target)]
     target.database.recorder = recorder
-    assert held(target) == ([] if visible else ["s1"])
+    assert conversations_with(target) == ([] if visible else ["s1"])
     assert_sound(target)
 
 
@@ -310,7 +304,7 @@ def chat(path, *texts):
     return path
 
 
-def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
+def test_a_redaction_by_age_refuses_the_same_history_and_no_other(tmp_path):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
@@ -327,15 +321,15 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path):
                 for_content=for_content,
             )
             [*copy_store(store, target)]
-            for each in (store, target):
-                assert isinstance(refused(each, longer), SourceRefused)
-                assert isinstance(refused(each, first, prefix="p-"), SourceRefused)
-                assert held(each) == []
-                (outcome,) = Import(each, [other])
+            for side in (store, target):
+                assert isinstance(refused(side, longer), SourceRefused)
+                assert isinstance(refused(side, first, prefix="p-"), SourceRefused)
+                assert conversations_with(side) == []
+                (outcome,) = Import(side, [other])
                 assert isinstance(outcome, Failed) == for_content
 
 
-def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path, store):
+def test_an_erasure_refuses_the_same_chat_and_no_other_with_its_prompt(tmp_path, store):
     first = chat(tmp_path / "a.json", "is it open?", "shall I look?", "yes", SECRET)
     other = chat(tmp_path / "b.json", "is it late?", "shall I look?", "yes", "it is")
     imported(store, first)
@@ -345,12 +339,12 @@ def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path, store):
     assert isinstance(refused(store, first, prefix="p-"), SourceRefused)
     longer = chat(tmp_path / "c.json", "is it open?", "shall I look?", "yes", SECRET, "thanks")
     assert isinstance(refused(store, longer), SourceRefused)
-    assert held(store) == []
+    assert conversations_with(store) == []
 
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
 @pytest.mark.parametrize("is_by_text", [True, False])
-def test_damaged_lines_and_records_without_events_go_with_a_redaction(
+def test_a_redaction_removes_its_text_from_damaged_lines_and_records_without_events(
     odd, is_by_text, tmp_path, store
 ):
     path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
@@ -360,14 +354,14 @@ def test_damaged_lines_and_records_without_events_go_with_a_redaction(
         redact(store)
     else:
         Histories(store)["s1"].redact([2], reason="asked for")
-    assert held(store) == []
+    assert conversations_with(store) == []
     write(path, [LINES[0], odd, *LINES[1:], odd, line(5, "more")])
     assert imported(store, path).added
-    assert held(store) == []
+    assert conversations_with(store) == []
     assert_sound(store)
 
 
-def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(tmp_path, store):
+def test_an_edited_source_brings_nothing_back_that_was_redacted_in_its_fork(tmp_path, store):
     path = write(tmp_path / "s1.jsonl", LINES)
     later = [line(5, "more"), line(6, "the oil is under the bench", "assistant"), line(7, "bye")]
     edited = [*LINES[:2], line(2, f"{SECRET}, I think"), *LINES[3:], *later]
@@ -377,10 +371,10 @@ def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(t
     for text in ("the oil", SECRET):
         redact(store, text)
         assert imported(store, path).added == 0
-        assert held(store, text) == []
+        assert conversations_with(store, text) == []
     write(path, [*edited, edited[2], LINES[2], line(8, "again")])
     imported(store, path)
-    assert held(store) == held(store, "the oil") == []
+    assert conversations_with(store) == conversations_with(store, "the oil") == []
 
 
 REPEATING = {
@@ -409,37 +403,37 @@ def records_of(format, *words):
 
 
 @pytest.mark.parametrize("format", REPEATING)
-def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format, tmp_path, store):
+def test_a_redaction_by_text_finds_a_later_compaction_that_repeats_the_text(
+    format, tmp_path, store
+):
     kind, lines = records_of(format, "lamp-33", "bench-44")
     path = tmp_path / kind.file
     kind.write(path, lines[:-1], "")
     name = imported(store, path, format).conversation
     redact(store, "lamp-33")
-    assert held(store, "lamp-33") == []
+    assert conversations_with(store, "lamp-33") == []
     kind.write(path, lines, "")
     imported(store, path, format)
-    assert held(store, "lamp-33") == [name]  # it is another record
+    assert conversations_with(store, "lamp-33") == [name]  # it is another record
     redact(store, "lamp-33")
-    assert held(store, "lamp-33") == []
+    assert conversations_with(store, "lamp-33") == []
     assert imported(store, path, format).added == 0
-    assert held(store, "lamp-33") == []
+    assert conversations_with(store, "lamp-33") == []
 
 
-def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repeat_it(
-    tmp_path, store
-):
+def test_later_spans_that_repeat_a_redacted_text_are_refused(tmp_path, store):
     kind, lines = records_of("otlp-genai", "lamp-33", "bench-44")
     path = tmp_path / kind.file
     kind.write(path, lines[:2], "")
     imported(store, path, "otlp-genai")
     redact(store, "lamp-33")
-    assert held(store, "lamp-33") == []
+    assert conversations_with(store, "lamp-33") == []
     kind.write(path, lines, "")
     assert "repeat the texts of earlier records" in str(refused(store, path, "otlp-genai"))
-    assert held(store, "lamp-33") == []
+    assert conversations_with(store, "lamp-33") == []
 
 
-def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path, store):
+def test_an_unchanged_source_adds_nothing_to_a_conversation_that_was_continued(tmp_path, store):
     path = write(tmp_path / "s1.jsonl", LINES)
     imported(store, path)
     store.append("s1", Message(source="user", content="on"), expected_version=store.version("s1"))
