@@ -134,7 +134,7 @@ OLDER_THAN = typer.Option(
 )
 Detach = Annotated[
     bool,
-    typer.Option("--detach", help="First copy the shared events into each fork."),
+    typer.Option("--detach", help="Keep the forks: first copy the shared events into each fork."),
 ]
 RedactSecrets = Annotated[
     bool,

@@ -114,8 +114,8 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
         if status.soon and status.not_here:
             missing = f"{len(status.not_here):,} of its {count(status.transcripts, 'transcript')}"
             problem = (
-                f"{status.program} deletes {count(status.soon, 'transcript')} within a week; not in"
-                f" this store: {missing}"
+                f"{status.program} deletes {count(status.soon, 'transcript')} within a week, and "
+                f"this store lacks {missing}"
             )
             yield AttentionDocument(
                 problem=problem, command=command("import", "--from", status.format)

@@ -180,7 +180,7 @@ def print_indented(columns: int, *spans: Span) -> None:
 
 
 def print_grid(rows: Iterable[tuple[Sequence[Span], Sequence[Span]]]) -> None:
-    """Wrap the rows at the width of the terminal."""
+    """Print rows of two cells in columns, and wrap the cells at the width of the terminal."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -38,10 +38,7 @@ def test_the_numbers_of_a_version_add_up(page, report, events):
         assert sum(numbers) + (int(number[1]) if number else 0) == version, (sent, others)
 
 
-MEANS = (
-    "Saved: the tokens of the View before each condensation minus the tokens after it, "
-    "estimated event by event (≈)."
-)
+MEANS = "Saved: the tokens of the View before each condensation minus the tokens after it, estimated event by event (≈)."
 
 
 def told_in(page, selector):

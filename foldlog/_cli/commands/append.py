@@ -71,8 +71,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Append a message, or chat messages from stdin: one JSON object in every line. If one message
-    cannot be appended, no message is appended.
+    """Append messages to a conversation. Without TEXT, read chat messages from stdin, one JSON
+    object in every line. If one message cannot be appended, no message is appended.
 
     A message is {"role": "user", "content": "…"}, with tool_calls and tool_call_id as in OpenAI's
     API. The command ends when the messages are on disk.

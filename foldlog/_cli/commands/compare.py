@@ -74,7 +74,7 @@ def run(
     changed. The cost includes all prompts to the agent's model and to the condenser's model. If a
     prompt repeats the beginning of the previous prompt, the repeated tokens cost as much as cached
     tokens. The command looks up the price of --agent-model in --prices, or else in litellm's table.
-    By default a new token costs ten times as much as a repeated token.
+    If the price is unknown, a new token costs ten times as much as a repeated token.
 
     Example: foldlog compare tidewatch --config small.toml
     """

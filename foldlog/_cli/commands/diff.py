@@ -51,8 +51,8 @@ def run(
 
     With two conversations, show both runs side by side: tool calls, tokens, cost and last answers.
     Below the figures, show the first event that differs, and the later events of each run. If the
-    runs share no events, show the first difference, and what each model saw there. Then show the
-    requests and calls that only one of the runs has.
+    runs share no events, show three things instead: the first difference, what each model saw
+    there, and the requests and calls that only one of the runs has.
 
     Example: foldlog diff tidewatch 90 100
     """

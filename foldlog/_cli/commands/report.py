@@ -40,8 +40,7 @@ def run(
     """Write a conversation as a page: what the model was shown at every version, what was
     forgotten, and why.
 
-    The page needs no network and contains all texts. 'foldlog list --long' shows a table of all
-    conversations.
+    The page needs no network and contains all texts.
 
     Example: foldlog report tidewatch --output tidewatch.html
     """

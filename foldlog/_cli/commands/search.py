@@ -60,7 +60,7 @@ def run(
     exit status is 1 if no event is found.
 
     The search has no index. The search reads stored records and events, about 400 MB a second,
-    until it has enough hits. Without --all, the search ends after some seconds.
+    until it has enough hits. Without --all, the search ends after five seconds.
 
     Example: foldlog search "No such file" --kind error --tool Bash
     """
@@ -106,13 +106,13 @@ def run(
 
 def _note_omissions(results: Searched, line: str, words: Sequence[str], limit: int) -> None:
     if line != " ".join(words):
-        terminal.note(f"words in quotes are a phrase: {line}")
+        terminal.note(f"searched {line}, with the words in quotes as one phrase")
     if len(results.hits) > limit:
         terminal.note(f"the first {limit:,} are shown, and there are more: -n N shows more")
     elif results.read < results.conversations:
         terminal.note(
-            f"read {results.read:,} of {count(results.conversations, 'conversation')};"
-            " --all reads the others"
+            f"the search ended early: it read {results.read:,} of"
+            f" {count(results.conversations, 'conversation')}; --all reads all of them"
         )
 
 

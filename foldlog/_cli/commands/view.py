@@ -45,8 +45,9 @@ def run(
     model is shown.
 
     S260 is the summary of condensation 260. In JSON, S260 has the id -(260 + 2) = -262. An event
-    that is not sent whole has a mark, and 'foldlog why' explains the mark. --tail shortens only the
-    list of events. A damaged event is reported at its position, and left out of the View.
+    that is not sent whole has a mark, and 'foldlog why' explains the mark. --tail shortens the list
+    of events, but not the counts. A damaged event is reported at its position, and left out of the
+    View.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """

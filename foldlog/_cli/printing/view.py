@@ -26,7 +26,7 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
     if prompt.known:
         summary = f"the model is sent {amount or 'no events'}"
     else:
-        summary = "it is unknown what the model is sent"
+        summary = "foldlog does not know what the model is sent"
     title = f"{name} at version {view.version:,}: {summary}"
     for state in ("masked", "shortened", "hidden", "pending", "unsent"):
         # Masked and shortened events are sent; the other events are counted in addition.

@@ -42,9 +42,9 @@ def run(
 
     If the store exists, the command asks first in a terminal. The command prints the new name of
     the old file. If a program has the store open, its next append fails, and the program must open
-    the store again. Conversations and events that were erased or redacted after the backup exist
-    again. The command names the conversations whose content is back, and the exit status is 1. A
-    damaged backup is refused, and nothing is replaced.
+    the store again. If content was erased or redacted after the backup, the restored store has it
+    again. Then the command names these conversations, and the exit status is 1. A damaged backup is
+    refused, and nothing is replaced.
 
     Example: foldlog store restore monday.db --yes
     """

@@ -64,10 +64,11 @@ def run(
     """Check every event's checksum and its place in the hash chain, and check that no event is
     missing.
 
-    The command reports changed, missing, inserted, swapped and moved events, and the exit status is
-    1. A head is a hash of all events up to a version. With published heads (--heads), the command
-    also detects a missing end and a rewritten conversation. Erased conversations are listed and are
-    not findings. An interrupted check prints where to continue (--from).
+    If events are changed, missing, inserted, swapped or moved, the command reports them, and the
+    exit status is 1. A head is a hash of all events up to a version. With published heads
+    (--heads), the command also detects a missing end and a rewritten conversation. Erased
+    conversations are listed and are not findings. An interrupted check prints where to continue
+    (--from).
 
     Example: foldlog store verify --heads heads.json
     """
