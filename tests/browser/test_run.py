@@ -195,7 +195,7 @@ def test_a_search_finds_a_summary_that_the_model_was_sent(page, report):
     page.wait(f"{V}.searched && document.querySelector('.hit-of')")
     page.settle()
     assert page.text(".knew h2") == "1 summary found"
-    assert page.text(".knew .soft").startswith("In the whole history; 1 sent at version 6.")
+    assert "At version 6, the model is sent 1 of" in page.text(".knew .soft")
     assert page.text(".hit-of").startswith("S5 summary")
 
 

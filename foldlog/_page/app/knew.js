@@ -45,7 +45,7 @@ export class Knew {
     const summaries = hits.filter(({ id }) => id < 0).length;
     return [
       el("h2", {}, `${eventsAndSummaries(hits.length - summaries, summaries)} found`),
-      el("p", { class: "soft" }, `These are hits in the whole history. At version ${grouped(version)}, the model is sent ${grouped(sent)} of them. Enter and Shift+Enter go through the hits. Escape ends the search.`),
+      el("p", { class: "soft" }, `The search covers the whole history. At version ${grouped(version)}, the model is sent ${grouped(sent)} of the hits. Enter and Shift+Enter go through the hits. Escape ends the search.`),
       ...hits.slice(0, MOST_FOUND).map(({ id, snippet }) => el("button", { class: `hit-of${app.event === id ? " chosen" : ""}`, onclick: () => app.choose(id) },
         el("span", { class: "soft" }, `${idOf(id)} ${history.kind(id)}`), el("bdi", {}, ...highlighted(snippet, app.words)))),
       hits.length > MOST_FOUND ? el("p", { class: "soft" }, `The first ${grouped(MOST_FOUND)} of ${grouped(hits.length)}.`) : null,
