@@ -159,8 +159,8 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """Forgets, on request, the older half of the events that are not essential.
-    ``conversation_window`` needs no model.
+    """Forgets, on request, the older half of the events, but not the first system prompt and the
+    user's first message. ``conversation_window`` needs no model.
 
     The essential events are the first system prompt, the user's first message, and the knowledge
     that was recalled for this message. Summaries stay too, because nothing else in the View shows

@@ -30,7 +30,7 @@ from foldlog.eventstore import Event
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
-    """Lets a model summarize the forgotten events together with its previous summary."""
+    """Lets a model summarize the forgotten events together with the previous summary."""
 
     type = "llm"
     size_by_default = 240

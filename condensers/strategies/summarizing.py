@@ -63,8 +63,8 @@ class SummarizingCondenser(RollingCondenser):
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed to half of this number; the default is 100 (llm:"
-        " 240), or unlimited if a token limit is known",
+        "a View with more events is condensed to half of this number; None means 100 (llm: 240),"
+        " or no limit if a token limit is known",
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
