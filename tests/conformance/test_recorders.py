@@ -9,12 +9,8 @@ import pytest
 
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.types import (
     Conversation,
-    Erasure,
-    RecalledKey,
-    Record,
     as_rows,
     row_of,
 )
@@ -154,38 +150,6 @@ def test_an_id_a_name_and_a_tracked_position_are_taken_once(recorder):
             recorder.transact(work)
         assert refused.value.kind == "taken"
     assert recorder.value("tracking app") == "5"
-
-
-def test_staged_conversations_that_nothing_was_added_to_are_named(recorder):
-    begin(recorder, "visible", [row(0)])
-    empty = stage(recorder, "empty", [])
-    filled = stage(recorder, "filled", [[row(0), row(1)]])
-    newest = row(1).recorded_at
-    assert list(_stale(recorder, newest)) == [empty]
-    assert sorted(_stale(recorder, newest + 1)) == sorted([empty, filled])
-    assert list(_stale(recorder, 5)) == []
-
-
-def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_beside_them(
-    recorder,
-):
-    erased = begin(recorder, "c1", [row(n) for n in range(5)])
-    other = begin(recorder, "c2", [row(0)])
-
-    def work(transaction):
-        for key in (erased, other):
-            transaction.remember(key, "turn-1", RecalledKey(0, 1))
-            transaction.put_records(key, "views", [Record(1, 1, b"x")])
-        transaction.erase(erased, Erasure(7, "asked to", 2, b"h" * 32))
-
-    recorder.transact(work)
-    while not recorder.transact(lambda transaction: transaction.delete(erased, 2)):
-        pass
-    with recorder.read() as reader:
-        for key, remaining in ((erased, 0), (other, 1)):
-            assert len(reader.rows(key, 0, 9, 9)) == remaining
-            assert len(reader.recalled(key, "", 9)) == remaining
-            assert len(reader.records(key, None, 0, 99)) == remaining
 
 
 def test_the_data_version_tells_of_commits(recorder):

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._cli import main
@@ -80,38 +82,20 @@ _LINES = {
 
 def make_folder(folder):
     """Make a store with a small history, a backup of it, and a chat that can be imported."""
-    times = iter(_NOON + timedelta(minutes=minute) for minute in range(20))
     events = [
-        lambda: Message(source="user", content="Why do the tests fail?", timestamp=next(times)),
-        lambda: Action(
-            tool="bash", arguments={"command": "pytest"}, call_id="a", timestamp=next(times)
-        ),
-        lambda: Observation(
-            cause=1,
-            content="1 failed",
-            call_id="a",
-            tool="bash",
-            is_error=True,
-            timestamp=next(times),
-        ),
-        lambda: Message(source="agent", content="The clock is read twice.", timestamp=next(times)),
-        lambda: Message(source="user", content="Please fix it.", timestamp=next(times)),
-        lambda: CondensationAction(
-            forgotten_event_ids=[1, 2],
-            summary="A test failed.",
-            summary_offset=1,
-            timestamp=next(times),
-        ),
-        lambda: Action(
-            tool="bash", arguments={"command": "git diff"}, call_id="b", timestamp=next(times)
-        ),
-        lambda: Observation(
-            cause=6, content="+1 -2", call_id="b", tool="bash", timestamp=next(times)
-        ),
+        Message(source="user", content="Why do the tests fail?"),
+        Action(tool="bash", arguments={"command": "pytest"}, call_id="a"),
+        Observation(cause=1, content="1 failed", call_id="a", tool="bash", is_error=True),
+        Message(source="agent", content="The clock is read twice."),
+        Message(source="user", content="Please fix it."),
+        CondensationAction(forgotten_event_ids=[1, 2], summary="A test failed.", summary_offset=1),
+        Action(tool="bash", arguments={"command": "git diff"}, call_id="b"),
+        Observation(cause=6, content="+1 -2", call_id="b", tool="bash"),
     ]
     with foldlog.open(folder / "foldlog.db") as histories:
-        for event in events:
-            histories["work"].append(event())
+        for minute, event in enumerate(events):
+            timestamp = _NOON + timedelta(minutes=minute)
+            histories["work"].append(replace(event, timestamp=timestamp))
         histories.maintenance.back_up(str(folder / "earlier.db"))
     (folder / "window.toml").write_text('[condenser]\ntype = "conversation_window"\n')
     (folder / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in _CHAT))

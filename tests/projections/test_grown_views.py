@@ -124,20 +124,6 @@ def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(sto
     assert [event.id for event in views.current("c")] == [1, 3]
 
 
-def test_what_others_appended_in_between_is_read(store, tmp_path):
-    views = watched(store)
-    with open_store(f"sqlite:///{tmp_path}/history.db") as other:
-        append(store, *all_said("ours"))
-        append(other, *all_said("theirs"))
-        assert views.current("c") == folded(store)
-        append(other, *all_said("theirs"))
-        append(store, *all_said("ours"))
-        assert views.current("c") == folded(store)
-        append(store, *all_said("ours"))
-        append(other, CondensationAction(forgotten_event_ids=(0,)))
-        assert views.current("c") == folded(store)
-
-
 def test_another_store_on_the_same_recorder_is_noticed(store):
     """The other one finds the conversation in a transaction that writes nothing: the next rows are
     not noted there.

@@ -75,16 +75,6 @@ def test_a_view_without_a_past_says_so():
     assert list(masked.then([Retraction(id=3, version=1)])) == list(view[:1])
 
 
-def test_why_an_event_was_taken_back(history):
-    history.append(forget(1, summary="one"))
-    retraction = history.retract(5, "the user went back").event
-    why = history.why(5)
-    assert (why.fate, why.forgotten_at, why.by) == ("taken back", 8, retraction)
-    assert why.reason.startswith("retraction 7 took it back, at version 8: ")
-    assert history.why(-8).reason == why.reason, "its summary went with the condensation"
-    assert history.why(1).fate == "shown"
-
-
 def test_why_and_difference_pass_over_condensations_that_were_taken_back(history):
     history.append(forget(1, summary="taken back"))
     history.retract(6)

@@ -96,20 +96,6 @@ def test_the_view_is_the_same_object_until_something_is_appended(store, views):
     assert ids(view) == [0, 1], "a View that was given out does not change"
 
 
-def test_revisions_are_stored_only_by_writers_where_views_are_registered(store):
-    views = Views(store)
-    append(store, *all_said("a", "b"), forget(0), *all_said("c"))
-    assert ids(views.current("c")) == [1, 3]
-    assert versions(store) == []
-    assert (audit(store, "c").missing, findings(store)) == (1, [])
-    store.register(views)
-    append(store, forget(1), *all_said("d"), CondensationRequest())
-    assert versions(store) == [3, 5, 7], "the one of the View in memory too"
-    answer = audit(store, "c")
-    assert (answer.version, answer.revisions, answer.missing) == (7, 3, 0)
-    assert findings(store) == []
-
-
 def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store, monkeypatch):
     views, other = Views(store), Views(store)
     for first in range(0, 40 * 101, 101):
@@ -171,18 +157,6 @@ def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(st
     assert versions(store) == [4, 6]
     assert ids(Views(store).current("c")) == [1, 2]
     assert findings(store) == []
-
-
-def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store, views):
-    events = []
-    for _ in range(120):
-        start = len(events)
-        events += all_said(*"abcdefghijklmnopqrs")
-        events.append(forget(*range(start + 2, start + 19), summary="s", offset=2))
-    store.ingest("c", iter(events))
-    assert len(versions(store)) == 120
-    assert views.current("c") == View.from_events(store.events("c"))
-    assert Views(store).current("c") == View.from_events(store.events("c"))
 
 
 def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path):

@@ -119,7 +119,6 @@ def the_ways_to_say_which_condenser() -> None:
     foldlog.open("memory:", condenser=Path("config.toml"))
     foldlog.open("memory:", condenser={"type": "digest", "max_size": 80})
     foldlog.open("memory:", condenser=load_condenser("config.toml"))
-    foldlog.open("memory:", condenser={"type": "digest", "max_size": 80})
     foldlog.open("memory:", condenser=None)
 
 

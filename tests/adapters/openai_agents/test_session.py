@@ -345,21 +345,29 @@ async def test_a_compaction_of_the_sdk_is_stored_although_another_program_append
     assert await session.get_items() == [user("other"), *items]
 
 
+async def compact(session, items):
+    """Do what the SDK does when it has made a compaction: it reads the items again to restore them."""
+    await session.get_items()
+    await session.clear_session()
+    await session.add_items(items)
+
+
+def assert_redacted(history):
+    assert "marigold" not in repr(list(history.events()))
+    assert [event.content for event in history.view()] == ["[redacted]", "two"]
+
+
 @pytest.mark.parametrize("name", ["get_items", "clear_session", "add_items", "staying"])
 async def test_a_compaction_of_items_that_are_redacted_meanwhile_is_not_stored(
     session, histories, monkeypatch, name
 ):
-    """The SDK reads the items, makes a compaction, and reads the items again to restore them."""
     await session.add_items([user("marigold"), user("two")])
     items = [*await session.get_items(), COMPACTION]
     history = histories[session.history.id]
     redact = lambda: history.redact(0, reason="asked to")  # noqa: E731
     before_next_call(monkeypatch, openai_agents if name == "staying" else session, name, redact)
-    await session.get_items()
-    await session.clear_session()
-    await session.add_items(items)
-    assert "marigold" not in repr(list(history.events()))
-    assert [event.content for event in history.view()] == ["[redacted]", "two"]
+    await compact(session, items)
+    assert_redacted(history)
 
 
 async def test_a_compaction_of_items_that_the_sdk_holds_since_the_session_began_is_not_stored(
@@ -371,11 +379,8 @@ async def test_a_compaction_of_items_that_the_sdk_holds_since_the_session_began_
     await session.add_items(items)
     history = histories[session.history.id]
     history.redact(0, reason="asked to")
-    await session.get_items()
-    await session.clear_session()
-    await session.add_items([*items, COMPACTION])
-    assert "marigold" not in repr(list(history.events()))
-    assert [event.content for event in history.view()] == ["[redacted]", "two"]
+    await compact(session, [*items, COMPACTION])
+    assert_redacted(history)
 
 
 async def test_a_compaction_of_redacted_items_is_not_stored_although_they_were_erased(histories):
@@ -384,12 +389,8 @@ async def test_a_compaction_of_redacted_items_is_not_stored_although_they_were_e
     items = [*await session.get_items(), COMPACTION]
     histories[session.history.id].redact(0, reason="asked to")
     for _ in range(2):  # the SDK compacts the items again that it has in memory
-        await session.get_items()
-        await session.clear_session()
-        await session.add_items(items)
-        history = histories[session.history.id]
-        assert "marigold" not in repr(list(history.events()))
-        assert [event.content for event in history.view()] == ["[redacted]", "two"]
+        await compact(session, items)
+        assert_redacted(histories[session.history.id])
     await session.add_items([user("three")])
     assert await texts_of(session) == ["[redacted]", "two", "three"]
 

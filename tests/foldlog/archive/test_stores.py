@@ -196,22 +196,6 @@ def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
     assert_sound(target)
 
 
-def test_a_copy_keeps_the_events_that_it_made_and_counts_new_records(store, target, path, lines):
-    name = imported_lines(store, path, lines[:12]).conversation
-    copied(store, target)
-    used(target, name)
-    before = events_of(target, name)
-    assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-    imported_lines(store, path, lines)
-    copied(store, target)
-    assert figures_of(target, name)["calls"] == figures_of(store, name)["calls"]
-    events = events_of(target, name)
-    assert events[: len(before)] == before
-    with new_store() as other:
-        assert len(events_of(other, imported(other, path).conversation)) == len(events)
-    assert_sound(target)
-
-
 def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(
     store, target, path, lines
 ):
