@@ -80,7 +80,7 @@ class SummarizingCondenser(RollingCondenser):
         0.1, "the part of the input limit that stays free", ge=0, lt=1
     )
     minimum_progress: float = setting(
-        0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1
+        0.1, "a condensation must forget at least this part of the View", gt=0, lt=1
     )
     hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
     hard_context_reset_context_scaling: float = setting(
