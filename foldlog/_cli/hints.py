@@ -71,7 +71,7 @@ def prices_hint() -> str:
     from foldlog.eventstore.inside import install_command
 
     has_table = find_spec("litellm") or find_spec("genai_prices")
-    table = "" if has_table else f", or a table: {install_command('prices')}"
+    table = "" if has_table else f", or install a table of prices: {install_command('prices')}"
     return f"give --prices FILE{table}"
 
 

@@ -186,7 +186,8 @@ class Importing:
             what = so_far if document.added else "not imported"
             style = "red"
         elif document.forked_at is not None:
-            what = f"{count(document.added, 'record')}, a fork at record {document.forked_at:,}"
+            added = count(document.added, "record")
+            what = f"{added} in a fork that begins at record {document.forked_at:,}"
             style = "green"
         elif document.added == 0:
             older = " (the file is an older copy)" if document.older else ""

@@ -159,7 +159,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="ID",
-        help="Continue an interrupted run from this conversation, which the run has printed.",
+        help="The conversation at which to continue an interrupted run. That run has printed it.",
     ),
 ]
 

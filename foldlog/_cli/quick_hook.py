@@ -76,8 +76,8 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Add a wait of 5 s for other writers to the URL of a store, because a program stops a slow
-    hook. A URL that already sets a wait stays unchanged.
+    """Limit the wait for other writers to 5 s in the URL of a store, because a program stops a slow
+    hook. A URL that already sets a limit stays unchanged.
     """
     if "patience_s=" in url or url.startswith("memory:"):
         return url

@@ -78,7 +78,7 @@ def check_asked(
 
 
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
-    """Return the redaction of a search, or of named events."""
+    """Return a ``Redacting`` for the events of a search, or for the events that the user named."""
     rows = []
     if search.is_asked_for:
         rows = _conversations_of(store, conversation, search.where)

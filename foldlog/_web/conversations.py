@@ -59,7 +59,9 @@ class ServedConversations:
         counted, the sums over all conversations are too low.
         """
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The last search: its words, the state of the store, and the ids of the conversations."""
+        """The last search: its words, the state of the store, and the ids of the conversations that
+        match.
+        """
         self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
         """The state of the store when notes were last read, and the ids of the conversations with
         notes.

@@ -48,7 +48,7 @@ def run(
         bool,
         typer.Option(
             "--new",
-            help="Begin a conversation with this id. If the store does not exist, create it.",
+            help="Begin a new conversation with this id, if need be in a new store.",
         ),
     ] = False,
     expected: Annotated[

@@ -45,7 +45,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Show which events entered or left the View of a conversation between two versions, and which
-    summaries replaced them.
+    summaries replaced events.
 
     Without versions, show what the newest condensation dropped.
 

@@ -45,7 +45,7 @@ def run(
         typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events."),
     ] = 20,
     every: Annotated[
-        bool, typer.Option("--all", help="Read the whole store, without a limit of time.")
+        bool, typer.Option("--all", help="Read the whole store, without a time limit.")
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,

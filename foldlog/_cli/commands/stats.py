@@ -49,11 +49,11 @@ def run(
     strategy.
 
     For one conversation, draw the size of its View. Days are in UTC, unless the source has no time
-    zone. A total adds only known figures. The output says how many conversations lack a figure. A
-    reply that is stored twice with the same ids counts once. A fork's figures count only the fork's
-    own events. In an imported conversation that was never used, records count as events, and the
-    savings of condensations are unknown. If a model call reported no cost, foldlog shows the price
-    of its tokens, marked with ≈.
+    zone. A total adds only known figures. The output says how many conversations lack a figure. If
+    several conversations contain the same reply of a model, the reply counts once. A fork's figures
+    count only the fork's own events. In an imported conversation that was never used, records count
+    as events, and the savings of condensations are unknown. If a model call reported no cost,
+    foldlog shows the price of its tokens, marked with ≈.
 
     Example: foldlog stats --by model --since 7d
     """

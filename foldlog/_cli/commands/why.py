@@ -109,7 +109,7 @@ def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:
     """
     conversation, problem = import_again(store, conversation)
     if problem:
-        terminal.note(f"the imported file of {conversation!r} cannot be read again: {problem}")
+        terminal.note(f"the imported file of {conversation!r} cannot be imported again: {problem}")
     missing = compacting(store, conversation)
     return conversation, None if missing is None else missing.at
 

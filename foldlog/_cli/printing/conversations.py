@@ -32,7 +32,7 @@ _PAGE = 1_000
 is printed while the conversations are being read.
 """
 _OF_PLACE = ("program", "cwd", "branch", "model")
-"""The attributes of imports that a list for people does not show."""
+"""Attributes that imports set, and that a list for people does not show."""
 _Line = tuple["ConversationDocument", int]
 """A conversation, and its depth in the tree of forks."""
 _Figure = tuple[Column, Callable[["ConversationDocument"], str]]

@@ -35,7 +35,7 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
     sentence = f"{id_text} and {other_id_text} share {shared}"
     if first is None:
         equal = divergence.version - divergence.common_past
-        end = "neither has another event"
+        end = "neither has any other event"
     else:
         equal = first - divergence.common_past
         end = f"the first divergent event is {first:,}"
