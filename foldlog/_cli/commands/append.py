@@ -48,7 +48,7 @@ def run(
         bool,
         typer.Option(
             "--new",
-            help="Begin a new conversation with this id, if need be in a new store.",
+            help="Begin a new conversation with this id. Create the store if it does not exist.",
         ),
     ] = False,
     expected: Annotated[

@@ -17,8 +17,8 @@ def run(
     Slack. The command prints the ids of the events and the kinds of secrets, never their values.
 
     'foldlog store redact --secrets' redacts events with secrets. 'foldlog import --redact-secrets'
-    imports records with secrets without their texts. The exit status is 1 if there is a secret.
-    Needs the extra 'secrets'.
+    leaves out the texts of records with secrets. The exit status is 1 if there is a secret. Needs
+    the extra 'secrets'.
 
     Example: foldlog secrets tidewatch
     """
