@@ -187,7 +187,7 @@ def _condensation(event: Any) -> Iterator[_Part]:
     if summaries:
         yield "and summaries", ", ".join(map(id_words, summaries))
     if event.summary is not None:
-        yield f"summary, at index {event.summary_offset} of the View", event.summary
+        yield f"summary, at View index {event.summary_offset}", event.summary
     if event.metadata:
         yield "metadata", _json(event.metadata)
 
