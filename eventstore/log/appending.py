@@ -69,7 +69,6 @@ from foldlog.eventstore.times import EPOCH
 
 # makes a named tuple faster, without a call of the type's own ``__new__``
 _new: Final = tuple.__new__
-_NO_SUMMARIES: frozenset[int] = frozenset()
 _decoded_event = attrgetter("decoded")
 
 
@@ -251,14 +250,11 @@ def open_to_append(
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
     version = reading.version
     events = list(map(_decoded_event, batch))
-    kinds = set(map(type, events))
-    existing = _NO_SUMMARIES
+    existing = frozenset(
+        summary for summary in summaries_named(events) if _brings_summary(reading, summary)
+    )
     documents = None
-    if CondensationAction in kinds and reading.is_begun:
-        existing = frozenset(
-            summary for summary in summaries_named(events) if _brings_summary(reading, summary)
-        )
-    if DocumentChanges in kinds:
+    if any(isinstance(event, DocumentChanges) for event in events):
         last = reading.documents_before(version) if reading.is_begun else None
         documents = {} if last is None else last.newest()
     return State(reading.conversation, version, existing, documents)

@@ -70,7 +70,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
         now = _count(skeleton(source.sums))
         now.at = datetime.now(UTC).isoformat(timespec="seconds")
         now.since = before.shown
-        if before.at and not _is_over(before, now):
+        if before.at:  # another hook of the same compaction
             now.at = before.at
             now.since = before.since
         else:

@@ -3,7 +3,7 @@
 import pytest
 
 import foldlog
-from foldlog import CondensationAction
+from foldlog import CondensationAction, CondensationRequest
 from foldlog.eventstore import CorruptEvent, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import View, Views, audit
@@ -68,7 +68,8 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path):
 
     path = tmp_path / "h.db"
     with foldlog.open(f"sqlite:///{path}") as opened:
-        opened["c1"].append(all_said(*"abcdef"))
+        request = CondensationRequest()
+        opened["c1"].append([*all_said(*"abcd"), request, *all_said("f"), request])
     db = sqlite3.connect(path)
     db.execute("DELETE FROM events WHERE id = 4")
     db.commit()
@@ -76,6 +77,8 @@ def test_a_missing_event_is_no_shorter_tail(tmp_path):
     with open_store(f"sqlite:///{path}") as store:
         with pytest.raises(CorruptEvent):
             store.query("c1", lambda read: read.tail(3))
+        with pytest.raises(CorruptEvent):
+            store.query("c1", lambda read: list(read.structural_events()))
         with pytest.raises(CorruptEvent):
             list(store.events("c1", reverse=True))
         with pytest.raises(CorruptEvent, match="event 4"):

@@ -21,6 +21,7 @@ from tests.foldlog.archive.imports import (
     figures_of,
     imported,
     imported_lines,
+    in_memory,
     new_store,
     source_of,
 )
@@ -137,6 +138,9 @@ def test_a_log_that_was_written_again_becomes_a_fork(what, lines, path, store):
     assert bytes_of(store, first.conversation) == b"".join(lines)
     assert events_of(store, first.conversation) == before
     assert bytes_of(store, second.conversation) == b"".join(again)
+    with in_memory() as fresh:
+        alone = imported(fresh, path).conversation
+        assert events_of(store, second.conversation) == events_of(fresh, alone)
     assert store.conversation(second.conversation, pending=True).parent == first.conversation
     assert imported(store, path, read_all=True).added == 0
     back = imported_lines(store, path, lines)  # and back: nothing is new
