@@ -244,7 +244,7 @@ def _redactions_of(database: Database, conversation: str, reader: Reader) -> obj
     if state is None or state.erasure is not None:
         return None
     sources = Sources(database, reader)
-    stored = sources.find_by_key(state.key, has_texts=False)
+    stored = sources.of_state(state)
     return state.redactions, set() if stored is None else sources.all_redacted(stored)
 
 

@@ -42,6 +42,7 @@ from foldlog.eventstore.recorders.base import DISCARDED, Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure, Unfinished
 from foldlog.eventstore.sources.moving import leave_alone
+from foldlog.eventstore.sources.tables import SourcesToWrite
 from foldlog.eventstore.store import Store
 
 _CHUNK = 1_000
@@ -250,6 +251,7 @@ def _detach(transaction: Transaction, database: Database, fork: int) -> str:
     # The fork's own revisions build on revisions of its parent, so copy the parent's revisions too.
     writing.put_records(VIEWS, list(writing.records(VIEWS)))
     borders = writing.origins()
+    SourcesToWrite.beside(writing).settle_shared(state)
     writing.leave_parent()
     transaction.finish(fork)
     writing.enter_origins(borders)

@@ -45,16 +45,22 @@ def is_same_source(
     """Return whether two conversations have equal records, equal redactions, and events for the
     same records.
     """
-    ours, theirs = (
-        database.recorder.query(partial(_content_of, database, key))
-        for database, key in ((source, original.key), (target, copy.key))
+    (ours, our_head), (theirs, their_head) = (
+        database.recorder.query(partial(_content_of, database, conversation))
+        for database, conversation in ((source, original), (target, copy))
     )
-    return ours == theirs
+    # The records that a fork shares have no stored head.
+    return ours == theirs and (our_head == their_head or not our_head or not their_head)
 
 
-def _content_of(database: Database, key: int, reader: Reader) -> object:
-    stored = Sources(database, reader).find_by_key(key, has_texts=False)
-    return None if stored is None else (stored.head, stored.redacted, stored.made)
+def _content_of(
+    database: Database, conversation: Conversation, reader: Reader
+) -> tuple[object, bytes]:
+    sources = Sources(database, reader)
+    stored = sources.of_state(conversation)
+    if stored is None:
+        return None, b""
+    return (stored.records, stored.made, sources.all_redacted(stored)), stored.head
 
 
 class _CopiedRecord(NamedTuple):
@@ -108,10 +114,7 @@ class CopiedRecords:
 
     def _read(self, reader: Reader) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
         sources = Sources(self._source, reader)
-        # A fork may share events that were made from the records of an ancestor.
-        conversation = self._conversation
-        keys = (conversation.key, *(ancestor.key for ancestor in conversation.lineage))
-        original = next(filter(None, map(sources.find_by_key, keys)), None)
+        original = sources.of_state(self._conversation)
         if original is None:
             return None, [], []
         redacted = sources.all_redacted(original)
@@ -143,19 +146,18 @@ def copy_source(
     copying the blocks from the first changed record on. If the sources are equal, two small reads
     are enough.
     """
-    stored = source.recorder.query(partial(_read_original, source, conversation.key))
+    stored = source.recorder.query(partial(_read_original, source, conversation))
     if stored is None:
         return 0
     original, redacted, parent, family, places = stored
     existing = target.recorder.query(partial(_source_in_target, target, conversation))
-    parent_key = target.recorder.query(partial(_key_of, target, parent))
-    shared = _parent_in_target(source, target, original, existing, parent_key)
+    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
+    shared = _parent_in_target(target, original, parent, hashes, existing)
     is_alone = original.parent is not None and shared is None
     if is_alone:
         original = original._replace(redacted=tuple(sorted(redacted)))
     if _has_all(existing, original):
         return 0
-    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
     if _is_ahead(target, existing, original, hashes, conversation):
         return 0
     made = {
@@ -219,39 +221,34 @@ def copy_source(
 
 
 def _read_original(
-    source: Database, conversation: int, reader: Reader
+    source: Database, conversation: Conversation, reader: Reader
 ) -> tuple[Source, set[int], str, list[str], list[tuple[bytes, Place]]] | None:
     """Return the source of a conversation with all its redacted records, the names of its parent
     and its family, and the places from which it was imported.
     """
     sources = Sources(source, reader)
-    original = sources.find_by_key(conversation)
+    original = sources.of_state(conversation)
     if original is None:
         return None
+    original = sources.as_row(original)
     redacted = sources.all_redacted(original)
     parent = "" if original.parent is None else sources.name_of(original.parent)
     names = _family_names(sources, original)
-    return original, redacted, parent, names, sources.places_of(conversation)
+    return original, redacted, parent, names, sources.places_of(conversation.key)
 
 
 def _parent_in_target(
-    source: Database,
-    target: Database,
-    original: Source,
-    existing: Source | None,
-    parent_key: int | None,
+    target: Database, original: Source, parent: str, hashes: bytes, existing: Source | None
 ) -> int | None:
     if existing is not None:
         return existing.parent
+    parent_key = target.recorder.query(partial(_key_of, target, parent))
     if parent_key is None:
         return None
     # The conversation with the parent's name in the target may have other records, or fewer.
-    ours, theirs = (
-        database.recorder.query(partial(_hashes_of, database, key))
-        for database, key in ((source, original.conversation), (target, parent_key))
-    )
+    parent_hashes = target.recorder.query(partial(_hashes_of, target, parent_key))
     size = original.from_record * HASH_BYTES
-    return parent_key if ours[:size] == theirs[:size] else None
+    return parent_key if hashes[:size] == parent_hashes[:size] else None
 
 
 def _hashes_of(database: Database, key: int, reader: Reader) -> bytes:
@@ -298,7 +295,7 @@ def _write_part(
     # first question for the root's name lets their transactions run one after another.
     root = None if before is not None else _root_in_target(transaction, target, part, family)
     writing, sources = _open_in_target(transaction, target, conversation)
-    existing = sources.settle(writing.key)
+    existing = sources.settle_shared(writing.state)
     if _end_of(existing) != _end_of(before):  # the target imported records in the meantime
         raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
     if writing.state.redactions:
@@ -467,10 +464,11 @@ def _source_in_target(
     existing = not_erased(target.find(reader, conversation.id, pending=True))
     if existing is None:
         return None
-    source = Sources(target, reader).find_by_key(existing.key)
+    sources = Sources(target, reader)
+    source = sources.of_state(existing)
     if source is None and existing.created_at != conversation.created_at:
         raise HistoryDiverged(conversation.id, 0, existing.version)
-    return source
+    return None if source is None else sources.as_row(source)
 
 
 def _open_in_target(
@@ -505,9 +503,10 @@ def find_redacted_records(
 
     def read(reader: Reader) -> RedactedRecords | None:
         sources = Sources(database, reader)
-        source = sources.find_by_key(conversation.key)
+        source = sources.of_state(conversation)
         if source is None:
             return None
+        source = sources.as_row(source)
         redacted = sources.all_redacted(source)
         rest = {
             number: sources.record(source, number)
@@ -550,7 +549,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
 def made_of(source: Database, conversation: Conversation) -> Made:
     def read(reader: Reader) -> Made:
         sources = Sources(source, reader)
-        stored = sources.find_by_key(conversation.key)
+        stored = sources.of_state(conversation)
         return {} if stored is None else sources.made(stored)
 
     return source.recorder.query(read)

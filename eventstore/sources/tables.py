@@ -21,19 +21,23 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self
 
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+import msgspec
+
+from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import ENCRYPTED
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import as_text
+from foldlog.eventstore.recorders.types import Conversation, as_text
 from foldlog.eventstore.sources.blocks import (
+    GENESIS,
     HASH_BYTES,
     AppendedIndex,
     Block,
     DamagedBlock,
+    chain_head,
     each_hash,
     join,
     pack,
@@ -53,6 +57,10 @@ MADE: Final = 64
 _ROWS: Final = 4
 _ASKED: Final = 1_000
 _numbers = struct.Struct(">2q").pack
+_SHARED: Final = ("frame", "paths")
+"""The fields of ``Source.about`` that also hold for a fork: the text around the records, and the
+imported files.
+"""
 
 
 class Source(NamedTuple):
@@ -131,10 +139,25 @@ class Sources:
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
-        state = self.database.find(self.reader, conversation, pending=True)
-        if state is None:
-            raise ConversationNotFound(conversation)
-        return self.find_by_key(state.key) if state.erasure is None else None
+        return self.of_state(self.database.find(self.reader, conversation, pending=True))
+
+    def of_state(self, conversation: Conversation | None) -> Source | None:
+        """Return the source of a conversation. If a fork has no row in ``sources``, return the
+        records that it shares, as a source with an empty ``head``.
+        """
+        owner = conversation
+        stop = sys.maxsize
+        while owner is not None and owner.erasure is None:
+            source = self.find_by_key(owner.key)
+            if source is not None and owner is conversation:
+                return source
+            if source is not None and conversation is not None:
+                return self._shared(source, stop, conversation)
+            if owner.parent is None:
+                return None
+            stop = min(stop, owner.begins)
+            owner = self.reader.conversation(owner.parent)
+        return None
 
     def family(self, root: int) -> list[Source]:
         keys = self.family_keys(root)
@@ -225,6 +248,18 @@ class Sources:
         if parent is not None:
             shared = self.hashes(parent)[: source.from_record * HASH_BYTES]
         return b"".join([shared, *(hashes for _, hashes in self.indexes(source))])
+
+    def as_row(self, source: Source) -> Source:
+        """Return a source of ``of_state`` in the form of a row in ``sources``. Cost: for a fork
+        without a row, reading the hashes of the shared records.
+        """
+        if source.head:
+            return source
+        head = chain_head(GENESIS, self.hashes(source))
+        fields = msgspec.json.decode(source.about or b"{}")
+        shared = {name: fields[name] for name in _SHARED if name in fields}
+        about = msgspec.json.encode(shared) if shared else b""
+        return source._replace(head=head, about=about, sums=b"")
 
     def parent_of(self, source: Source) -> Source | None:
         return None if source.parent is None else self.find_by_key(source.parent)
@@ -353,6 +388,19 @@ class Sources:
 
     # -- steps
 
+    def _shared(self, source: Source, version: int, fork: Conversation) -> Source:
+        # Computing the head would read the hashes of all shared records, so the head stays empty.
+        records = self.records_before(source, version)
+        return source._replace(
+            conversation=fork.key,
+            parent=source.conversation,
+            from_record=records,
+            records=records,
+            made=records,
+            head=b"",
+            redacted=(),
+        )
+
     def _source(self, columns: Sequence[Any], *, has_texts: bool = True) -> Source:
         (
             key,
@@ -470,6 +518,13 @@ class SourcesToWrite(Sources):
             self.put_made(source, (last_row if len(last_row) < MADE else {}) | in_blocks)
             self.set_progress(source, source.records, source.made, source.head)
         return source
+
+    def settle_shared(self, conversation: Conversation) -> Source | None:
+        """Call ``settle``. If a fork has no row in ``sources``, first store its row."""
+        source = self.of_state(conversation)
+        if source is not None and not source.head:
+            self.put(self.as_row(source))
+        return self.settle(conversation.key)
 
     def settle_family(self, root: int) -> list[Source]:
         family = self.family(root)

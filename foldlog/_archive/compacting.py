@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._archive.recording import source_of
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
@@ -57,13 +56,12 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 
     def note(transaction: Transaction) -> Compacting | None:
         sources = SourcesToWrite(store.database, transaction)
-        source = source_of(sources, conversation)
-        if source is None:
-            skeleton = None
-        else:
-            sources.settle(source.conversation)
-            skeleton = format_named(source.format).skeleton
-        if source is None or skeleton is None:
+        source = sources.of(conversation)
+        if source is None or not source.head:  # a fork has no compactions of its own
+            return None
+        sources.settle(source.conversation)
+        skeleton = format_named(source.format).skeleton
+        if skeleton is None:
             return None
         facts = about(source)
         before = _note_in(facts)
@@ -83,7 +81,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 def compacting(store: Store, conversation: str) -> Compacting | None:
 
     def read(reader: Reader) -> Compacting | None:
-        source = source_of(Sources(store.database, reader), conversation)
+        source = Sources(store.database, reader).of(conversation)
         note = _Note() if source is None else _note_in(about(source))
         return Compacting(note.at, note.shown - note.since) if note.at else None
 

@@ -39,7 +39,6 @@ from foldlog.eventstore.log.origins import PartlyKnown
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
@@ -201,7 +200,7 @@ class HistoryRecorder:
 
         def read(reader: Reader) -> tuple[Source, Made, bytes] | None:
             sources = Sources(store.database, reader)
-            source = source_of(sources, conversation)
+            source = sources.of(conversation)
             if source is None or source.format != self._format.name:
                 return None
             head = source.head or chain_head(
@@ -267,17 +266,13 @@ class HistoryRecorder:
         return events
 
     def write(self, writing: WriteTransaction, conversation: str) -> None:
-        # A fork begins a source even without records of its own: the source keeps the records that
-        # the fork shares, if the parent is erased and the fork is detached.
-        if not self._bodies and (writing.state.parent is None or not self._records):
+        if not self._bodies:
             return
         sources = SourcesToWrite.beside(writing)
-        new_block = of_records(self._records, self._bodies) if self._bodies else None
+        new_block = of_records(self._records, self._bodies)
         self._new = new_block
         if self._stored_as != writing.key:
             self._find_source(sources, writing, conversation)
-        if new_block is None:
-            return
         if writing.appended_at != self.version:
             raise VersionConflict(conversation, self.version, writing.appended_at)
         self._head_then = chain_head(self._head, new_block.hashes)
@@ -344,22 +339,21 @@ class HistoryRecorder:
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
         # The source of a fork continues the records that the fork shares with its parent.
-        parent = source_in(stored, writing.state)
-        if parent is not None and parent.format != self._format.name:
-            parent = None
-        shared_records = self._records if parent is not None else 0
-        source = Source(
-            conversation=writing.key,
-            root=writing.key if parent is None else parent.root,
-            parent=None if parent is None else parent.parent,
-            from_record=shared_records,
-            records=shared_records,
-            made=shared_records,
-            format=self._format.name,
-            reader=READER,
-            head=self._head,
-            fingerprint=self._fingerprint() if parent is None else parent.fingerprint,
-        )
+        source = stored.of_state(writing.state)
+        if source is None or source.format != self._format.name:
+            source = Source(
+                conversation=writing.key,
+                root=writing.key,
+                parent=None,
+                from_record=0,
+                records=0,
+                made=0,
+                format=self._format.name,
+                reader=READER,
+                head=GENESIS,
+                fingerprint=self._fingerprint(),
+            )
+        source = stored.as_row(source)
         sources.put(source)
         return source
 
@@ -383,38 +377,3 @@ def _to_join(blocks: list[_Stored]) -> list[_Stored]:
         return blocks
     short = list(takewhile(lambda block: block.size < SIZE // _SHORT_BLOCKS, reversed(blocks)))
     return short[::-1] if len(short) > _SHORT_BLOCKS else []
-
-
-def source_of(sources: Sources, conversation: str) -> Source | None:
-    # A fork without a source of its own has the shared part of its parent's source.
-    return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
-
-
-def source_in(sources: Sources, conversation: Conversation | None) -> Source | None:
-    key = 0 if conversation is None else conversation.key
-    stop: int | None = None
-    while conversation is not None:
-        source = sources.find_by_key(conversation.key)
-        if source is not None:
-            if stop is None:
-                return source
-            return _before(sources, source, stop, key)
-        if conversation.parent is None:
-            return None
-        stop = conversation.begins if stop is None else min(conversation.begins, stop)
-        conversation = sources.reader.conversation(conversation.parent)
-    return None
-
-
-def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
-    # Computing the head would read the hashes of all shared records, so the head stays empty.
-    records = sources.records_before(source, version)
-    return source._replace(
-        conversation=conversation,
-        parent=source.conversation,
-        from_record=records,
-        records=records,
-        made=records,
-        redacted=(),
-        head=b"",
-    )

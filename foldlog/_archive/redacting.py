@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import msgspec
 
-from foldlog._archive.recording import source_of
 from foldlog._figures.of_sources import count_block
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.frames import without_words
@@ -91,7 +90,7 @@ def redact_beside(store: Store, conversation: str) -> None:
 
     def redact(transaction: Transaction) -> None:
         sources = SourcesToWrite(store.database, transaction)
-        shared = source_of(sources, conversation)
+        shared = sources.of(conversation)
         if shared is None:
             return
         for source in sources.settle_family(shared.root):
@@ -207,7 +206,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
             conversation = sources.database.find(sources.reader, name, pending=True)
             if conversation is None or conversation.erasure is not None:
                 continue
-            source = source_of(sources, name)
+            source = sources.of(name)
             if source is not None:
                 paths_by_name[name] = tuple(about(source).get("paths", ()))
         return {name: paths for name, paths in paths_by_name.items() if paths}

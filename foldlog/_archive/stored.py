@@ -10,7 +10,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from foldlog._archive.recording import source_in, source_of
 from foldlog._formats.files.frames import frame_in, texts_beside, whole
 from foldlog._formats.json_text import parse_stored as parse
 from foldlog._formats.places import place_of
@@ -87,7 +86,7 @@ class Records:
 
         def read(reader: Reader) -> tuple[Source | None, set[int]]:
             sources = self._have_events(reader)
-            source = source_of(sources, self._conversation)
+            source = sources.of(self._conversation)
             return source, set() if source is None else sources.all_redacted(source)
 
         source_and_redacted: tuple[Source | None, set[int]] = self._query(read)
@@ -256,7 +255,7 @@ class HistoryRecords:
         self.version = reading.version
         self.shown = reading.state.shown
         self.changes = reading.structural + reading.redactions
-        self._source = source = source_in(sources, reading.state)
+        self._source = source = sources.of_state(reading.state)
         if source is not None:
             self._is_redacted = bool(sources.all_redacted(source))
             self.spans = self._spans(sources, source)
@@ -334,7 +333,7 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
     def read(reader: Reader) -> tuple[Source | None, int, int]:
         sources = Sources(store.database, reader)
-        source = source_of(sources, conversation)
+        source = sources.of(conversation)
         if source is None:
             return None, 0, 0
         ends = (
@@ -358,17 +357,13 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
     database = store.database
-    source = database.recorder.query(
-        lambda reader: source_of(Sources(database, reader), conversation)
-    )
+    source = database.recorder.query(lambda reader: Sources(database, reader).of(conversation))
     return [] if source is None else [*about(source).get("unread", ())]
 
 
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
     database = store.database
-    source = database.recorder.query(
-        lambda reader: source_of(Sources(database, reader), conversation)
-    )
+    source = database.recorder.query(lambda reader: Sources(database, reader).of(conversation))
     for block in () if source is None else blocks_of(database, source):
         yield from map(parse, block.records())
 
@@ -380,7 +375,7 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
         sources = Sources(store.database, reader)
-        source = source_of(sources, conversation)
+        source = sources.of(conversation)
         if source is None:
             return conversation, []
         texts = texts_beside(about(source))
@@ -400,9 +395,7 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
     database = store.database
-    source = database.recorder.query(
-        lambda reader: source_of(Sources(database, reader), conversation)
-    )
+    source = database.recorder.query(lambda reader: Sources(database, reader).of(conversation))
     if source is None:
         return
     blocks = blocks_of(store.database, source)

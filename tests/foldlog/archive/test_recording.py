@@ -50,6 +50,25 @@ def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones(histor
     assert [*history.export()] == [*RECORDS, asks(1)]
 
 
+@pytest.mark.parametrize("redacted", [False, True])
+def test_a_fork_without_records_of_its_own_keeps_those_that_it_shares(redacted, histories):
+    both = {**asks(0), "tool_calls": [*asks(0)["tool_calls"], *asks(1)["tool_calls"]]}
+    histories["whole"].append_records([RECORDS[0], both, *RECORDS[2:]], format="openai-chat")
+    fork = histories["whole"].fork(4, "fork")
+    if redacted:
+        histories["whole"].redact(0, reason="asked for")
+    expected = [*fork._stored_records().all()]
+    assert [start for start, _ in expected] == [0, 1, 3][redacted:]
+    with foldlog.open("memory:") as copy:
+        for _ in range(2):
+            copy.maintenance.copy_from(histories, "fork")
+            assert copy.maintenance.differences_from(histories, "fork") == ()
+        histories.erase("whole", reason="asked for", detach_forks=True)
+        for place in (copy, histories):
+            assert [*place["fork"]._stored_records().all()] == expected
+            assert not any(each.findings for each in place.maintenance.verify())
+
+
 def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the_erased_one(
     histories,
 ):
