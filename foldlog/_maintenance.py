@@ -309,6 +309,7 @@ class Maintenance:
         *conversations: str,
         jobs: int = 4,
         damaged: str | os.PathLike[str] | None = None,
+        again: bool = False,
         on_result: Callable[[Moved], object] = lambda moved: None,
     ) -> tuple[Moved, ...]:
         """Copy the histories of another store into this store. The default is all histories. If you
@@ -322,7 +323,9 @@ class Maintenance:
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
-        moved = copy.copy_store(store, self._store, *names, jobs=jobs, damaged=damaged is not None)
+        moved = copy.copy_store(
+            store, self._store, *names, jobs=jobs, damaged=damaged is not None, again=again
+        )
         if damaged is not None:
             moved = _write_the_rest(store, self._store, moved, Path(damaged))
         return _all_results(moved, on_result)

@@ -64,7 +64,7 @@ from foldlog.eventstore.sources.moving import (
     RedactedRecords,
     copy_source,
     find_redacted_records,
-    is_same_source,
+    has_source,
     made_of,
     note_made,
     redact_records,
@@ -96,6 +96,18 @@ class Moved(NamedTuple):
     records: int = 0
 
 
+class CopyOptions(NamedTuple):
+    """``damaged``: copy a damaged conversation up to its first damaged event. ``again``: copy
+    records that the target redacted or erased in other conversations.
+    """
+
+    damaged: bool = False
+    again: bool = False
+
+
+_DEFAULT_OPTIONS = CopyOptions()
+
+
 class UnequalConversation(NamedTuple):
     """A conversation that differs between two stores. If ``behind`` is true, a second copy makes
     the two conversations equal.
@@ -107,13 +119,21 @@ class UnequalConversation(NamedTuple):
 
 
 def copy_store(
-    source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
+    source: Store,
+    target: Store,
+    *conversations: str,
+    jobs: int = 4,
+    damaged: bool = False,
+    again: bool = False,
 ) -> Generator[Moved, None, None]:
     """Copy the named conversations of ``source``, or all conversations, ``jobs`` conversations at a
     time and in any order. The copy proceeds only while the caller reads the results from the
     returned iterator. A new conversation appears in the target completely or not at all. An
     existing conversation gets the new events at its end. If ``damaged`` is true, a damaged
-    conversation is copied up to its first damaged event.
+    conversation is copied up to its first damaged event. If ``again`` is true, the copy includes
+    source records that the target redacted or erased in another conversation, outside of the family
+    of the copied source. Without ``again``, it refuses a conversation with such a record, unless
+    ``source`` itself redacted or erased the record in another conversation.
 
     If a conversation is damaged or differs in the target, its result names the problem, and the
     copy continues with the next conversation. Raises ``ConversationNotFound`` for an unknown name,
@@ -127,7 +147,8 @@ def copy_store(
         target.database.recorder.succeed(source.database.recorder)
     conversations_to_copy = _conversations(source.database, conversations)
     stopped = threading.Event()
-    move = partial(_copy_if_different, source.database, target.database, stopped, damaged)
+    options = CopyOptions(damaged, again)
+    move = partial(_copy_if_different, source.database, target.database, stopped, options)
     with ThreadPoolExecutor(jobs) as pool:
         running: set[Future[Moved]] = set()
         try:
@@ -174,7 +195,7 @@ def compare_stores(
             behind = is_same and (copy.version < original.version or copy.end == original.end)
             problem = f"{_describe(original)} in the source, {_describe(copy)} in the target"
             yield UnequalConversation(original.id, problem, behind=behind)
-        elif not is_same_source(source.database, target.database, original, copy):
+        elif not has_source(source.database, target.database, original, copy):
             problem = "the source records or their redactions differ between source and target"
             yield UnequalConversation(original.id, problem, behind=True)
 
@@ -183,7 +204,7 @@ def _copy_if_different(
     source: Database,
     target: Database,
     stopped: threading.Event,
-    damaged: bool,
+    options: CopyOptions,
     original: Conversation | Unlisted,
 ) -> Moved:
     if isinstance(original, Unlisted):
@@ -194,19 +215,19 @@ def _copy_if_different(
         copy is not None
         and _compared_by(original) == _compared_by(copy)
         and max(original.pending, copy.pending) <= 0
-        and is_same_source(source, target, original, copy)
+        and has_source(source, target, original, copy)
     ):
         return Moved(original.id, 0, version)
     try:
         try:
-            return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
+            return _copy_with_redactions(source, target, original.id, stopped, options)
         except ConversationErased:
             # The source has erased the conversation: copy its tombstone.
-            return _copy_with_redactions(source, target, original.id, stopped, damaged=damaged)
+            return _copy_with_redactions(source, target, original.id, stopped, options)
     except ConversationErased as error:
         return Moved(original.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
-        is_damage = damaged and isinstance(error, CorruptEvent | StoreDamaged)
+        is_damage = options.damaged and isinstance(error, CorruptEvent | StoreDamaged)
         return Moved(original.id, 0, version, str(error), damaged=version if is_damage else None)
     except StoreUnusable as error:
         if error.kind != "archive":
@@ -219,18 +240,17 @@ def _copy_with_redactions(
     target: Database,
     conversation: str,
     stopped: threading.Event,
-    *,
-    damaged: bool,
+    options: CopyOptions,
 ) -> Moved:
     """Copy a conversation, and copy it again after each redaction during the copy."""
     redactions = source.recorder.query(partial(_redactions_of, source, conversation))
-    moved = copy_conversation(source, target, conversation, stopped, damaged=damaged)
+    moved = copy_conversation(source, target, conversation, stopped, options)
     while True:
         later = source.recorder.query(partial(_redactions_of, source, conversation))
         if later == redactions:
             return moved
         redactions = later
-        again = copy_conversation(source, target, conversation, stopped, damaged=damaged)
+        again = copy_conversation(source, target, conversation, stopped, options)
         moved = again._replace(
             added=moved.added + again.added,
             tombstones=moved.tombstones + again.tombstones,
@@ -292,12 +312,10 @@ def copy_conversation(
     target: Database,
     conversation: str,
     stopped: threading.Event,
-    *,
-    damaged: bool = False,
+    options: CopyOptions = _DEFAULT_OPTIONS,
 ) -> Moved:
-    """Copy one conversation. If the target has the conversation, copy only its new events. If
-    ``damaged`` is true, copy up to the first damaged event. After ``stopped`` is set, the copy ends
-    with the current transaction.
+    """Copy one conversation. If the target has the conversation, copy only its new events. After
+    ``stopped`` is set, the copy ends with the current transaction.
 
     Raises ``ConversationNotFound``, and ``CorruptEvent`` if the source is damaged. Raises
     ``HistoryDiverged`` if the target has different events, and ``ConversationErased`` if the target
@@ -320,11 +338,11 @@ def copy_conversation(
     if original.erasure is not None:
         return Moved(original.id, 0, original.end[0], tombstones=tombstones)
     if not original.version:  # the source of the conversation has records without events
-        pending = copy_source(source, target, original, 0)
+        pending = copy_source(source, target, original, 0, again=options.again)
         return Moved(original.id, 0, 0, tombstones=tombstones, records=pending)
     source.data_key(original)  # raises ``KeyUnavailable`` before anything is copied
-    damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
-    records = CopiedRecords(source, target, original)
+    damage: list[CorruptEvent | StoreDamaged] | None = [] if options.damaged else None
+    records = CopiedRecords(source, target, original, again=options.again)
     read_origins = partial(_read, source, original, ReadTransaction.origins)
     with CopyWriter(target, original, earlier, records) as writer:
         existing = writer.existing
@@ -338,14 +356,14 @@ def copy_conversation(
         rows = writer.link_rows(stored_rows(source, original, start))
         # Damaged keys and origins are not reported here, because they are read again after the
         # events.
-        unreported: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
+        unreported: list[CorruptEvent | StoreDamaged] | None = [] if options.damaged else None
         ancestors = [*_up_to_damage(read_origins(), unreported)]
         if existing is not None and start < original.version:
             new_keys = _keys_by_version(_up_to_damage(keys_of(source, original), unreported), start)
         else:
             new_keys = {}
         # If events may later be made from the records, a group of rows must end with a record.
-        if damaged or (existing is not None and existing.pending):
+        if options.damaged or (existing is not None and existing.pending):
             made = made_of(source, original)
         else:
             made = {}
@@ -367,7 +385,7 @@ def copy_conversation(
             _check_not_redacted(source, original, target, ancestors, 0, writer.end.version)
         origins = _up_to_damage(read_origins(), damage)
         writer.finish(keys, 0 if is_ahead else original.redactions, [*views], [*origins])
-    pending = copy_source(source, target, original, writer.end.version)
+    pending = copy_source(source, target, original, writer.end.version, again=options.again)
     moved = Moved(
         original.id, writer.added, writer.end.version, tombstones=tombstones, records=pending
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -39,28 +39,35 @@ _TOGETHER: Final = 64
 """The number of blocks that one transaction writes, a few megabytes."""
 
 
-def is_same_source(
+def has_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether two conversations have equal records, equal redactions, and events for the
-    same records.
+    """Return whether the copy of a conversation has the records and the redactions of the original,
+    and events for the same records.
     """
-    (ours, our_head), (theirs, their_head) = (
-        database.recorder.query(partial(_content_of, database, conversation))
+    ours, theirs = (
+        database.recorder.query(partial(_find_source, database, conversation))
         for database, conversation in ((source, original), (target, copy))
     )
+    if ours is None or theirs is None:
+        return ours is None
     # The records that a fork shares have no stored head.
-    return ours == theirs and (our_head == their_head or not our_head or not their_head)
+    heads = {ours.head or theirs.head, theirs.head or ours.head}
+    return ours.records == theirs.records and len(heads) == 1 and _has_more(theirs, ours)
 
 
-def _content_of(
-    database: Database, conversation: Conversation, reader: Reader
-) -> tuple[object, bytes]:
+def _find_source(database: Database, conversation: Conversation, reader: Reader) -> Source | None:
     sources = Sources(database, reader)
     stored = sources.of_state(conversation)
     if stored is None:
-        return None, b""
-    return (stored.records, stored.made, sources.all_redacted(stored)), stored.head
+        return None
+    return stored._replace(redacted=tuple(sources.all_redacted(stored)))
+
+
+def _has_more(existing: Source, original: Source) -> bool:
+    # The source in the target may have further redactions and events.
+    is_redacted = set(existing.redacted).issuperset(original.redacted)
+    return existing.made >= original.made and is_redacted
 
 
 class _CopiedRecord(NamedTuple):
@@ -70,53 +77,68 @@ class _CopiedRecord(NamedTuple):
     fingerprint: bytes
 
 
+class _Content(NamedTuple):
+    """The family of a copied source, its records that are not redacted, and the fingerprints of
+    these records that its own store refuses.
+    """
+
+    family: dict[str, bytes]
+    records: list[_CopiedRecord]
+    refused: set[bytes]
+
+
 class CopiedRecords:
     """The records of a conversation that is copied. Every transaction that makes records or their
     events visible in the target calls ``check``, because the target may redact a record at any
     time.
     """
 
-    def __init__(self, source: Database, target: Database, conversation: Conversation) -> None:
+    def __init__(
+        self, source: Database, target: Database, conversation: Conversation, *, again: bool = False
+    ) -> None:
         self._source = source
         self._target = target
         self._conversation = conversation
+        self._again = again
 
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
-        """Raise ``CannotRedact`` if the target redacted a new record in another conversation of the
-        family. An import would refuse the record, too. ``is_new(number, (first_id, events))``
-        returns whether the copy adds the record ``number``, which has ``events`` events from the id
-        ``first_id`` on. Cost: one small read, if the target refuses no record.
+        """Raise ``CannotRedact`` if the target redacted or erased a new record. An import would
+        refuse the record, too. But if the store of the source also refuses the record, it has the
+        record by a decision of its user, and the copy has it too. ``is_new(number, (first_id,
+        events))`` returns whether the copy adds the record ``number``, which has ``events`` events
+        from the id ``first_id`` on. Cost: one small read, if the target refuses no record.
         """
         sources = Sources(self._target, reader)
-        if not sources.refuse_any():
+        content = self._content if sources.refuse_any() else None
+        if content is None:
             return
-        original, family, records = self._content
         new = {
             fingerprint: record
-            for record in records
+            for record in content.records
             if is_new(record.number, record.events)
             for fingerprint in (record.hash, record.fingerprint)
         }
-        refused = [new[fingerprint] for fingerprint in sources.refused_among(new)]
-        if original is None or not refused:
+        refused = sources.refused_among(new)
+        if not refused:
             return
-        # The target also refuses the records of erased conversations and of other families.
-        root = _root_in_target(reader, self._target, original, family)
-        redacted = set() if root is None else sources.redacted_hashes(root)
-        numbers = [record.number for record in refused if record.hash in redacted]
-        if numbers:
-            raise _would_come_back(self._conversation.id, min(numbers))
+        root = _root_in_target(reader, self._target, content.family)
+        returning = sources.find_returning(root, (new[each].hash for each in refused))
+        decided = set(new) if self._again else content.refused
+        for record in sorted(new[fingerprint] for fingerprint in refused):
+            if returning.get(record.hash):
+                raise _would_come_back(self._conversation.id, record.number)
+            if record.hash in returning and decided.isdisjoint((record.hash, record.fingerprint)):
+                raise _would_come_back(self._conversation.id, record.number, elsewhere=True)
 
     @cached_property
-    def _content(self) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
-        """The source, the names of its family, and its records that are not redacted."""
+    def _content(self) -> _Content | None:
         return self._source.recorder.query(self._read)
 
-    def _read(self, reader: Reader) -> tuple[Source | None, list[str], list[_CopiedRecord]]:
+    def _read(self, reader: Reader) -> _Content | None:
         sources = Sources(self._source, reader)
         original = sources.of_state(self._conversation)
         if original is None:
-            return None, [], []
+            return None
         redacted = sources.all_redacted(original)
         made = sources.made(original)
         records = list[_CopiedRecord]()
@@ -126,11 +148,18 @@ class CopiedRecords:
             if number not in redacted:
                 events = made.get(number, (0, 0))
                 records.append(_CopiedRecord(number, events, record_hash, fingerprint_of(head)))
-        return original, _family_names(sources, original), records
+        fingerprints = (each for record in records for each in (record.hash, record.fingerprint))
+        refused = sources.refused_among(fingerprints)
+        return _Content(_family_of(sources, original), records, refused)
 
 
 def copy_source(
-    source: Database, target: Database, conversation: Conversation, version: int
+    source: Database,
+    target: Database,
+    conversation: Conversation,
+    version: int,
+    *,
+    again: bool = False,
 ) -> int:
     """Copy the source of a conversation after its events were copied. If the target lacks the
     parent of the source, the shared records are copied too. The target already has the events
@@ -152,7 +181,7 @@ def copy_source(
     original, redacted, parent, family, places = stored
     existing = target.recorder.query(partial(_source_in_target, target, conversation))
     hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
-    shared = _parent_in_target(target, original, parent, hashes, existing)
+    shared = _parent_in_target(target, original, parent, hashes, redacted, existing)
     is_alone = original.parent is not None and shared is None
     if is_alone:
         original = original._replace(redacted=tuple(sorted(redacted)))
@@ -170,8 +199,8 @@ def copy_source(
         from_record=0 if shared is None else (existing or original).from_record,
         made=min(original.made, max(made, default=-1) + 1),
     )
-    refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
-    records = CopiedRecords(source, target, conversation)
+    refused = source.recorder.query(lambda reader: _refused_by(Sources(source, reader), original))
+    records = CopiedRecords(source, target, conversation, again=again)
     start = max(copied.from_record, _first_to_copy(source, target, original, existing))
     head = chain_head(GENESIS, hashes[: HASH_BYTES * start])
     written = existing
@@ -181,7 +210,8 @@ def copy_source(
             # The blocks lack text that ``original`` does not mark as redacted, and ``original`` may
             # contain the text.
             copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
-            return copied_records + copy_source(source, target, conversation, version)
+            rest = copy_source(source, target, conversation, version, again=again)
+            return copied_records + rest
         # A block of the source may begin before the records that only the target's source has.
         blocks[0] = blocks[0].since(max(start, blocks[0].first))
         if last:
@@ -222,7 +252,7 @@ def copy_source(
 
 def _read_original(
     source: Database, conversation: Conversation, reader: Reader
-) -> tuple[Source, set[int], str, list[str], list[tuple[bytes, Place]]] | None:
+) -> tuple[Source, set[int], str, dict[str, bytes], list[tuple[bytes, Place]]] | None:
     """Return the source of a conversation with all its redacted records, the names of its parent
     and its family, and the places from which it was imported.
     """
@@ -233,28 +263,37 @@ def _read_original(
     original = sources.as_row(original)
     redacted = sources.all_redacted(original)
     parent = "" if original.parent is None else sources.name_of(original.parent)
-    names = _family_names(sources, original)
-    return original, redacted, parent, names, sources.places_of(conversation.key)
+    family = _family_of(sources, original)
+    return original, redacted, parent, family, sources.places_of(conversation.key)
 
 
 def _parent_in_target(
-    target: Database, original: Source, parent: str, hashes: bytes, existing: Source | None
+    target: Database,
+    original: Source,
+    parent: str,
+    hashes: bytes,
+    redacted: set[int],
+    existing: Source | None,
 ) -> int | None:
     if existing is not None:
         return existing.parent
     parent_key = target.recorder.query(partial(_key_of, target, parent))
     if parent_key is None:
         return None
-    # The conversation with the parent's name in the target may have other records, or fewer.
-    parent_hashes = target.recorder.query(partial(_hashes_of, target, parent_key))
+    # The conversation with the parent's name in the target may have other records, fewer records,
+    # or fewer redactions.
+    parent_hashes, parent_redacted = target.recorder.query(partial(_hashes_of, target, parent_key))
     size = original.from_record * HASH_BYTES
-    return parent_key if hashes[:size] == parent_hashes[:size] else None
+    missing = redacted.difference(parent_redacted, range(original.from_record, original.records))
+    return parent_key if hashes[:size] == parent_hashes[:size] and not missing else None
 
 
-def _hashes_of(database: Database, key: int, reader: Reader) -> bytes:
+def _hashes_of(database: Database, key: int, reader: Reader) -> tuple[bytes, set[int]]:
     sources = Sources(database, reader)
     stored = sources.find_by_key(key, has_texts=False)
-    return b"" if stored is None else sources.hashes(stored)
+    if stored is None:
+        return b"", set()
+    return sources.hashes(stored), sources.all_redacted(stored)
 
 
 def _first_to_copy(
@@ -286,14 +325,14 @@ def _write_part(
     blocks: list[Block],
     made: Made,
     before: Source | None,
-    family: Iterable[str],
+    family: Mapping[str, bytes],
     records: CopiedRecords,
 ) -> Source:
     first, stop = _end_of(before)[0], part.records
     records.check(transaction, lambda number, _: first <= number < stop)
     # The members of a family may be copied in any order and at the same time. On a server, the
     # first question for the root's name lets their transactions run one after another.
-    root = None if before is not None else _root_in_target(transaction, target, part, family)
+    root = None if before is not None else _root_in_target(transaction, target, family)
     writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle_shared(writing.state)
     if _end_of(existing) != _end_of(before):  # the target imported records in the meantime
@@ -348,28 +387,34 @@ def _check_events(writing: WriteTransaction, part: Source, made: Made, start: in
                 raise _would_come_back(writing.conversation, new[event_id])
 
 
-def _would_come_back(conversation: str, number: int) -> CannotRedact:
+def _would_come_back(conversation: str, number: int, *, elsewhere: bool = False) -> CannotRedact:
+    if elsewhere:
+        return CannotRedact(
+            f"conversation {conversation!r}: a copy would bring back record {number} of its source,"
+            " which the target redacted or erased in another conversation; to copy the record"
+            " anyway, use --again"
+        )
     return CannotRedact(
         f"conversation {conversation!r}: the target redacted record {number} of its source, and a"
         " copy would bring the record back; redact the record in the source too, then copy again"
     )
 
 
-def _family_names(sources: Sources, source: Source) -> list[str]:
-    """Return the names of the family's conversations. The root comes first."""
-    keys = [source.root, *sources.family_keys(source.root)]
-    return [*dict.fromkeys(sources.name_of(key) for key in keys)]
+def _family_of(sources: Sources, source: Source) -> dict[str, bytes]:
+    """Return the names of the family's conversations, and the fingerprints of their sources."""
+    return {
+        sources.name_of(member.conversation): member.fingerprint
+        for member in (source, *sources.family(source.root))
+    }
 
 
-def _root_in_target(
-    reader: Reader, target: Database, source: Source, family: Iterable[str]
-) -> int | None:
+def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes]) -> int | None:
     sources = Sources(target, reader)
     for name in family:
         key = _key_of(target, name, reader)
         member = None if key is None else sources.find_by_key(key, has_texts=False)
         # Another conversation may have the name in the target.
-        if member is not None and member.fingerprint == source.fingerprint:
+        if member is not None and member.fingerprint == family[name]:
             return member.root
     return None
 
@@ -414,13 +459,8 @@ def _is_ahead(
 
 
 def _has_all(existing: Source | None, original: Source) -> bool:
-    # The source in the target may have further redactions and events.
-    return (
-        existing is not None
-        and existing.head == original.head
-        and existing.made >= original.made
-        and set(existing.redacted).issuperset(original.redacted)
-    )
+    is_equal = existing is not None and existing.head == original.head
+    return existing is not None and is_equal and _has_more(existing, original)
 
 
 def _keep_redactions(
@@ -453,9 +493,12 @@ def _about_both(own: Source, original: Source) -> bytes:
     return msgspec.json.encode(equal_fields)
 
 
-def _refused_by(database: Database, conversations: Iterable[int], reader: Reader) -> list[bytes]:
-    sources = Sources(database, reader)
-    return [fingerprint for key in conversations for fingerprint in sources.refused_of(key)]
+def _refused_by(sources: Sources, source: Source) -> set[bytes]:
+    """Return the fingerprints that imports refuse because of the source and its family."""
+    hashes = each_hash(sources.hashes(source))
+    # If another conversation had the record too, the fingerprint may belong to that conversation.
+    refused = sources.refused_among(hashes[number] for number in sources.all_redacted(source))
+    return refused.union(*map(sources.refused_of, {source.conversation, source.root}))
 
 
 def _source_in_target(
@@ -493,7 +536,7 @@ class RedactedRecords(NamedTuple):
 
     remains: dict[int, bytes]
     source: Source
-    refused: list[bytes]
+    refused: set[bytes]
 
 
 def find_redacted_records(
@@ -513,8 +556,7 @@ def find_redacted_records(
             for number, (first, count) in sources.made(source).items()
             if number in redacted and not wanted_ids.isdisjoint(range(first, first + count))
         }
-        refused = _refused_by(database, {conversation.key, source.root}, reader)
-        return RedactedRecords(rest, source, refused)
+        return RedactedRecords(rest, source, _refused_by(sources, source))
 
     return database.recorder.query(read)
 
@@ -526,11 +568,14 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
         return
     numbers = sorted(
         number
-        for number in redacted.remains.keys() - set(own.redacted)
-        if own.from_record <= number < own.records
+        for number in redacted.remains.keys() - sources.all_redacted(own)
+        if number < own.records
     )
     if not numbers:
         return
+    if numbers[0] < own.from_record:
+        # The conversation that shares the record may be another one in this store.
+        own = sources.leave_parent(own)
     for number in numbers:
         block = next(sources.own_blocks(own, number))
         sources.put_blocks(own, [block.with_record(number, redacted.remains[number])])

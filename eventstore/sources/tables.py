@@ -386,6 +386,20 @@ class Sources:
             refused |= {fingerprint for (fingerprint,) in rows}
         return refused
 
+    def find_returning(self, root: int | None, refused: Iterable[bytes]) -> dict[bytes, bool]:
+        """Return the hashes in ``refused`` that would come back with a new record in the family of
+        ``root``, and whether the family redacted the record. A hash that a record of the family
+        still has does not come back.
+        """
+        family = [] if root is None else self.family(root)
+        redacted = set() if root is None else self.redacted_hashes(root)
+        shown = {shown_hash for source in family for shown_hash in each_hash(self.hashes(source))}
+        return {
+            record_hash: record_hash in redacted
+            for record_hash in refused
+            if record_hash in redacted or record_hash not in shown
+        }
+
     # -- steps
 
     def _shared(self, source: Source, version: int, fork: Conversation) -> Source:
@@ -593,7 +607,7 @@ class SourcesToWrite(Sources):
         blocks = list(self.own_blocks(source, first))
         self.join_blocks(source, blocks, join(blocks))
 
-    def leave_parent(self, source: Source) -> None:
+    def leave_parent(self, source: Source) -> Source:
         shared = source._replace(records=source.from_record)
         blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
         made = {
@@ -606,6 +620,7 @@ class SourcesToWrite(Sources):
         self.put_blocks(detached, blocks)
         self.put_made(detached, made)
         self.put(detached)
+        return detached
 
     def put_made(self, source: Source, made: Made) -> None:
         remaining = iter(made.items())

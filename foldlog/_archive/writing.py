@@ -236,9 +236,9 @@ class SourceWriter:
         def begin(transaction: Transaction) -> Source:
             writing = self._begin_conversation(transaction, name, parent, shared_count)
             sources = SourcesToWrite.beside(writing)
-            head = GENESIS
+            shared_hashes = b""
             if parent is not None and shared_count:
-                head = chain_head(GENESIS, sources.hashes(parent)[: shared_count * HASH_BYTES])
+                shared_hashes = sources.hashes(parent)[: shared_count * HASH_BYTES]
             source = Source(
                 conversation=writing.key,
                 root=writing.key if parent is None else parent.root,
@@ -248,10 +248,8 @@ class SourceWriter:
                 made=shared_count,
                 format=self.found_history.format.name,
                 reader=READER,
-                head=head,
-                fingerprint=(
-                    fingerprint(self.skeleton, blocks) if parent is None else parent.fingerprint
-                ),
+                head=chain_head(GENESIS, shared_hashes),
+                fingerprint=fingerprint(self.skeleton, blocks, shared_hashes),
             )
             return self._put(writing, sources, source, blocks)
 
@@ -401,14 +399,17 @@ class SourceWriter:
         refused_numbers = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
         if not refused_numbers:
             return
+        refused = {hashes[number]: number for number in refused_numbers}
+        returning = sources.find_returning(source.root, refused)
         # A record of this family was redacted after the import began, so begin the import again.
-        if {hashes[number] for number in refused_numbers} & sources.redacted_hashes(source.root):
+        if any(returning.values()):
             raise VersionConflict(
                 sources.name_of(source.conversation), source.records, source.records
             )
-        if not self.options.again:
+        if returning and not self.options.again:
+            number = min(refused[record_hash] for record_hash in returning)
             raise SourceRefused(
-                f"the import would bring back its record {min(refused_numbers)}, which was redacted"
+                f"the import would bring back its record {number}, which was redacted"
                 " or erased in another conversation; to import it anyway, use --again"
             )
 
@@ -609,12 +610,14 @@ def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
     return sum(tokens), sum(call.cost or 0.0 for call in calls)
 
 
-def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
+def fingerprint(
+    skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block], shared_hashes: bytes = b""
+) -> bytes:
     """Return the hash by which a later import recognizes the source if it was erased. The hash of a
     log is the hash of its first line, which has an id or a time. The hash of a document is the
     chained hash of its first records, because many documents begin with the same prompt.
     """
-    hashes = b"".join(block.hashes for block in blocks)
+    hashes = shared_hashes + b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):
         return hashes[:HASH_BYTES]
     return fingerprint_of(chain_head(GENESIS, hashes[: _FIRST * HASH_BYTES]))

@@ -106,8 +106,18 @@ def test_a_redacted_record_is_refused_under_another_name_without_again(
         assert "was redacted" in str(error)
         assert "--again" in str(error)
         assert conversations_with(side) == []
-    imported(store, place, again=True, **how)
-    assert len(conversations_with(store)) == 1
+    with new_store() as unaware:
+        imported(unaware, place, **how)
+        (moved,) = copy_store(unaware, target)
+        assert "--again" in moved.problem
+        assert conversations_with(target) == []
+        [*copy_store(unaware, target, again=True)]
+        assert len(conversations_with(target)) == 1
+        imported(store, place, again=True, **how)
+        [*copy_store(store, unaware)]
+        assert (
+            conversations_with(unaware) == conversations_with(store) == conversations_with(target)
+        )
 
 
 def test_a_redaction_while_events_are_made_holds_for_these_events(tmp_path, monkeypatch, store):
@@ -270,6 +280,27 @@ def test_a_copy_of_a_fork_refuses_a_record_whose_event_the_target_redacted(tmp_p
     (moved,) = copy_store(store, target, "fork")
     assert "the target redacted record 2" in moved.problem
     assert conversations_with(target) == []
+
+
+def test_a_copied_fork_shares_no_record_that_only_its_source_redacted(tmp_path, store, target):
+    path = write(tmp_path / "s1.jsonl", LINES)
+    for each in (store, target):
+        imported(each, path)
+    for text in ("or not", "or so"):
+        fork = imported(store, write(path, [*LINES[:4], line(4, text)])).conversation
+        [*copy_store(store, target, fork)]
+        redact_secret(store, "s1")
+        [*copy_store(store, target, fork)]
+        assert conversations_with(target) == ["s1"]
+    assert_sound(target)
+
+
+def test_an_erased_fork_that_shares_no_record_is_refused(tmp_path, store):
+    path = write(tmp_path / "s1.jsonl", LINES)
+    imported(store, path)
+    fork = imported(store, write(path, LINES[2:])).conversation
+    erase(store, fork, reason="asked to")
+    assert isinstance(refused(store, path, prefix="p-"), SourceRefused)
 
 
 @pytest.mark.parametrize("number", range(1, 4))

@@ -307,6 +307,10 @@ def test_what_was_erased_is_refused_until_it_is_asked_for_in_a_copy_too(
             refused(each, other),
         ):
             assert isinstance(refusal, SourceRefused | ConversationErased)
+    with new_store() as unaware:
+        imported(unaware, path, prefix="p-")
+        (moved,) = copy_store(unaware, target)
+        assert "record 0 of its source, which the target redacted or erased" in str(moved.problem)
     again = imported(store, path, again=True)
     assert (again.conversation, again.added) == (outcome.conversation, outcome.added)
     assert bytes_of(store, outcome.conversation) == path.read_bytes()

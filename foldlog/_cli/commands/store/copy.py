@@ -52,6 +52,13 @@ def run(
             ),
         ),
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Also copy records that TO redacted or erased in other conversations.",
+        ),
+    ] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -84,7 +91,7 @@ def run(
                 update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
                 (copied if moved.problem is None else failed).append(moved)
 
-            care.copy_from(ours, *names, jobs=jobs, damaged=damaged, on_result=show)
+            care.copy_from(ours, *names, jobs=jobs, damaged=damaged, again=again, on_result=show)
         failed_names = {outcome.conversation for outcome in failed}
         unequal = [
             outcome
