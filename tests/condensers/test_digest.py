@@ -118,17 +118,6 @@ def test_the_texts_and_the_names_in_parts_of_any_type_are_in_the_digest():
     assert "harbour/gauges.py" in section(text, NAMES)[1]
 
 
-def test_an_order_is_never_lost_and_stands_once():
-    """An order stands whatever was asked after it, also if the user gave it in a rejection."""
-    order = message("Mend it. " + "Mind the wind. " * 100 + "Never push to main.")
-    rejection = "The user doesn't want to proceed with this tool use. The user said:\n"
-    rejected = answer(f"{rejection}always ask first", tool="Edit", is_error=True)
-    requests = [message(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
-    text = digest(order, rejected, requests, length=3_000)
-    assert section(text, "Standing orders") == ["Never push to main.", "always ask first"]
-    assert "Standing orders" not in digest(message("Never push to main.")), "the request shows it"
-
-
 def test_an_error_is_no_longer_open_after_thirty_other_calls():
     failed = pair(0, "run", "no rule\nExit code: 2", command="make")
     work = [pair(n, "read", path=f"/w/{n}.py") for n in range(1, 31)]

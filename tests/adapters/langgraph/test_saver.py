@@ -270,20 +270,6 @@ def test_messages_that_are_no_messages_are_kept_too(saver):
     assert values[-2:] == [[HumanMessage("a", id="1")], [["user", "hi"]]]
 
 
-def test_a_checkpoint_that_is_put_again_is_replaced_and_other_branches_stay(saver):
-    one = put(saver, {"a": 1, "messages": [HumanMessage("x", id="x")]})
-    two = put(saver, {"a": 2, "messages": []}, one)
-    fork = put(saver, {"a": 3, "messages": [HumanMessage("y", id="y")]}, one)
-    again = {**saver.get_tuple(fork).checkpoint}
-    again["channel_values"] = {"a": 4}
-    saver.put(one, again, {}, {"a": 99})
-    assert [channels(saver, config).get("a") for config in (one, two, fork)] == [1, 2, 4]
-    assert "messages" not in channels(saver, fork)
-    assert len(list(saver.list(THREAD))) == 3
-    saver.put(one, again, {}, {"a": 99})
-    assert channels(saver, fork) == {"a": 4}
-
-
 def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_statements_with_more(
     histories, tmp_path
 ):
