@@ -260,19 +260,6 @@ def test_another_conversation_with_the_same_end_is_named(source, target):
     assert set(reported.values()) == {None}
 
 
-def test_a_fork_that_grows_brings_no_event_back_that_the_target_redacted(source, target):
-    say(source, "a", "one", "secret", "three")
-    source.fork("a", 3, "fork")
-    problems(source, target)
-    say(source, "a", "four", "secret")
-    source.fork("a", 5, "late")
-    problems(source, target, "late")
-    redacted(target, "late", 4)
-    assert "the target redacted event 4 in 'late'" in problems(source, target, "a")["a"]
-    assert target.version("a") == 3
-    assert_sound(target)
-
-
 @pytest.fixture(params=["memory", "sqlite"])
 def on_each(request, tmp_path):
     """Return an address of a store on the database of the test."""
@@ -354,22 +341,6 @@ def test_detached_forks_are_independent_but_their_own_forks_bring_no_event_back(
     assert copied["right-deep"] is None
     redacted(source, "left", 1)
     assert problems(source, target, "left-deep") == {"left-deep": None}
-    assert_sound(target)
-
-
-def test_a_fork_that_was_copied_brings_no_later_event_of_its_parent_back(source, target):
-    say(source, "a", "one")
-    source.fork("a", 1, "fork")
-    say(source, "fork", "two", "secret")
-    problems(source, target, "fork")
-    say(source, "fork", "three", "secret too")
-    source.fork("fork", 5, "deep")
-    source.fork("fork", 5, "other")
-    problems(source, target, "deep")
-    redacted(target, "deep", 4)
-    for name in ("fork", "other"):
-        assert "the target redacted event 4 in 'deep'" in str(problems(source, target, name))
-    assert target.version("fork") == 3
     assert_sound(target)
 
 

@@ -12,7 +12,6 @@ import foldlog
 from foldlog import (
     Action,
     Annotation,
-    ConversationErased,
     Message,
     NoCondensationAvailable,
     Observation,
@@ -72,33 +71,6 @@ def test_a_history_without_events_is_empty_in_every_method(histories):
         history.condense()
     with pytest.raises(InvalidEvent, match="no action opened a call 'k'; no call is open"):
         history.append_tool_result("k", "done")
-    assert "c1" not in histories
-
-
-def test_an_erased_history_is_an_error_in_every_method(histories):
-    history = histories["c1"]
-    history.append(all_said("one"))
-    assert histories.erase("c1", reason="asked").version == 1
-    for ask in (
-        history.__len__,
-        history.version,
-        history.view,
-        lambda: history.at(0),
-        lambda: [*history.events()],
-        lambda: history.tail(1),
-        history.open_calls,
-        history.close_open_calls,
-        history.prepare,
-        history.condense,
-        lambda: history.why(0),
-        lambda: history.difference(0, 0),
-        history.lifetimes,
-        history.pop,
-        lambda: history.append(all_said("two")),
-        lambda: history.append_tool_result("k", "x"),
-    ):
-        with pytest.raises(ConversationErased):
-            ask()
     assert "c1" not in histories
 
 

@@ -2,8 +2,6 @@
 runs.
 """
 
-from __future__ import annotations
-
 import copy
 import operator
 import os
@@ -453,32 +451,6 @@ def test_it_can_be_copied_as_with_allowlist_does(saver):
     config = put(clone, {"a": (1,)})
     assert channels(saver, config) == channels(clone, config)
     assert isinstance(saver, BaseCheckpointSaver)
-
-
-def test_a_thread_that_is_copied_again_has_each_checkpoint_once(saver):
-    one = put(saver, said("one"))
-    put(saver, {"a": 1}, put(saver, said("two"), one))
-    fork = put(saver, said("three"), one)
-    saver.put_writes(fork, [("a", 1)], "task")
-    whole = list(saver.list(THREAD))
-    other = {"configurable": {"thread_id": "other", "checkpoint_ns": ""}}
-    for target in ("t", "other", "other"):
-        saver.copy_thread("t", target)
-        assert list(saver.list(THREAD)) == whole
-    copied = list(saver.list(other))
-    assert [(each.checkpoint, each.pending_writes) for each in copied] == [
-        (each.checkpoint, each.pending_writes) for each in whole
-    ]
-    put(saver, said("four"), saver.get_tuple(THREAD).config)
-    saver.put_writes(fork, [("b", 2)], "another task")
-    saver.copy_thread("t", "other")
-    assert len(list(saver.list(other))) == len(whole) + 1
-    assert saver.get_tuple(
-        {"configurable": {**fork["configurable"], "thread_id": "other"}}
-    ).pending_writes == [
-        ("another task", "b", 2),
-        ("task", "a", 1),
-    ]
 
 
 def forked(saver):
