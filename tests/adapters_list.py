@@ -1,7 +1,5 @@
 """The adapters and the tested releases of their SDKs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -2,13 +2,9 @@
 if they are missing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
-
-__all__ = ["FOLDERS", "SAMPLES", "needs_samples"]
 
 SAMPLES = Path(__file__).parents[2] / "shared" / "data"
 FOLDERS = {

@@ -2,16 +2,12 @@
 is killed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from foldlog.eventstore.recorders.base import Recorder
-
-__all__ = ["Between", "Killed", "before_next_call", "call_before", "kill_after"]
 
 
 class Between:

@@ -1,7 +1,5 @@
 """The commands of ``foldlog`` as objects of typer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

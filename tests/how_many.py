@@ -1,14 +1,10 @@
 """How many cases a test tries: all with ``scripts/test --all``, and otherwise some of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
-
-__all__ = ["WHOLE", "examples", "some"]
 
 WHOLE = "FOLDLOG_TEST_WHOLE"
 """The variable that ``--all`` sets in the environment before tests are imported."""

@@ -1,7 +1,5 @@
 """Histories of other agents, imported into a store in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +8,6 @@ import pytest
 import foldlog
 from foldlog import History
 from tests.beside import SAMPLES, needs_samples
-
-__all__ = ["SHIPPED", "imported", "real_histories"]
 
 SHIPPED = Path(foldlog.__file__).parent / "sample"
 """The conversation of ``foldlog demo``."""

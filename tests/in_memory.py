@@ -1,11 +1,7 @@
 """A folder in memory for the files of tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
-
-__all__ = ["in_memory"]
 
 _ROOM = 1 << 30
 """More bytes than the tests of a whole run have in files at one time."""

@@ -10,8 +10,6 @@ makes no difference. The exit status is 1 if more than one mutant in ten survive
 Modules of adapters are left out: their tests run in the environments of the SDKs.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os
@@ -26,8 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.which import ROOT, covering, modules
-
-__all__ = ["Mutant", "draw_mutants", "mutants_of"]
 
 SURVIVORS_MAX = 0.1
 TIMEOUT_S = 900

@@ -2,8 +2,6 @@
 state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -18,8 +16,6 @@ from foldlog.eventstore.events import (
     Retraction,
     SystemMessage,
 )
-
-__all__ = ["HOSTILE", "LONG_LINE", "hostile_history", "usual_history"]
 
 HOSTILE = (
     "<script>window.attacked = 1; alert(1)</script>",

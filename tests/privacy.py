@@ -1,15 +1,11 @@
 """Erase and redact for a reason that does not matter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.results import ConversationRow
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
-
-__all__ = ["erased", "redacted"]
 
 
 def erased(store: Store, conversation: str, **options: Any) -> ConversationRow:

@@ -1,7 +1,5 @@
 """Read a conversation several times in one transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

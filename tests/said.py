@@ -1,13 +1,9 @@
 """Messages of a user, and the ids and texts of a conversation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
 from foldlog.eventstore import ANY_VERSION, Event, Message, Recorded, Store
-
-__all__ = ["all_said", "ids", "said", "say", "texts"]
 
 
 def said(text: str, **fields: Any) -> Message:

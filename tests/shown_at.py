@@ -1,7 +1,5 @@
 """Find the events that a View shows from lifetimes alone, as the page does."""
 
-from __future__ import annotations
-
 from foldlog.projections import Lifetimes
 
 

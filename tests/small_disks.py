@@ -1,7 +1,5 @@
 """A small file system that a test can fill."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

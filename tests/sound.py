@@ -1,11 +1,7 @@
 """Verify a store."""
 
-from __future__ import annotations
-
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance.verify import verify
-
-__all__ = ["assert_sound", "problems"]
 
 
 def problems(store: Store, conversation: str | None = None) -> list[str]:

@@ -1,7 +1,5 @@
 """Change stored rows, as a flipped bit does, or somebody who can write the file."""
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 from collections.abc import Sequence

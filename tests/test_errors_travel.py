@@ -2,8 +2,6 @@
 runner can pass it on.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect

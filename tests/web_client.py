@@ -1,7 +1,5 @@
 """Send requests to an ASGI application in this process, without a server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
@@ -11,8 +9,6 @@ from urllib.parse import urlencode
 
 from foldlog._web.app import application
 from foldlog.eventstore import Store
-
-__all__ = ["Answer", "Client", "asking", "asking_store"]
 
 
 class Answer(NamedTuple):

@@ -7,8 +7,6 @@ none, they are the tests of the modules that import it, and then the tests of ad
 ``scripts/test-adapters`` runs. The tests that name a command are also the tests of its module.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
@@ -16,8 +14,6 @@ from functools import cache
 from pathlib import Path
 
 from foldlog._cli.catalog import COMMANDS, module_of
-
-__all__ = ["covering", "modules"]
 
 ROOT = Path(__file__).parents[1]
 _SESSION = "tests/foldlog/test_sessions.py::test_commands_print_what_their_session_has"

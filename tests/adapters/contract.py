@@ -6,8 +6,6 @@ class of a module: ``python -m tests.adapters.contract MODULE URL NAME`` adds 20
 MODULE URL`` runs an agent that is killed.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import importlib

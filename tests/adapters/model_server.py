@@ -4,8 +4,6 @@ completions and responses, and Gemini's contents.
 It answers by a script, in a thread of the test, so that it outlives the agents.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ whether its call is there; with ``kill`` it kills its process when it has paid. 
 is printed is what the model was sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

@@ -1,15 +1,11 @@
 """Ask axe-core what in a page keeps people from using it."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.browser.chromium import Page
-
-__all__ = ["AxeUnavailable", "violations"]
 
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _RUN = """(async () => {

@@ -2,8 +2,6 @@
 there is none they say so and are skipped.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

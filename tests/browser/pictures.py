@@ -5,8 +5,6 @@ It needs a Chromium, as the tests of this folder do. Run it after a change of th
 look at both.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,15 +1,11 @@
 """``foldlog serve`` in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-__all__ = ["serving"]
 
 
 @contextmanager

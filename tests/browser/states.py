@@ -1,7 +1,5 @@
 """Every state in which the page and the server can be seen, one after the other, in one tab."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterable, Iterator
@@ -16,20 +14,6 @@ from tests.browser.server import serving
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import hostile_history, usual_history
 from tests.said import said
-
-__all__ = [
-    "BLOCKS",
-    "BUTTONS",
-    "READY",
-    "SIZES",
-    "THEMES",
-    "V",
-    "find",
-    "forked_report",
-    "home",
-    "sample",
-    "states",
-]
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}

@@ -1,7 +1,5 @@
 """People can use the page who do not see it, who have no mouse, or who need contrast."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

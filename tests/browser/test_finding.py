@@ -2,8 +2,6 @@
 attributes.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 as it should.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import chain, islice

@@ -2,8 +2,6 @@
 and phones.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A run as text: blocks, marks, notes and what the model knew, in a real browser."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The list of runs in a real browser: chosen, sorted, counted by day, and two of them compared."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The picture stays true where many events share a pixel."""
 
-from __future__ import annotations
-
 from foldlog.eventstore import CondensationAction, Message
 from tests.browser.states import V
 

@@ -1,12 +1,8 @@
 """The page as a screen reader is told it, and as the keyboard goes through it."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tests.browser.chromium import Page
-
-__all__ = ["Named", "focused", "tree"]
 
 
 class Named(NamedTuple):

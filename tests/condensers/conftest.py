@@ -1,7 +1,5 @@
 """Warnings that litellm gives about itself: see ``tests/conftest.py``."""
 
-from __future__ import annotations
-
 LITELLMS_OWN_WARNINGS = (
     # It silences these two as it is imported; pytest's own filters come back after the test in
     # which that happened.

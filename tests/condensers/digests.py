@@ -8,8 +8,6 @@ that two runs judge the same ones. The last ten events of a long history are lef
 condenser leaves out a tail.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Histories in few words, for tests of condensers."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 network.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """What our condensers answer to a recorded case, in the words of the reference that recorded it."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

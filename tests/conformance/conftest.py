@@ -2,8 +2,6 @@
 its own for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

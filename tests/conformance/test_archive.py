@@ -2,8 +2,6 @@
 however an archiving ends, and no object is left that no row names.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import suppress

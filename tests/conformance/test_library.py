@@ -2,8 +2,6 @@
 ProjectionRunner.
 """
 
-from __future__ import annotations
-
 import itertools
 import unittest
 from dataclasses import replace

@@ -2,8 +2,6 @@
 ``verify`` is clean.
 """
 
-from __future__ import annotations
-
 import random
 from functools import partial
 from itertools import product

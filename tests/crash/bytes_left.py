@@ -2,8 +2,6 @@
 
 import subprocess
 
-__all__ = ["bytes_left"]
-
 
 def bytes_left(folder, texts):
     """Return where the files of a folder have one of these texts. Another program reads the files:

@@ -6,8 +6,6 @@ They are killed at random and started again until each payment is made or in dou
 made twice, and a payment that is missing must be in doubt.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import json
@@ -24,8 +22,6 @@ from typing import NamedTuple
 
 import foldlog
 from foldlog import LeaseTaken
-
-__all__ = ["MODES", "Outcome", "Payments", "pay_with_kills"]
 
 WORKERS, CONVERSATIONS, PAYMENTS = 4, 8, 6
 _SLOW_S = 0.004

@@ -13,8 +13,6 @@ raise ``StoreUnavailable`` or ``StoreUnusable``, or succeed.
 This process has no threads, so that it can fork. The forked child kills itself.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -11,8 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["WHY_NOT", "environment", "fault"]
-
 _COMPILER = shutil.which("gcc") or shutil.which("cc")
 
 WHY_NOT = (

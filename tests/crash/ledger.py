@@ -5,8 +5,6 @@ acknowledgements are in a file beside the store, one line for each call that ret
 was written survives its writer.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from itertools import groupby
@@ -22,8 +20,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views, audit
-
-__all__ = ["Acknowledged", "Ledger", "batch_of", "contents", "inspect", "open_at"]
 
 
 class Acknowledged(NamedTuple):

@@ -5,8 +5,6 @@ A third of the appends go to a conversation of each thread, a third to a shared 
 version, and a third race for the next version of another conversation. A follower reads the events.
 """
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

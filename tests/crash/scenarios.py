@@ -2,8 +2,6 @@
 after a crash, and then ends as it would have ended without the crash.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +15,6 @@ from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.recorders.sqlite import checkpoints
 from tests.crash.ledger import Ledger, batch_of, open_at
-
-__all__ = ["SCENARIOS", "Scenario"]
 
 
 class Scenario(NamedTuple):

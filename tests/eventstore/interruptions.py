@@ -10,8 +10,6 @@ import gc
 import sys
 from contextlib import contextmanager
 
-__all__ = ["Interrupting", "interrupted_at"]
-
 _CHECKED_AFTER = {
     dis.opmap[name]
     for name in ("RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX")

@@ -2,8 +2,6 @@
 of ours.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The example of a projection of one's own counts every model call once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -2,8 +2,6 @@
 goes on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

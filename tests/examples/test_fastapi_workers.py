@@ -2,8 +2,6 @@
 killed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The command in a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty
@@ -9,8 +7,6 @@ import subprocess
 import sysconfig
 from collections.abc import Mapping
 from typing import Any
-
-__all__ = ["FOLDLOG", "in_a_terminal"]
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
 

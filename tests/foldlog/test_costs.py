@@ -1,7 +1,5 @@
 """What calls of models used and cost: one shape for all, and what is not known is not nothing."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from datetime import UTC, datetime

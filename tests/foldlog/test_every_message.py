@@ -2,8 +2,6 @@
 call. ``tests/golden/messages.json`` has the messages; each text in them is called ``said-N``.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -2,8 +2,6 @@
 ``tests/golden/replies.json`` has replies and the events that they become.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

@@ -2,8 +2,6 @@
 is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from contextlib import contextmanager

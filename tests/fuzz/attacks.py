@@ -15,15 +15,6 @@ from foldlog.eventstore.recorders.types import Row
 from foldlog.projections.stored.revision_codec import CODE
 from tests.stored_rows import FIELDS, meta_field, meta_with, with_fields
 
-__all__ = [
-    "make_checksums_right",
-    "of_columns",
-    "of_proofs",
-    "of_rows",
-    "of_statements",
-]
-
-
 _KEYS = {
     "conversations": ("key",),
     "events": ("position",),

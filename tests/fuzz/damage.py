@@ -9,8 +9,6 @@ each log, verifies the store, and begins again with another bit. ``--every-byte`
 byte instead of N bits.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

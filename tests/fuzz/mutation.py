@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-__all__ = ["any_text", "mutate", "mutate_json"]
-
 _CORPUS = Path(__file__).parent / "corpus"
 _TOKENS = [
     line.encode().decode("unicode_escape").encode("latin-1")

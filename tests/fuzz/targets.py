@@ -3,8 +3,6 @@
 something else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -48,8 +46,6 @@ from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, decode, encode
 from tests.foldlog.formats.test_detection import mixture
 from tests.fuzz.mutation import any_text, as_json, mutate, mutate_json
-
-__all__ = ["TARGETS", "Target", "warm_up"]
 
 _CORPUS = Path(__file__).parent / "corpus"
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -14,8 +14,6 @@ writes the outputs anew, after a change that is meant to change them; ``git diff
 changed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import NamedTuple

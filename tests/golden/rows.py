@@ -1,7 +1,5 @@
 """Rows of parametrized tests that stand in a JSON file of this folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -10,8 +8,6 @@ from typing import Any
 
 from foldlog import eventstore
 from foldlog.eventstore import Event, Origin
-
-__all__ = ["made_events", "rows", "with_bytes"]
 
 
 def rows(file: str, part: str) -> list[Any]:

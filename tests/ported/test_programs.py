@@ -2,8 +2,6 @@
 changed.
 """
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """A store behind a proxy that cuts connections at the moment that a test orders."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Iterator

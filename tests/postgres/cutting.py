@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 from foldlog.eventstore import Store
 
-__all__ = ["CUTS", "Cut", "CuttingProxy", "before_recovery"]
-
 Cut = Literal["request", "answer"]
 CUTS: tuple[Cut, ...] = ("request", "answer")
 

@@ -5,12 +5,8 @@ Each chunk is passed on ``MS`` milliseconds after it came, in each direction, ho
 meanwhile: it adds latency and takes no bandwidth. Of a round trip, half belongs to each direction.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
-
-__all__: list[str] = []
 
 
 async def _pass_on(

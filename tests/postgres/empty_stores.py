@@ -13,8 +13,6 @@ import psycopg
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 
-__all__ = ["EmptyStores"]
-
 _TABLES = set(re.findall(r"CREATE TABLE \{schema\}\.(\w+)", migrations("postgresql")[1]))
 
 

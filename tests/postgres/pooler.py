@@ -2,16 +2,12 @@
 its program). From version 1.21 on it is used with prepared statements.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import time
 
 from tests.postgres.servers import UNPRIVILEGED, Server, free_port
-
-__all__ = ["Pooler"]
 
 
 class Pooler:

@@ -22,8 +22,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["Address", "Server", "ServerUnavailable", "new_primary"]
-
 UNPRIVILEGED = (
     {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 )

@@ -1,13 +1,9 @@
 """Wait for what others do, and do something beside it."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-
-__all__ = ["in_thread", "until"]
 
 
 def until(condition: Callable[[], object]) -> None:

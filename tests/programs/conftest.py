@@ -1,7 +1,5 @@
 """The programs are tested by ``scripts/test --programs``, which installs them."""
 
-from __future__ import annotations
-
 import os
 
 INSTALLED = "FOLDLOG_TEST_PROGRAMS"

@@ -2,8 +2,6 @@
 model.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -12,8 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.programs.stand_in import StandIn
-
-__all__ = ["PROGRAMS", "Driven"]
 
 BIN = Path(os.environ.get("FOLDLOG_TEST_PROGRAMS", "programs"), "node_modules", ".bin")
 _SECONDS = 180

@@ -5,8 +5,6 @@ An answer is a text, or a call ``(tool, arguments)`` of a tool of foldlog, whose
 writes in its own way. A request that asks for a summary gets one that says nothing.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -14,8 +12,6 @@ from typing import Any
 from uuid import uuid4
 
 from tests.adapters.model_server import ModelServer, Reply, namespaces
-
-__all__ = ["StandIn"]
 
 SUMMARY = "The user greeted, and work goes on."
 _MARKS = (

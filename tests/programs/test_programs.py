@@ -2,8 +2,6 @@
 returns it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import closing

@@ -6,8 +6,6 @@ from tests.said import ids
 from tests.simulation import model
 from tests.simulation.conversion import FORGOTTEN, product_fields
 
-__all__ = ["assert_as_defined"]
-
 
 def _to_model(event):
     fields = product_fields(event)

@@ -25,8 +25,6 @@ from foldlog.eventstore import open_store
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from tests.simulation.seam import Seam
 
-__all__ = ["Mismatch", "run"]
-
 _TTL_S = 10.0
 _STEPS_OF_WORLD = 400
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

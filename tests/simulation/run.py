@@ -1,7 +1,5 @@
 """Run worlds one after another, and find the shortest sequence of steps that still fails."""
 
-from __future__ import annotations
-
 import gc
 import random
 import shutil
@@ -17,8 +15,6 @@ from tests.simulation.checks import check_everything
 from tests.simulation.steps import Steps
 from tests.simulation.table import Step, draw_steps
 from tests.simulation.world import Finding, World, sped_up
-
-__all__ = ["STEPS", "Failure", "play", "replay", "run_worlds", "shorten"]
 
 STEPS = 300
 """The steps of a world."""

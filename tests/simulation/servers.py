@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tests.postgres.servers import new_primary
 
-__all__ = ["running_server"]
-
 
 @contextmanager
 def running_server():

@@ -28,8 +28,6 @@ from foldlog.eventstore.recorders.base import Recorder
 from tests.simulation import model
 from tests.simulation.seam import Seam
 
-__all__ = ["Finding", "Follower", "Process", "Site", "World", "sped_up"]
-
 NAMES = ("a", "b", "c", "d", "\u00e9/1", "f")
 WORDS = ("alpha", "beta", "gamma")
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,7 +1,5 @@
 """A chat client that plays a script, and refuses messages that a model's server would."""
 
-from __future__ import annotations
-
 import json
 
 from agent_framework import (

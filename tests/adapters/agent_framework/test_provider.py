@@ -1,7 +1,5 @@
 """``FoldlogHistoryProvider``: equal to the SDK's own provider, and what runs do with it."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -6,8 +6,6 @@ folder, the prompt, and the session to resume, if any. It prints the session's i
 JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """A server of Anthropic's Messages API, for Claude Code."""
 
-from __future__ import annotations
-
 from tests.adapters import contract
 from tests.adapters.model_server import ModelServer, Refused
 

@@ -2,8 +2,6 @@
 resumed elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """``FoldlogSessionStore``: what the SDK's contract asks, and what a session does to a store."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

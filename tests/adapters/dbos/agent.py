@@ -5,8 +5,6 @@ Its steps carry the version of a conversation, and the messages are in foldlog. 
 otherwise each time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

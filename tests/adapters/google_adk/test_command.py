@@ -2,8 +2,6 @@
 and run again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -2,8 +2,6 @@
 the log keeps.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 would.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel

@@ -2,8 +2,6 @@
 history all the same.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from typing import Annotated, TypedDict

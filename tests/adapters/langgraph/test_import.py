@@ -1,7 +1,5 @@
 """Threads of LangGraph's own savers, moved into foldlog without loss; and messages of LangChain as JSON."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 

@@ -2,8 +2,6 @@
 follows.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model that plays a script, and refuses a prompt that OpenAI's server would."""
 
-from __future__ import annotations
-
 import json
 
 from agents import Model, ModelResponse, Usage

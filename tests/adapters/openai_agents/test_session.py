@@ -1,7 +1,5 @@
 """``FoldlogSession``: equal to the SDK's own session, and what runs do with it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

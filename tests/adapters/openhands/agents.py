@@ -2,8 +2,6 @@
 process.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 

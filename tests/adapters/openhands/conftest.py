@@ -2,8 +2,6 @@
 not to.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 

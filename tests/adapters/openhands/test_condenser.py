@@ -1,7 +1,5 @@
 """``FoldlogCondenser``: foldlog's condensers in agents of the SDK."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from uuid import uuid4

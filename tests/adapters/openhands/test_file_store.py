@@ -1,7 +1,5 @@
 """``FoldlogFileStore``: the SDK's log and state in it are what they are in the SDK's own stores."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -2,8 +2,6 @@
 kind.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from pydantic_ai import Conversation

@@ -2,8 +2,6 @@
 pending call.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace

@@ -2,8 +2,6 @@
 others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """A model that plays a script, and refuses messages that a model's server would."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """``FoldlogSessionRepository``: equal to the SDK's own, and what agents do with it."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import partial

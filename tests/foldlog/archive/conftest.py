@@ -1,7 +1,5 @@
 """Which store ``new_store`` opens: one in memory, in a file or on a server, plain or with a key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Import files into a store, and say what is there then."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

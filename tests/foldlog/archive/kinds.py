@@ -6,8 +6,6 @@ where a line puts its own values. ``write`` puts records, each the text of its J
 their program does, with a title beside them where it keeps one there.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Sequence

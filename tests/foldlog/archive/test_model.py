@@ -6,8 +6,6 @@ that was redacted stands in a block, an event, a line, sums, a title, a row of a
 answer of the search; and what is stored is what was imported.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

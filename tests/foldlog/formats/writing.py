@@ -1,7 +1,5 @@
 """Writes events as the records of a format, also of one that only an adapter writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
