@@ -108,8 +108,8 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
 
 def _blocks(part: Part) -> Sequence[Part]:
     # The blocks that the server sent must be sent back unchanged.
-    sent_blocks = None if part["type"] == "text" else part.get("blocks")
-    return sent_blocks or [_block(part)]
+    blocks: list[Part] = part["blocks"] if part["type"] == "server_tool" else [_block(part)]
+    return blocks
 
 
 def _block(part: Part) -> Part:
@@ -121,9 +121,9 @@ def _block(part: Part) -> Part:
         return {**text_part(part["text"]), **mark}
     if part["type"] == "file":
         return _document(part, mark)
-    if part["type"] == "search_result" and isinstance(part.get("content"), list):
+    if part["type"] == "search_result":
         return part
-    if part["type"] == "anthropic" and isinstance(part.get("block"), dict):
+    if part["type"] == "anthropic":
         return {**part["block"]}  # unchanged
     url = image_url_of(part)
     if url is None:
@@ -158,7 +158,11 @@ def _document(part: Part, mark: Part) -> Part:
         source = {"type": "file", "file_id": file.id}
     else:
         return file.named("PDFs, texts, and ids of uploaded files")
-    context: Part = {name: part[name] for name in ("context", "citations") if name in part}
+    context: Part = {
+        name: part[name]
+        for name, type_ in (("context", str), ("citations", dict))
+        if isinstance(part.get(name), type_)
+    }
     return {
         "type": "document",
         "source": source,

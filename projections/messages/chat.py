@@ -90,8 +90,8 @@ def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
 
 
 def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
-    place = f"the result of {call.action.tool or 'the call'}"
-    holds = "" if plain else "image_url"
+    place = f"the result of {sendable(call.action.tool) or 'the call'}"
+    holds = "text" if plain else "image_url"
     content = without_pictures(call.result, moved, place, holds) or [
         text_part(text_of_empty_result(call.observation))
     ]
@@ -174,7 +174,7 @@ def _plain_part(part: Part) -> Part:
             else:
                 options = {}
             return {"type": "image_url", "image_url": {"url": url, **options}}
-        case "input_audio" if isinstance(part.get("input_audio"), Mapping):
+        case "input_audio":
             return {"type": "input_audio", "input_audio": part["input_audio"]}
         case "file":
             fields = part["file"].of_openai("PDFs, texts and ids of uploaded files")

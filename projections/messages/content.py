@@ -19,6 +19,9 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """The media types that both OpenAI's and Anthropic's servers accept as images."""
 
 PDF = "application/pdf"
+_UNKNOWN = "application/octet-stream"
+_TOO_DEEP = "(nested too deeply to be shown)"
+_LEVELS_MAX = 100
 
 _TEXTS = (
     "title",
@@ -62,7 +65,7 @@ def as_json(value: Any) -> str:
             ensure_ascii=False,
         )
     except RecursionError:
-        return "(nested too deeply to be shown)"
+        return _TOO_DEEP
 
 
 def is_blank(text: str) -> bool:
@@ -82,11 +85,12 @@ def name_part(part: Mapping[str, Any], why: str = "") -> Part:
         texts = []
     else:
         texts = [text for text in content_texts(part) if not is_blank(text)]
-    return text_part("\n".join(texts) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
+    words = "\n".join(texts) or f"[{kind}: {why or 'it cannot be sent to this server'}]"
+    return text_part(sendable(words))
 
 
 def with_texts(
-    value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200
+    value: Any, change: Callable[[str], str], name: str = "text", levels: int = _LEVELS_MAX
 ) -> Any:
     """Return a content or a part, with ``change`` applied to its texts. Texts are the fields in
     ``_TEXTS``, text files, and all texts in the input of a call. Images and the citations of an
@@ -162,9 +166,46 @@ def parts_of(content: Content) -> list[Part]:
         elif kind in ("file", "input_file", "document"):
             parts += _file(part)
         else:
-            has_kind = isinstance(kind, str) and kind not in _TEXT_PARTS
-            parts.append(copy_part(part) if has_kind else name_part(copy_part(part)))
+            copied = copy_part(part)
+            parts.append(copied if _can_be_sent(copied) else name_part(copied))
+    for part in parts:
+        if "cache_control" in part and not isinstance(part["cache_control"], Mapping):
+            del part["cache_control"]
     return parts
+
+
+def _can_be_sent(part: Part) -> bool:
+    # Return whether a part has the form that the server of its type accepts. No server accepts the
+    # other parts, so a text takes their place.
+    match part:
+        case {"type": "server_tool", "blocks": [_, *_] as blocks}:
+            return all(map(_is_block, blocks))
+        case {"type": "anthropic", "block": block}:
+            return _is_block(block)
+        case {
+            "type": "search_result",
+            "source": str(),
+            "title": str(),
+            "content": [_, *_] as texts,
+        }:
+            return all(_is_block(text) and text["type"] == "text" for text in texts)
+        case {"type": "compaction", "encrypted_content": str()}:
+            return isinstance(part.get("id", ""), str)
+        case {"type": "input_audio", "input_audio": {"data": str(), "format": str()}}:
+            return True
+        case {"type": "video_url", "video_url": {"url": str()}}:
+            return True
+    return False
+
+
+def _is_block(value: Any) -> bool:
+    # A text or a call in a block is written by foldlog itself, from other fields of an event.
+    match value:
+        case {"type": "text", "text": str(text)}:
+            return not is_blank(text)
+        case {"type": str(kind)}:
+            return kind not in ("", "text", "tool_use", "tool_result")
+    return False
 
 
 def words_of(content: Content) -> str:
@@ -263,17 +304,25 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
         fields = {}
     url = _url_of(fields)
     if isinstance(source, Mapping):
-        if isinstance(blocks := source.get("content"), str | list | tuple):
-            return parts_of(blocks if isinstance(blocks, str) else tuple(blocks))
+        blocks = source.get("content")
+        if isinstance(blocks, str):
+            return parts_of(blocks)
+        if isinstance(blocks, list | tuple):
+            return parts_of(
+                tuple(
+                    block if isinstance(block, Mapping) else text_part(as_json(block))
+                    for block in blocks
+                )
+            )
         fields = {
             "filename": part.get("title"),
             "file_url": source.get("url"),
             "file_id": source.get("file_id"),
         }
     name, address, file_id = (
-        str(fields.get(key) or "") for key in ("filename", "file_url", "file_id")
+        sendable(str(fields.get(key) or "")) for key in ("filename", "file_url", "file_id")
     )
-    file = File(name, *data_of(url), address, file_id)
+    file = File(name, *data_of(sendable(url)), address, file_id)
     if (url and not file.data) or not any(file[2:]):
         return [name_part(part, "the history does not hold it")]
     others = {key: part[key] for key in ("context", "citations", "cache_control") if key in part}
@@ -289,7 +338,8 @@ def _url_of(fields: Mapping[str, Any]) -> str:
         data = data.encode("utf-8", "replace")
         media_type = "text/plain"
     elif isinstance(data, str):
-        return f"data:{media_type};base64,{data}"
+        kind = media_type if isinstance(media_type, str) else _UNKNOWN
+        return f"data:{kind};base64,{data}"
     if isinstance(data, bytes):
         return data_url(data, media_type)
     if isinstance(data, str):
@@ -302,23 +352,28 @@ def data_url(data: bytes, media_type: object = None) -> str:
     return f"data:{kind};base64,{_base64(data)}"
 
 
-def copy_part(part: Mapping[str, Any]) -> Part:
+def copy_part(part: Mapping[str, Any], levels: int = _LEVELS_MAX) -> Part:
     """Return a copy that JSON can hold. Bytes in ``data`` become base64, as servers expect, and all
-    other bytes become a note.
+    other bytes become a note. A value below ``levels`` levels becomes a note too, because Python
+    limits the recursion.
     """
     return {
         name: (
-            _base64(value) if name == "data" and isinstance(value, bytes) else _copied_value(value)
+            _base64(value)
+            if name == "data" and isinstance(value, bytes)
+            else _copied_value(value, levels - 1)
         )
         for name, value in part.items()
     }
 
 
-def _copied_value(value: Any) -> Any:
+def _copied_value(value: Any, levels: int) -> Any:
+    if not levels and isinstance(value, (Mapping, list, tuple)):
+        return _TOO_DEEP
     if isinstance(value, Mapping):
-        return copy_part(value)
+        return copy_part(value, levels)
     if isinstance(value, (list, tuple)):
-        return list(map(_copied_value, value))
+        return [_copied_value(item, levels - 1) for item in value]
     if isinstance(value, str):
         return sendable(value)
     if isinstance(value, bytes):
@@ -335,7 +390,7 @@ def _media_type(data: bytes) -> str:
         return "image/webp"
     return next(
         (kind for begins, kind in _BEGINNINGS if data.startswith(begins)),
-        "application/octet-stream",
+        _UNKNOWN,
     )
 
 
@@ -356,7 +411,7 @@ def data_of(url: str) -> tuple[str, str]:
 
 
 def without_pictures(
-    parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
+    parts: Iterable[Part], moved: list[Part], where: str, holds: str = "text"
 ) -> list[Part]:
     """Return the parts that the message may contain: the texts, and the parts of the type
     ``holds``. Add all other images and files to ``moved``, for the user's message after this one,

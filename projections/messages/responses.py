@@ -34,7 +34,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
         items.begin_reply(turn)
         moved: list[Part] = []
         for part in turn.parts:
-            if part["type"] == "compaction" and "encrypted_content" in part:
+            if part["type"] == "compaction":
                 items.add({key: part[key] for key in _COMPACTION if key in part}, turn.positions)
         for call in turn.calls:
             for item in (
@@ -57,9 +57,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
     # A message of the model may contain only texts, so its images and files are added to ``moved``.
     # A compaction is a separate item.
-    own = [
-        part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part
-    ]
+    own = [part for part in parts if part["type"] != "compaction"]
     texts = [part["text"] for part in without_pictures(own, moved, "this message")]
     return [{"role": role, "content": "\n\n".join(texts)}] if texts else []
 

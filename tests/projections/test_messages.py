@@ -61,6 +61,13 @@ def test_the_messages_of_real_histories_are_accepted_by_every_server(path):
         assert problems(view) == {}, view
 
 
+def test_a_part_of_as_many_levels_as_an_event_may_have_is_sent():
+    part = {}
+    for _ in range(480):
+        part = {"type": "zzz", "part": part}
+    assert problems(View.from_events([message((part,))])) == {}
+
+
 def test_anthropics_system_prompt_is_apart_from_the_messages():
     prompts = [SystemMessage(content="be kind"), SystemMessage(content=(text("brief"), image()))]
     view = View.from_events([prompts[0], message("go"), prompts[1]])
