@@ -32,6 +32,7 @@ from typing import (
 )
 
 from foldlog import condensers
+from foldlog._usage import cost_of, count_of
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import Report as Report, is_standing, reports_of, with_reports
 from foldlog.condensers.selection import without_kept
@@ -126,8 +127,8 @@ class Reply:
     ``finish_reason`` is a value of OpenAI's API: ``stop``, ``length`` (the reply was cut off),
     ``tool_calls`` or ``content_filter`` (the model refused). ``usage`` contains the token counts of
     the server, such as ``prompt_tokens`` and ``completion_tokens``. ``cost`` is in US dollars, and
-    None if the price of the model is unknown. ``attempts`` is the number of calls, including the
-    retries.
+    None if the price of the model is unknown. A figure that is negative or not finite is unknown
+    too. ``attempts`` is the number of calls, including the retries.
     """
 
     text: str | None
@@ -139,6 +140,20 @@ class Reply:
     cost: float | None = None
     latency_s: float | None = None
     attempts: int = 1
+
+    def __post_init__(self) -> None:
+        # A server may return any figure. An event holds only finite numbers, so an odd figure
+        # counts as unknown.
+        counts = {name: count_of(value) for name, value in self.usage.items()}
+        attempts = count_of(self.attempts)
+        figures = {
+            "usage": {name: count for name, count in counts.items() if count is not None},
+            "cost": cost_of(self.cost),
+            "latency_s": cost_of(self.latency_s),
+            "attempts": 1 if attempts is None else attempts,
+        }
+        for name, figure in figures.items():
+            object.__setattr__(self, name, figure)
 
 
 @runtime_checkable

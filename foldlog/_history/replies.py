@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from math import isfinite
 from reprlib import repr as short
 from typing import Any, NoReturn
 
@@ -36,6 +37,7 @@ from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.reply_encoders import join_contents
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import cost_of, usage_of
+from foldlog._values import values_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -67,7 +69,7 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     ``request_condensation_tool()`` becomes a ``CondensationRequest``. The model, finish reason and
     usage are in ``meta`` of the first message or action. Unknown fields are in ``meta`` too, under
     ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``. ``History.export`` restores
-    the unknown fields of chat messages.
+    the unknown fields of chat messages. NaN and infinities become texts.
 
     A reply without text and calls becomes an annotation with its model and usage. Raises
     ``InvalidArgument`` for malformed content, parts and calls, and for other objects. A stream is
@@ -77,19 +79,20 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     try:
         reply = _plain_data(message_or_response)
         hidden = getattr(message_or_response, "_hidden_params", None)
+        if (
+            isinstance(reply, dict)
+            and isinstance(hidden, Mapping)
+            and usage_of(reply.get("usage")).get("prompt_tokens")
+        ):
+            # Litellm stores the cost beside the data. Without usage, as in some streams, this cost
+            # is for an empty prompt and would be wrong.
+            reply = {"cost": hidden.get("response_cost"), **reply}
+        events = tuple(map(_with_finite_numbers, _events(reply)))
     except RecursionError:
         raise InvalidEvent(
             "this message is nested too deep to be stored; pass the inner values as text"
         ) from None
-    if (
-        isinstance(reply, dict)
-        and isinstance(hidden, Mapping)
-        and usage_of(reply.get("usage")).get("prompt_tokens")
-    ):
-        # Litellm stores the cost beside the data. Without usage, as in some streams, this cost is
-        # for an empty prompt and would be wrong.
-        reply = {"cost": hidden.get("response_cost"), **reply}
-    return add_missing_results(View.from_events(()), (), tuple(_events(reply)))
+    return add_missing_results(View.from_events(()), (), events)
 
 
 def add_missing_results(
@@ -513,6 +516,29 @@ def _plain_data(value: Any) -> Any:
     if not public or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):
         return value
     return {name: _plain_data(getattr(value, name)) for name in public}
+
+
+def _with_finite_numbers(event: Event) -> Event:
+    # A server may return any number, and an event holds only finite numbers.
+    fields = {name: getattr(event, name) for name in _READ if name in event.__struct_fields__}
+    numbers = (value for _, value in values_in(fields) if type(value) is float)
+    return event if all(map(isfinite, numbers)) else replace(event, **_finite(fields))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_finite, value))
+    if isinstance(value, float) and not isfinite(value):
+        return json.dumps(value)
+    return value
+
+
+_READ = ("content", "thought", "thinking", "data", "meta")
+"""The fields of an event that contain values of a server. The arguments of a call with an infinity
+become a text in ``_Reader.arguments``.
+"""
 
 
 def _not_a_reply(value: object, description: str = "") -> InvalidArgument:

@@ -2,6 +2,7 @@
 must be, beside the golden cases of ``test_condensations.py``.
 """
 
+import math
 import re
 
 import pytest
@@ -263,6 +264,13 @@ def test_a_reply_that_cannot_stand_for_the_events_costs_no_memory(reply, problem
     assert result is view
     assert problem in report["problem"]
     assert report["metrics"]["cost"] == 0.01
+
+
+@pytest.mark.parametrize("odd", [math.inf, math.nan, -1, "many"])
+def test_an_odd_figure_of_a_reply_is_unknown(odd):
+    reply = said("of w1", usage={"total_tokens": odd}, cost=odd, latency_s=odd, attempts=odd)
+    (report,) = reports_of(llm(reply, max_size=10).step(viewed(messages(11))).result.action)
+    assert report["metrics"] == {"usage": {}, "cost": None, "latency_s": None, "attempts": 1}
 
 
 @pytest.mark.parametrize(

@@ -413,14 +413,10 @@ def nested_in_itself():
     return deep
 
 
-NAN = {"type": "text", "text": "hi", "odd": float("nan")}
-
-
 @pytest.mark.parametrize(
     "message, why",
     [
         *GOLDEN["messages that are refused, and why"],
-        ({"role": "user", "content": [NAN]}, "meta.message.content.*odd is nan"),
         ({"role": "user", "content": "x", "odd": {1}}, "meta.message.odd has a value of type set"),
         (
             {"role": "user", "content": [{"type": "file", "file": object()}]},
