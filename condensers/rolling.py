@@ -38,6 +38,7 @@ from foldlog.condensers.selection import (
     stands_for_forgotten,
 )
 from foldlog.eventstore import NOT_RECORDED, CondensationAction
+from foldlog.eventstore.inside import count
 from foldlog.projections import View
 
 spares_models = ContextVar("models are spared", default=False)
@@ -179,9 +180,8 @@ class RollingCondenser(Condenser, ABC):
         kept_whole = len(view) - len(forgotten) - len(kept)
         if not count_logged(forgotten):
             if kept_whole:
-                why_not += (
-                    f"; {kept_whole} events stay because a part of their call or tool loop is kept"
-                )
+                stay = count(kept_whole, "event stays", "events stay")
+                why_not += f"; {stay} because a part of their call or tool loop is kept"
             raise NoCondensationAvailable(
                 f"nothing can be forgotten: {why_not}{describe_unseen(view)}", reports
             )

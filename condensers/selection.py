@@ -21,6 +21,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
+from foldlog.eventstore.inside import count
 from foldlog.projections import View, contains, says_something
 from foldlog.projections.effects import in_doubt
 from foldlog.projections.left_behind import left_behind_by_ids
@@ -50,7 +51,12 @@ def last_cut(view: View) -> int:
 def describe_unseen(view: View) -> str:
     unseen = len(view) - first_kept_index(view)
     if unseen:
-        return f"; its last {unseen} stay until a model has seen them: send the View to the model"
+        stay = count(
+            unseen,
+            "event stays until a model has seen it",
+            "events stay until a model has seen them",
+        )
+        return f"; its last {stay}: send the View to the model"
     return ""
 
 
@@ -128,8 +134,8 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     forgotten = spare_loop_ends(view, chosen) if action.summary is None else chosen
     if not count_logged(forgotten):
         why = (
-            f"the condensation names {len(named)} of the View's {len(view)} events, but these"
-            " events or their units must stay"
+            f"the condensation names {len(named)} of the View's {count(len(view), 'event')}, but"
+            " these events or their units must stay"
         )
         raise NoCondensationAvailable(f"nothing can be forgotten: {why}{describe_unseen(view)}")
     if whole := len(named) - len(forgotten):
@@ -140,11 +146,11 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     unsendable = sent_before - sent_ids(view_after) - {event.id for event in forgotten}
     if unsendable or (_has_message(view) and not _has_message(view_after)):
         if unsendable:
-            what = f"{len(unsendable)} remaining events that cannot be sent"
+            what = f"{count(len(unsendable), 'remaining event')} that cannot be sent"
         else:
             what = "no message to send"
         raise NoCondensationAvailable(
-            f"without these {len(forgotten)} events the View would have {what}"
+            f"without {count(len(forgotten), 'forgotten event')} the View would have {what}"
         )
     return action
 

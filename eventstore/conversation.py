@@ -144,7 +144,7 @@ def _check(state: State, event: Event, index: int) -> None:
     if event.cause is not None and not 0 <= event.cause < state.version:
         raise InvalidEvent(
             f"{_name_event(state, index)} names cause {event.cause}; a cause is an earlier event,"
-            f" 0 to {state.version - 1}"
+            f" {_ids_before(state)}"
         )
     if isinstance(event, CondensationSummary) and event.origin is None:
         raise InvalidEvent(
@@ -166,6 +166,10 @@ def _check(state: State, event: Event, index: int) -> None:
         _check_documents(state, event, state.documents)
 
 
+def _ids_before(state: State) -> str:
+    return f"0 to {state.version - 1}" if state.version else "and the conversation has none yet"
+
+
 def _name_event(state: State, index: int) -> str:
     return f"event {index} of this append to conversation {state.conversation!r}"
 
@@ -181,8 +185,8 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
         if first < 0 or last >= state.version:
             unknown_id = first if first < 0 or first >= state.version else last
             raise InvalidEvent(
-                f"{name} forgets event {unknown_id}; the conversation has events 0 to"
-                f" {state.version - 1}"
+                f"{name} forgets event {unknown_id}; it may forget earlier events,"
+                f" {_ids_before(state)}"
             )
     for synthetic in forgotten.summaries:
         if synthetic not in state.summaries:

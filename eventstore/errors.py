@@ -167,7 +167,8 @@ class HistoryDiverged(EventStoreError):
                 " refuses that content"
             )
         super().__init__(
-            f"conversation {conversation!r} has {version} events, and the other history {problem}"
+            f"conversation {conversation!r} has {count(version, 'event')}, and the other"
+            f" history {problem}"
         )
         self.conversation = conversation
         self.event_id = event_id
@@ -351,6 +352,11 @@ class KeyUnavailable(StoreUnusable):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="key")
+
+
+def count(number: int, singular: str, many: str | None = None) -> str:
+    """Return a number with its noun, such as ``1 event`` or ``1,204 events``."""
+    return f"{number:,} {singular if number == 1 else many or singular + 's'}"
 
 
 def install_command(extra: str) -> str:

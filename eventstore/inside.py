@@ -19,7 +19,7 @@ from foldlog.eventstore.documents.values import (
     newest_value as newest_value,
     newest_values as newest_values,
 )
-from foldlog.eventstore.errors import install_command as install_command
+from foldlog.eventstore.errors import count as count, install_command as install_command
 from foldlog.eventstore.events import (
     MAY_BE_STRUCTURAL as MAY_BE_STRUCTURAL,
     VIEWS as VIEWS,

@@ -48,15 +48,15 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         _WARNING,
         (
             "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its"
-            " model %(model)r failed (%(failure)s, %(error)s) after %(attempts)s attempts%(paid)s;"
+            " model %(model)r failed (%(failure)s, %(error)s, attempts: %(attempts)s)%(paid)s;"
             " its report in the conversation has the error's text"
         ),
     ),
     "foldlog.condensation.declined": (
         _WARNING,
         (
-            "conversation %(conversation)r: the condenser %(condenser)r declined a condensation of"
-            " %(events_before)d events: %(reason)s"
+            "conversation %(conversation)r: the condenser %(condenser)r declined a condensation"
+            " (events in the View: %(events_before)d): %(reason)s"
         ),
     ),
     "foldlog.condensation.dropped": (

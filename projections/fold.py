@@ -288,8 +288,8 @@ def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
     last = numbered[-1].id
     if first != version or last != version + len(numbered) - 1:
         raise InvalidEvent(
-            f"{len(numbered)} events with ids {first} to {last} do not follow version {version}; "
-            "a View is folded over all events of a conversation, in order"
+            f"the events {first} to {last} do not follow version {version}; a View is folded"
+            " over all events of a conversation, in order"
         )
     return numbered
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event
-from foldlog.eventstore.inside import check_whole
+from foldlog.eventstore.inside import check_whole, count
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
@@ -268,7 +268,7 @@ class View:
             request = ", condensation requested"
         else:
             request = ""
-        return f"<View of {len(self)} events at version {self.version}{request}>"
+        return f"<View of {count(len(self), 'event')} at version {self.version}{request}>"
 
 
 def well_formed(view: View) -> View:

@@ -18,6 +18,7 @@ from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.eventstore import CondensationSummary, Event
+from foldlog.eventstore.inside import count
 
 T = TypeVar("T")
 
@@ -102,7 +103,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     if estimate(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
         raise useless(
             reply,
-            f"{problem_of(text)!r} cannot replace {len(events)} events of about {replaced} tokens",
+            f"{problem_of(text)!r} cannot replace {count(len(events), 'event')} of about"
+            f" {replaced} tokens",
         )
     if tokens > max(replaced, _SMALL):
         raise useless(

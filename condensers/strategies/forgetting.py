@@ -27,6 +27,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
+from foldlog.eventstore.inside import count
 from foldlog.projections import View
 
 
@@ -57,7 +58,8 @@ class AmortizedForgettingCondenser(RollingCondenser):
         if len(view) <= target:
             why_not = within
         else:
-            why_not = f"{len(view)} events are more than half of max_size ({target})"
+            are = count(len(view), "event is", "events are")
+            why_not = f"{are} more than half of max_size ({target})"
         return self.without_summary(view, positions, why_not, summaries=True)
 
 
@@ -130,8 +132,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         ranked = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
         positions = {*range(min(self.keep_first, len(view))), *ranked[: self._places(view)]}
         why_not = (
-            f"all {len(view)} events of the View fit into half of max_size ({self.max_size}) or"
-            " belong to a unit that stays"
+            f"every event of the View ({len(view)}) fits into half of max_size ({self.max_size})"
+            " or belongs to a unit that stays"
         )
         action = self.without_summary(view, positions, why_not, reports).action
         return Condensation(replace(action, metadata={**action.metadata, **metadata}))
@@ -192,7 +194,7 @@ class ConversationWindowCondenser(RollingCondenser):
         return self.without_summary(
             view,
             positions,
-            f"all {len(view)} events of the View are essential, recent, or not sent to a model",
+            f"every event of the View ({len(view)}) is essential, recent, or not sent to a model",
         )
 
 

@@ -30,6 +30,7 @@ from foldlog.condensers.selection import (
     next_cut,
 )
 from foldlog.eventstore import CondensationSummary, Event, summary_id
+from foldlog.eventstore.inside import count
 from foldlog.projections import View
 
 _PIECES_MAX = 8
@@ -215,16 +216,18 @@ class SummarizingCondenser(RollingCondenser):
             return span
         if forgotten:
             raise NoCondensationAvailable(
-                f"{forgotten} of {len(view)} events could be forgotten, which is less than the"
-                f" minimum progress of {self.minimum_progress:g}; set a smaller minimum_progress"
+                f"{forgotten} of {count(len(view), 'event')} could be forgotten, which is less than"
+                f" the minimum progress of {self.minimum_progress:g}; set a smaller"
+                " minimum_progress"
             )
         problem = (
-            f"the View has {len(view)} events, and none can be forgotten after its first {start}"
+            f"the View has {count(len(view), 'event')}, and none can be forgotten after its first"
+            f" {start}"
         )
         if over:
             problem += (
-                f": these {start} events take {over.sums[start]} tokens, and the prompt may have"
-                f" {over.limit}"
+                f": the first {count(start, 'event takes', 'events take')} {over.sums[start]}"
+                f" tokens, and the prompt may have {over.limit}"
             )
         advice = (
             describe_unseen(view)

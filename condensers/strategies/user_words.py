@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from foldlog.eventstore.inside import count
+
 
 class Words(NamedTuple):
     asked: str
@@ -345,7 +347,7 @@ def git_status_in(text: str) -> str:
 
 def conflicts_in(text: str) -> str:
     files = _CONFLICT.findall(text)
-    return f"conflicts in {len(files)} files: {', '.join(files)}" if files else ""
+    return f"conflicts in {count(len(files), 'file')}: {', '.join(files)}" if files else ""
 
 
 def error_line(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.differences import Difference, apply_change
-from foldlog.eventstore.errors import CorruptEvent, InvalidArgument
+from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, count
 from foldlog.eventstore.events import DocumentChanges
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
@@ -36,8 +36,8 @@ def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[s
     if not 0 <= stop <= reading.version:
         problem = "below 0" if stop < 0 else "past its end"
         raise InvalidArgument(
-            f"conversation {reading.conversation!r} has {reading.version} events; version {stop} is"
-            f" {problem} (use 0 to {reading.version})"
+            f"conversation {reading.conversation!r} has {count(reading.version, 'event')}; version"
+            f" {stop} is {problem} (use 0 to {reading.version})"
         )
     changes = reading.documents_before(stop)
     return {} if changes is None else changes.newest()

@@ -360,8 +360,8 @@ def begin_fork(
         raise ConversationNotFound(conversation)
     if not 1 <= check_whole("at", at) <= original.version:
         raise InvalidArgument(
-            f"conversation {conversation!r} has {original.version} events and cannot be forked at"
-            f" {at}: use 1 to {original.version}"
+            f"conversation {conversation!r} cannot be forked at {at}: use a version from 1 to"
+            f" {original.version}"
         )
     existing, replaces = find_named(database, transaction, new_id, generation)
     if existing is not None:

@@ -19,7 +19,7 @@ from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable, install_command
+from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable, count, install_command
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.recorders.types import utf8
 
@@ -98,12 +98,15 @@ class KeyRing:
         """
         text = environment.get(KEY)
         path = environment.get(KEY_FILE)
-        for name, value in ((KEY, text), (KEY_FILE, path)):
+        for name, value, content in (
+            (KEY, text, "a key"),
+            (KEY_FILE, path, "the path of a file with keys"),
+        ):
             # A deployment may set an empty secret by mistake, and the store must not store plain
             # events because of it.
             if value == "":
                 raise KeyUnavailable(
-                    f"the variable {name} is set and empty; set {name} to a key, or unset"
+                    f"the variable {name} is set and empty; set {name} to {content}, or unset"
                     f" {name} to use no key"
                 )
         if text and path:
@@ -242,9 +245,8 @@ def _parse_key(secret: SecretStr | str, source: str) -> bytes:
             return key
     # The message must quote neither the text nor the error of a decoder, because a decoder's error
     # may quote the text.
-    raise KeyUnavailable(
-        f"{source} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}"
-    )
+    length = count(len(text.strip()), "character")
+    raise KeyUnavailable(f"{source} holds a text of {length}, not a key; {_HOW_TO_MAKE_ONE}")
 
 
 def _name_of(key: bytes) -> str:

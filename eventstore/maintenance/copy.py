@@ -34,6 +34,7 @@ from foldlog.eventstore.errors import (
     StoreDamaged,
     StoreUnusable,
     VersionConflict,
+    count,
 )
 from foldlog.eventstore.events import VIEWS, Event, Redaction, RedactionCopied
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
@@ -299,7 +300,7 @@ def _compared_by(conversation: Conversation) -> tuple[object, ...]:
 def _describe(conversation: Conversation) -> str:
     version, head = conversation.end
     return (
-        f"{version} events with head"
+        f"{count(version, 'event')} with head"
         f" {(head or b'').hex()[:12]}…{'' if conversation.erasure is None else ', erased'}"
     )
 

@@ -21,6 +21,7 @@ from foldlog.eventstore.errors import (
     CorruptEvent,
     KeyUnavailable,
     StoreDamaged,
+    count,
 )
 from foldlog.eventstore.events import Redaction, RedactionCopied
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
@@ -168,7 +169,7 @@ def _verdict_on_missing(
         problem = "it is missing"
     else:
         problem = "it is missing, or cannot be read"
-    problem += f", and had {version:,} events when its head was published"
+    problem += f", and had {count(version, 'event')} when its head was published"
     return Verdict(conversation, 0, None, None, (of_all(problem),))
 
 
@@ -272,7 +273,7 @@ def _findings(
     for version, _ in published_heads:
         if version > conversation.version:
             problem = (
-                f"its end is cut off: it had {version:,} events when its head was published,"
+                f"its end is cut off: it had {count(version, 'event')} when its head was published,"
                 " and has"
             )
             yield of_all(f"{problem} {conversation.version:,}")
@@ -685,7 +686,7 @@ def _findings_in_records(
                 elif record.version > conversation.version:
                     problem = (
                         f"projection {projection!r} has a record for version {record.version}, but"
-                        f" the conversation has {conversation.version:,} events"
+                        f" the conversation has {count(conversation.version, 'event')}"
                     )
                     yield of_all(f"{problem}: the newest events may be cut off")
             version = records[-1].version
@@ -695,17 +696,17 @@ def _findings_in_records(
         return reader.recalled(conversation.key, start_after(after), _PAGE)
 
     for name, recalled in iter_pages(page, itemgetter(0), _PAGE):
-        first, count, proof, _ = recalled
+        first, length, proof, _ = recalled
         proved += proof is not None
-        if first < 0 or count < 1:
+        if first < 0 or length < 1:
             yield of_all("the record of an idempotency key is damaged")
         elif not codec.is_proved(name, recalled):
             yield of_all("an idempotency key was changed by somebody without the encryption key")
-        elif first + count > conversation.version:
-            problem = f"an idempotency key names events {first} to {first + count - 1}"
+        elif first + length > conversation.version:
+            problem = f"an idempotency key names events {first} to {first + length - 1}"
             yield of_all(
-                f"{problem}, but the conversation has {conversation.version:,} events: the newest"
-                " events may be cut off"
+                f"{problem}, but the conversation has {count(conversation.version, 'event')}: the"
+                " newest events may be cut off"
             )
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved

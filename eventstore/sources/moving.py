@@ -16,6 +16,7 @@ from foldlog.eventstore.errors import (
     CorruptEvent,
     HistoryDiverged,
     VersionConflict,
+    count,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
@@ -681,7 +682,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
     )
     if source is None:
         if conversation.pending > 0:
-            yield f"{conversation.pending} records of its source are missing"
+            yield f"its source lacks {count(conversation.pending, 'record')}"
         return
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
     database.recorder.query(lambda reader: Sources(database, reader).made(source))

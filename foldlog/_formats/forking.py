@@ -8,6 +8,7 @@ from typing import Any
 
 from foldlog._formats.places import place_of
 from foldlog._formats.record import INCOMPLETE, UNREAD
+from foldlog._words.gist import count
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
@@ -103,7 +104,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
             return _after_its_group(store, conversation, event)
     raise InvalidArgument(
         f"conversation {conversation!r} has no event with the source id {source_id!r} among its"
-        f" {version} events; 'foldlog log ID --json' prints the source id of each event as"
+        f" {count(version, 'event')}; 'foldlog log ID --json' prints the source id of each event as"
         " origin.id"
     )
 

@@ -175,7 +175,7 @@ class Answers:
         first = shown_events[:_NEWEST]
         others = shown_events[_NEWEST:]
         yield (
-            f"{_name(name)} at version {at}: {len(shown_events)} of {at} events were shown."
+            f"{_name(name)} at version {at}: {len(shown_events)} of {count(at, 'event')} shown."
             " First events:"
         )
         yield from (_line(event, _SHORT) for event in first)
@@ -247,10 +247,10 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
     last_terms = dropped.terms[::-1][:_NAMES]
     if needed:
         names = _names(needed[:_NAMES])
-        yield f"  {len(needed)} dropped names that the agent needed again: {names}"
+        yield f"  {count(len(needed), 'dropped name')} that the agent needed again: {names}"
     if last_terms:
         names = _names(last_terms)
-        yield f"  {len(dropped.terms)} names were dropped, among them {names}"
+        yield f"  {count(len(dropped.terms), 'name')} dropped, among them {names}"
     requests = [event for event in dropped.events if label(event) == "user"]
     errors = [event for event in dropped.events if label(event) == "error"]
     lines = [*map(_line, requests[-_NAMES:]), *map(_line, errors[-_NEWEST:])]
@@ -272,8 +272,8 @@ def _hit_line(hit: Hit) -> str:
 
 def _unsearched_lines(result: Searched) -> Iterator[str]:
     if result.read < result.conversations or result.unread:
-        read = f"{result.read} of {result.conversations} conversations were searched"
-        yield f"{read}, and {len(result.unread)} parts could not be read"
+        read = f"searched {result.read} of {count(result.conversations, 'conversation')}"
+        yield f"{read}; {count(len(result.unread), 'part')} could not be read"
 
 
 def _name(conversation: str) -> str:

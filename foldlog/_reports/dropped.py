@@ -13,6 +13,7 @@ from foldlog._figures.savings import is_made
 from foldlog._figures.sizes import event_tokens
 from foldlog._reports.recall_score import event_terms, event_words, terms_in
 from foldlog._values import named_in
+from foldlog._words.gist import count
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -75,7 +76,8 @@ class Dropped:
 
     def __repr__(self) -> str:
         counts = (
-            f"{len(self.events)} events, {len(self.terms)} terms, {len(self.needed)} needed again"
+            f"{count(len(self.events), 'event')}, {count(len(self.terms), 'term')},"
+            f" {len(self.needed)} needed again"
         )
         return f"<Dropped by condensation {self.condensation.id}: {counts}>"
 

@@ -13,7 +13,7 @@ from foldlog._values import parse
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
-from foldlog.eventstore.inside import describe_value
+from foldlog.eventstore.inside import count as count, describe_value
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:
@@ -134,11 +134,6 @@ def id_words(event_id: int) -> str:
     if event_id < NOT_RECORDED:
         return f"S{summary_of(event_id)}"
     return str(event_id)
-
-
-def count(number: int, singular: str, many: str | None = None) -> str:
-    """Return a number with its noun, such as ``1 event`` or ``1,204 events``."""
-    return f"{number:,} {singular if number == 1 else many or singular + 's'}"
 
 
 def content(events: int, records: int) -> str:

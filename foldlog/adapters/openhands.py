@@ -31,6 +31,7 @@ from openhands.sdk.tool import Observation as ToolObservation, ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog import History
+from foldlog._words.gist import count
 from foldlog.adapters._records.openhands_files import (
     EventFiles,
     is_below,
@@ -156,10 +157,12 @@ class FoldlogFileStore(WithHistories, FileStore):
             event_count = len(self._files.names)
             is_complete = [number for number, _ in to_copy] == [*range(len(to_copy))]
             if not is_complete or paths[:event_count] != self._files.names:
-                problem = f"one of the {len(to_copy)} events to copy is missing or differs"
+                problem = (
+                    f"an event of the {count(len(to_copy), 'event')} to copy is missing or differs"
+                )
                 raise InvalidEvent(
-                    f"conversation {self.history.id!r} has {event_count} events; {problem};"
-                    " nothing was copied"
+                    f"conversation {self.history.id!r} has {count(event_count, 'event')};"
+                    f" {problem}; nothing was copied"
                 )
             self._files.append_all(parse_json(files.read(path)) for path in paths[event_count:])
             if files.exists(_STATE):

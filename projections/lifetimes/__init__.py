@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from foldlog.eventstore import summary_of
+from foldlog.eventstore.inside import count
 from foldlog.projections.errors import NoSuchEvent
 
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
@@ -124,8 +125,8 @@ class Lifetimes:
 
     def __repr__(self) -> str:
         return (
-            f"<Lifetimes of {len(self.events)} events and {len(self.summaries)} summaries of"
-            f" {self.conversation!r}>"
+            f"<Lifetimes of {count(len(self.events), 'event')} and"
+            f" {count(len(self.summaries), 'summary', 'summaries')} of {self.conversation!r}>"
         )
 
     def of(self, event_id: int) -> Lifetime:

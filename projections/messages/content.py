@@ -310,7 +310,7 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
         if isinstance(blocks, list | tuple):
             return parts_of(
                 tuple(
-                    block if isinstance(block, Mapping) else text_part(as_json(block))
+                    block if isinstance(block, dict) else text_part(as_json(block))
                     for block in blocks
                 )
             )

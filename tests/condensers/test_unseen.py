@@ -248,7 +248,7 @@ def test_a_decline_says_that_no_model_was_shown_the_events():
     view = View(viewed(SYSTEM, message(), pair(1), pair(2)).state, (), kept_from=2)
     with pytest.raises(
         NoCondensationAvailable,
-        match="after its first 2; its last 4 stay until a model has seen them",
+        match="after its first 2; its last 4 events stay until a model has seen them",
     ):
         condenser_from_config({"type": "digest", "keep_first": 2}).get_condensation(view)
 
@@ -396,8 +396,8 @@ def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log
     (note,) = (event for event in agent.store.events("c") if isinstance(event, Annotation))
     (report,) = reports_of(note)
     assert report["problem"].endswith(
-        "or their units must stay; its last 17 stay until a model has seen them: send the View to"
-        " the model"
+        "or their units must stay; its last 17 events stay until a model has seen them: send the View"
+        " to the model"
     )
     agent.add(message("Which file?", source="agent"))
     assert len(agent.prepare()) == 6

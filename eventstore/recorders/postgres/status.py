@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.statements import missing_parts
 
 
@@ -142,11 +143,13 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
-    for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
-        yield f"{count} events belong to conversation number {key}, which does not exist"
+    for key, events in connection.execute(statements["rows_without_conversation"]).fetchall():
+        belong = count(events, "event belongs", "events belong")
+        yield f"{belong} to conversation number {key}, which does not exist"
     for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():
         if lonely:
-            yield f"{lonely} attachments (values stored beside events) belong to no event"
+            belong = count(lonely, "attachment belongs", "attachments belong")
+            yield f"{belong} to no event (an attachment is a value stored beside events)"
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Final
 
+from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
 from foldlog.eventstore.recorders.statements import missing_parts
 
@@ -117,17 +118,19 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         "sqlite",
         {(kind.decode(), name.decode()) for kind, name in reader.execute(SQL["parts_of_schema"])},
     )
-    for key, count in reader.execute(SQL["rows_without_conversation"]):
-        yield f"{count} events belong to conversation number {key}, which does not exist"
+    for key, events in reader.execute(SQL["rows_without_conversation"]):
+        belong = count(events, "event belongs", "events belong")
+        yield f"{belong} to conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     if lonely:
-        yield f"{lonely} attachments (values stored beside events) belong to no event"
+        belong = count(lonely, "attachment belongs", "attachments belong")
+        yield f"{belong} to no event (an attachment is a value stored beside events)"
     otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
     if otherwise:
         yield (
             "the lists of conversations by attribute and activity contradict the events of"
-            f" {otherwise} conversations; the events are intact, and a copy of the store has"
-            " correct lists (see 'foldlog store copy --help')"
+            f" {count(otherwise, 'conversation')}; the events are intact, and a copy of the store"
+            " has correct lists (see 'foldlog store copy --help')"
         )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
@@ -135,12 +138,10 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
             f"conversation {hidden!r} is hidden, as if it were still being imported, but it was"
             " visible before"
         )
-    for name, count in reader.execute(SQL["without_position"]):
+    for name, events in reader.execute(SQL["without_position"]):
         unplaced = str(name, "utf-8", "replace")
-        yield (
-            f"{count} events of conversation {unplaced!r} have no position, so no follower reads"
-            " them"
-        )
+        have = count(events, "event has", "events have")
+        yield f"{have} no position in conversation {unplaced!r}, so no follower reads them"
     recorded, stored, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(recorded) is not int or not is_a_number:
         yield "the number of recorded events cannot be read"

@@ -88,7 +88,10 @@ def run(
         with terminal.working("copying", "events", events_total(ours, names)) as update:
 
             def show(moved: Moved) -> None:
-                update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
+                update(
+                    advance=moved.version,
+                    description=f"copying, {count(len(copied), 'conversation')}",
+                )
                 (copied if moved.problem is None else failed).append(moved)
 
             care.copy_from(ours, *names, jobs=jobs, damaged=damaged, again=again, on_result=show)
