@@ -25,6 +25,7 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     Event,
+    IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
     Message,
@@ -42,6 +43,7 @@ from foldlog.projections.effects import (
     MARK,
     STATES,
     CallTrace,
+    effect_fields,
     first_own,
     key_of,
     key_of_intent,
@@ -315,6 +317,7 @@ def record_outcome(
     fields: Mapping[str, Any] | None = None,
     extras: Mapping[str, Any] | None = None,
     unredacted: NothingRedacted | None = None,
+    idempotency_key: str | None = None,
 ) -> Recorded:
     # The outcome of an open call becomes its observation. The outcome of a closed call becomes a
     # message of a single line, which the model is shown. This function does not check the lease.
@@ -323,7 +326,7 @@ def record_outcome(
         history._append_result,
         is_error=is_error,
         extras=extras,
-        idempotency_key=None,
+        idempotency_key=idempotency_key,
         generation=_unfenced(history),
         unredacted=unredacted,
     )
@@ -335,14 +338,16 @@ def record_outcome(
         if isinstance(content, str):
             raise
         text = as_json(content)
-        return record_outcome(history, call, key, text, is_error, fields, extras, unredacted)
+        return record_outcome(
+            history, call, key, text, is_error, fields, extras, unredacted, idempotency_key
+        )
     except InvalidEvent as error:
         # Either the call was closed in between, or this content cannot be stored.
         if any(call.id == open_call.id for open_call in history.open_calls()):
             return append_result(
                 call, f"the tool returned, but its result cannot be stored: {error}"
             )
-    return _append_late(history, call, key, content, is_error, extras, unredacted)
+    return _append_late(history, call, key, content, is_error, extras, unredacted, idempotency_key)
 
 
 def _append_late(
@@ -353,6 +358,7 @@ def _append_late(
     is_error: bool,
     extras: dict[str, Any],
     unredacted: NothingRedacted | None,
+    idempotency_key: str | None,
 ) -> Recorded:
     text = as_json(content)
     ended = "failed" if is_error else "ended"
@@ -369,6 +375,7 @@ def _append_late(
                 history.id,
                 late,
                 expected_version=ANY_VERSION,
+                idempotency_key=idempotency_key,
                 generation=_unfenced(history),
                 guard=unredacted or guard,
             )
@@ -391,6 +398,7 @@ def record_overtaken(
     content: Any,
     is_error: bool,
     extras: Mapping[str, Any] | None,
+    idempotency_key: str | None,
 ) -> None:
     block = block_of(history)
     if block is None:
@@ -398,14 +406,34 @@ def record_overtaken(
     try:
         block.check_held(_RECORDED)
     except LeaseTaken:
+        if idempotency_key is not None and _was_recorded(history, idempotency_key, content):
+            raise
         traces, keys = read_traces(history)
         name = call_id.id if isinstance(call_id, Action) else call_id
         for event_id, call_trace in reversed(traces.items()):
             if name in (event_id, call_trace.call.call_id):
                 record_outcome(
-                    history, call_trace.call, keys[event_id], content, is_error, extras=extras
+                    history,
+                    call_trace.call,
+                    keys[event_id],
+                    content,
+                    is_error,
+                    extras=extras,
+                    idempotency_key=idempotency_key,
                 )
                 raise
+
+
+def _was_recorded(history: History, idempotency_key: str, content: Any) -> bool:
+    # An outcome is an observation or a late outcome, so the store cannot compare the events.
+    for recorded in history.recorded(idempotency_key):
+        event: Any = recorded.event
+        late = effect_fields(event.meta) if isinstance(event, Message) else {}
+        outcome = late.get("outcome", getattr(event, "content", None))
+        if has_content(event) and as_json(outcome) != as_json(content):
+            raise IdempotencyConflict(history.id, idempotency_key, event.id)
+        return True
+    return False
 
 
 def settle(

@@ -724,7 +724,7 @@ class History:
         except EventStoreError:  # Another worker may have the lease, and may have closed the call.
             from foldlog._history.effects import record_overtaken
 
-            record_overtaken(self, call_id, content, is_error, extras)
+            record_overtaken(self, call_id, content, is_error, extras, idempotency_key)
             raise
 
     def _append_result(

@@ -23,7 +23,7 @@ from foldlog import (
 )
 from foldlog._aio import PendingAppend
 from foldlog._history.lease import LeaseBlock, record_name
-from foldlog.errors import InvalidArgument, InvalidEvent, StoreUnusable
+from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreUnusable
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -148,10 +148,15 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
         with pytest.raises(InvalidEvent, match="no action opened a call 'x'"):
             still.append_tool_result("x", "of no call")
         other.append_tool_result("k", "closed")
-        with pytest.raises(
-            LeaseTaken, match=r"'still' has ended.*; the outcome was still recorded"
-        ):
-            still.append_tool_result("k", "late", extras={"took_s": 3})
+        again = {"extras": {"took_s": 3}, "idempotency_key": "key"}
+        for _ in range(2):
+            with pytest.raises(
+                LeaseTaken, match=r"'still' has ended.*; the outcome was still recorded"
+            ):
+                still.append_tool_result("k", "late", **again)
+        with pytest.raises(IdempotencyConflict):
+            still.append_tool_result("k", "later", **again)
+        assert still.version() == version + 2
         (late,) = still.tail(1)
         assert late.content.endswith("ended: late")
         assert late.meta["took_s"] == 3
