@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from reprlib import repr as short
 from typing import Any, Final
 
-from foldlog.eventstore.errors import InvalidArgument
+from foldlog.eventstore.errors import InvalidArgument, InvalidOption
 from foldlog.eventstore.times import EventTime, event_microseconds
 
 NUMBER_MIN: Final = -(2**63)
@@ -33,6 +34,29 @@ def check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, not {short(value)}")
     return value
+
+
+def check_unicode(name: str, value: object) -> str:
+    text = check_text(name, value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(
+            f"{name} is {short(text)}, and one half of a surrogate pair is no character; remove it"
+        ) from None
+    return text
+
+
+def check_path(path: str) -> str:
+    try:
+        is_name = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise InvalidOption(
+            f"{path!r} has a character that no file name can have; choose another name"
+        )
+    return path
 
 
 def check_time(name: str, value: object) -> EventTime:

@@ -84,6 +84,10 @@ class EventStoreError(Exception):
 
     unfinished = False
 
+    def __str__(self) -> str:
+        # A message may quote a text with a lone surrogate, which a terminal cannot print.
+        return super().__str__().encode(errors="backslashreplace").decode()
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (type(self), self.args), vars(self)
 

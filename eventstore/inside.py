@@ -8,9 +8,11 @@ lacks a name, import the name from the module that defines it.
 from types import ModuleType as _ModuleType
 
 from foldlog.eventstore.arguments import (
+    check_path as check_path,
     check_reason as check_reason,
     check_text as check_text,
     check_time as check_time,
+    check_unicode as check_unicode,
     check_whole as check_whole,
 )
 from foldlog.eventstore.codec_json import describe_value as describe_value

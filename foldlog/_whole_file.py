@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from foldlog._open_files import SQLITE, parts_of
 from foldlog.eventstore import InvalidOption
+from foldlog.eventstore.inside import check_path
 from foldlog.eventstore.recorders.sqlite.replacing import made_beside, sync
 
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
@@ -61,6 +62,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 def check_target(path: Path) -> None:
     """Raise ``InvalidOption`` if ``path`` is a folder, a SQLite database or its log."""
+    check_path(str(path))
     if path.is_dir():
         raise InvalidOption(f"{path} is a folder; name a file")
     if is_database(path):

@@ -34,7 +34,7 @@ from foldlog.eventstore import (
     UnknownEventType,
     summary_id,
 )
-from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, names_source_ids
+from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, count, names_source_ids
 from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.left_behind import left_behind_after
@@ -288,8 +288,8 @@ def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
     last = numbered[-1].id
     if first != version or last != version + len(numbered) - 1:
         raise InvalidEvent(
-            f"the events {first} to {last} do not follow version {version}; a View is folded"
-            " over all events of a conversation, in order"
+            f"{count(len(numbered), 'event')} with ids {first} to {last} cannot follow version"
+            f" {version}; a View is folded over all events of a conversation, in order"
         )
     return numbered
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog.eventstore.arguments import check_path
 from foldlog.eventstore.errors import (
     EventStoreError,
     InvalidOption,
@@ -115,7 +116,7 @@ def back_up(
             "only a store in a SQLite file can be backed up; back up a PostgreSQL database with"
             " pg_dump"
         )
-    target = Path(path)
+    target = Path(check_path(path))
     if target.exists():
         raise InvalidOption(f"{path} already exists; choose another name for the backup")
     part = None
@@ -162,6 +163,7 @@ def restore(
     backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
 ) -> Restored:
     path = os.path.realpath(path)
+    check_path(backup)
     if not os.path.exists(backup):
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
     if os.path.isdir(backup):

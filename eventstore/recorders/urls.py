@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from foldlog.eventstore.arguments import check_path
 from foldlog.eventstore.errors import InvalidOption
 
 MEMORY = "memory:"
@@ -59,6 +61,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
     path = os.fspath(place)
     if isinstance(path, bytes):
         path = os.fsdecode(path)
+    check_path(without_password(path))
     if isinstance(place, str) and (_SCHEME.match(path) or not {".", "/"} & set(path)):
         return path  # ``parse_url`` reports what is wrong with it
     if not path:
@@ -68,7 +71,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
         raise InvalidOption(
             f"a path cannot have options; use this URL: sqlite:///{quote(name)}?{query}"
         )
-    return f"sqlite:///{quote(path)}"
+    return f"sqlite:///{quote(os.fsencode(path))}"
 
 
 def parse_url(url: str) -> Location:
@@ -86,7 +89,7 @@ def parse_url(url: str) -> Location:
         raise InvalidOption(
             f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}"
         )
-    path = unquote(rest.removeprefix("///"))
+    path = unquote(rest.removeprefix("///"), errors=sys.getfilesystemencodeerrors())
     if not rest.startswith("///") or not path or "\0" in path:
         raise InvalidOption(
             f"{url!r} names no SQLite file; write three slashes and a path: {_EXAMPLES}"

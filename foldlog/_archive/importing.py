@@ -35,6 +35,7 @@ from foldlog._formats.record import ImportFinding
 from foldlog._formats.registry import AUTO, format_named
 from foldlog.eventstore import EventStoreError, InvalidArgument, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import utf8
 from foldlog.eventstore.sources.tables import Place, Sources, SourcesToWrite
 
 T = TypeVar("T")
@@ -266,7 +267,7 @@ class Import:
 
     def _place(self, path: Path, own_name: str = "") -> bytes:
         text = "\0".join((os_path.abspath(path), own_name or _WHOLE_FILE, *self._place_options))
-        return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_PLACE_BYTES).digest()
+        return blake2b(utf8(text), digest_size=_PLACE_BYTES).digest()
 
     # -- one source
     # ----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import msgspec
 
 from foldlog.condensers.models.limits import litellms_table, names_of
 from foldlog.eventstore import InvalidArgument
+from foldlog.eventstore.inside import check_path
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -147,6 +148,7 @@ def _genais_price(model: str) -> Price | None:
 
 
 def _prices_in(path: Path) -> dict[str, Price]:
+    check_path(str(path))
     try:
         content = path.read_bytes()
         entries = msgspec.json.decode(content, type=dict[str, dict[str, Any]])

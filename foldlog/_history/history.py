@@ -194,7 +194,7 @@ class History:
         retracted events are left out.
 
         With ``view``, yield the messages of the next prompt (see ``sent``), by default as
-        ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can represent a prompt too.
+        ``openai-chat``. ``anthropic-messages`` can represent a prompt too.
 
         ``notes`` is called with a text for each kind of content that the export leaves out.
         ``notes`` is also called for a history that lacks records of its source. Any history can be

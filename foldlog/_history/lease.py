@@ -35,7 +35,13 @@ from foldlog.eventstore import (
     Store,
     StoreUnusable,
 )
-from foldlog.eventstore.inside import Generation, Record, check_text, from_microseconds, has_content
+from foldlog.eventstore.inside import (
+    Generation,
+    Record,
+    check_unicode,
+    from_microseconds,
+    has_content,
+)
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_named, tombstones_before
 from foldlog.eventstore.log.seal import RowCodec
@@ -273,7 +279,7 @@ class LeaseBlock:
         self._database = history._store.database
         self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
-        self.lease = Lease(_this_process() if worker is None else check_text("worker", worker))
+        self.lease = Lease(_this_process() if worker is None else check_unicode("worker", worker))
         self._name = ""
         self._token = secrets.randbits(62) + 1
         self._pid = os.getpid()

@@ -416,7 +416,7 @@ def test_a_request_that_a_condenser_of_ones_own_cannot_fulfil_is_declined(agent)
     agent.add(REQUEST)
     with pytest.raises(
         NoCondensationAvailable,
-        match=r"the condensation names 2 of the View's 2 events.*; its last 2 stay",
+        match=r"the condensation names 2 of the View's 2 events.*; its last 2 events stay",
     ):
         agent.prepare()
     assert len(agent.prepare()) == 2

@@ -201,6 +201,17 @@ def test_an_argument_of_a_wrong_type_or_value_is_named(
     assert (history.version(), [*histories]) == (1, ["c"])
 
 
+def test_a_name_and_a_reason_may_have_half_of_a_surrogate_pair(histories, tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"role": "user", "content": "hi"}')
+    (history,) = histories.import_(path, conversation="\ud800")
+    histories.erase("\ud800", reason="\ud801")
+    with pytest.raises(foldlog.errors.ConversationErased) as refused:
+        history.view()
+    assert r"\ud800' was erased" in str(refused.value)
+    assert r"(\ud801)" in str(refused.value)
+
+
 def test_a_view_is_made_of_events_and_a_time_is_not_negative(history):
     for wrong in (lambda: foldlog.View.from_events([1]), lambda: history.view().then([{}])):
         with pytest.raises(InvalidEvent, match="a View is made of events, not of"):

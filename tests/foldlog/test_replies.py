@@ -367,6 +367,7 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
                 "sqlite:h.db",
             )
         ),
+        *((place, {}, "no file name can have") for place in ("./\ud800", "sqlite:///a\0.db")),
         (5, {}, "named by a URL or by the path of a file, not by 5"),
         ("h.db", {"compression": "gzip"}, "unknown compression 'gzip'; choose"),
         ("h.db", {"durability": "ful"}, "use full or relaxed"),

@@ -51,7 +51,7 @@ def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
 @pytest.mark.parametrize("first, last", [(5, 6), (0, 2), (-2, 1)])
 def test_events_with_a_gap_are_no_conversation(first, last):
     event, other = messages("a", "b")
-    with pytest.raises(InvalidEvent, match=f"2 events with ids {first} to {last} do not follow"):
+    with pytest.raises(InvalidEvent, match=f"2 events with ids {first} to {last} cannot follow"):
         View.from_events([replace(event, id=first), replace(other, id=last)])
 
 

@@ -458,7 +458,7 @@ os.register_at_fork(
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
     try:
         parameters = conninfo.conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
+    except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
         raise InvalidOption(f"the URL cannot be read: {' '.join(str(error).split())}") from error
     return (
         _CONNECTION_DEFAULTS
