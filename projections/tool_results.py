@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -99,11 +98,11 @@ def close_open_calls(
     conversation: str,
     answers: Callable[[Sequence[Action]], Sequence[Observation]],
     generation: Generation | None,
-    before: datetime | None,
+    is_chosen: Callable[[Action], bool],
 ) -> tuple[Recorded, ...]:
-    """Append the observations that ``answers`` returns for the open calls, all or none. A call that
-    was made after ``before`` stays open. A call without a time counts as older than ``before``.
-    Return the recorded answers in the order of the calls that they answer.
+    """Append the observations that ``answers`` returns for the open calls for which ``is_chosen``
+    returns True, all or none. Return the recorded answers in the order of the calls that they
+    answer.
 
     Other writers may append at the same time. If another writer answers a call first, the call gets
     no second observation. Raises ``ConversationNotFound`` before the first append, and the errors
@@ -112,11 +111,7 @@ def close_open_calls(
     """
     while True:
         view = views.current(conversation)
-        calls = [
-            call
-            for call in view.open_calls
-            if before is None or call.timestamp is None or call.timestamp <= before
-        ]
+        calls = list(filter(is_chosen, view.open_calls))
         if not calls:
             return ()
         guard = partial(check_still_open, view)

@@ -569,8 +569,8 @@ class History:
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that have no observation yet, in order: see ``View.open_calls``. After
         a crash, the outcome of the open calls is unknown: see ``docs/RESUMING.md``. A redacted call
-        is left out, because its arguments were erased. ``close_open_calls`` closes redacted calls
-        too. Cost: the method reads the View.
+        is left out, because its arguments were erased. ``lease`` and ``close_open_calls`` close
+        redacted calls. Cost: the method reads the View.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
@@ -593,7 +593,6 @@ class History:
         disk when the method returns. Cost: the method reads the View, and writes an observation for
         each open call.
         """
-        from foldlog._history.effects import closing
         from foldlog._history.lease import check_free
 
         database = self._store.database
@@ -609,13 +608,31 @@ class History:
                     f"older_than is {older_than}; use a timedelta that is not negative"
                 )
             made_before = from_microseconds(database.now()) - older_than
-        answers = partial(closing, self, check_text("reason", reason).strip())
-        work = partial(
-            close_open_calls, self._store, self._views, self.id, answers, generation, made_before
-        )
-        recorded: tuple[Recorded, ...] = _or_empty(work, ())
+
+        def is_old(call: Action) -> bool:
+            return made_before is None or call.timestamp is None or call.timestamp <= made_before
+
+        recorded = self._close_calls(check_text("reason", reason).strip(), generation, is_old)
         self._generation.key = self._generation.key or generation.key
         return recorded
+
+    def _close_redacted_calls(self) -> None:
+        """Close the open calls that were redacted. No worker can run such a call. While such a call
+        is open, a model is not shown the other calls of the reply.
+        """
+        reason = "the call was redacted before it had a result"
+        self._close_calls(reason, self._generation, lambda call: not has_content(call))
+
+    def _close_calls(
+        self, reason: str, generation: Generation, is_chosen: Callable[[Action], bool]
+    ) -> tuple[Recorded, ...]:
+        from foldlog._history.effects import closing
+
+        answers = partial(closing, self, reason)
+        work = partial(
+            close_open_calls, self._store, self._views, self.id, answers, generation, is_chosen
+        )
+        return _or_empty(work, ())
 
     def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
@@ -632,13 +649,13 @@ class History:
         redactions and outcomes of tools. Programs without a lease may still append, for example
         messages of the user. ``worker`` is the name that other workers see. The default is the name
         of the machine and the number of the process. The name of the worker is stored as plain
-        text.
+        text. The beginning of the block closes the open calls that were redacted.
 
         Raises ``LeaseTaken`` if another worker still has the lease, ``InvalidArgument`` inside
         another lease block of this ``History``, ``ConversationErased`` or ``StoreUnavailable``. The
-        block holds no connection and no lock. Cost: a commit at the beginning of the block, a
-        commit at its end, and three commits in every ``ttl_s`` seconds. Each append in the block
-        also reads a row.
+        block holds no connection and no lock. Cost: the View is read. The block makes a commit at
+        its beginning, a commit at its end, and three commits in every ``ttl_s`` seconds. Each
+        append in the block also reads a row.
         """
         from foldlog._history.lease import LeaseBlock
 

@@ -40,7 +40,6 @@ from foldlog.eventstore.inside import (
     Record,
     check_unicode,
     from_microseconds,
-    has_content,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_named, tombstones_before
@@ -245,8 +244,7 @@ def to_resume(
                 was_left = name in lease_ends
                 try:
                     if not was_left and row.id not in open_calls:
-                        calls = views.current(row.id).open_calls
-                        open_calls[row.id] = sum(map(has_content, calls))
+                        open_calls[row.id] = len(views.current(row.id).open_calls)
                         cache.keep(row, open_calls[row.id])
                     if was_left or open_calls[row.id]:
                         yield row
@@ -262,6 +260,7 @@ class _Driven(Protocol):
     _generation: Generation
 
     def _conversation_key(self) -> int | None: ...
+    def _close_redacted_calls(self) -> None: ...
 
 
 def block_of(history: object) -> LeaseBlock | None:
@@ -337,6 +336,7 @@ class LeaseBlock:
         if other is None:
             self._begin(started)
             self._report_takeover()
+            self._history._close_redacted_calls()
             return None
         self._may_have_it = False
         if self._seen[0] != other:
