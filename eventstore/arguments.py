@@ -42,7 +42,7 @@ def check_unicode(name: str, value: object) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidArgument(
-            f"{name} is {short(text)}, and one half of a surrogate pair is no character; remove it"
+            f"{name} is {short(text)}; remove the half of a surrogate pair, or add the other half"
         ) from None
     return text
 

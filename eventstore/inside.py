@@ -45,7 +45,10 @@ from foldlog.eventstore.log.redacted import (
     has_content as has_content,
     without_content as without_content,
 )
-from foldlog.eventstore.log.row import from_microseconds as from_microseconds
+from foldlog.eventstore.log.row import (
+    from_microseconds as from_microseconds,
+    time_before as time_before,
+)
 from foldlog.eventstore.log.writing import (
     InlineProjection as InlineProjection,
     WriteTransaction as WriteTransaction,

@@ -60,7 +60,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import (
     as_url,
     check_reason,
-    from_microseconds,
+    time_before,
 )
 from foldlog.eventstore.maintenance import archive, backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge
@@ -212,7 +212,7 @@ class Maintenance:
                 "older_than must be a timedelta that is not negative, such as timedelta(days=90),"
                 f" not {span!r}"
             )
-        return from_microseconds(self._store.database.now()) - span
+        return time_before(self._store.database.now(), span)
 
     def expire(
         self,
@@ -296,7 +296,7 @@ class Maintenance:
         if older_than is None:
             before = None
         else:
-            before = from_microseconds(self._store.database.now()) - older_than
+            before = time_before(self._store.database.now(), older_than)
         rows = conversations_with(self._store, where, and_shared=True)
         redacting = Redacting(self._store, rows, holds, before, everywhere=not where)
         return redact_matching(

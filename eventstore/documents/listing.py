@@ -17,7 +17,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.events import ATTRIBUTES
@@ -83,15 +83,18 @@ def recent_conversations(
     """
     check_whole("limit", limit, 0)
     former_end: object = after
-    if former_end is not None and not (
-        isinstance(former_end, tuple) and all(isinstance(number, int) for number in former_end)
-    ):
-        raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
+    if former_end is not None:
+        if not isinstance(former_end, tuple) or len(former_end) != 2:
+            raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
+        for number in former_end:
+            check_whole("after", number)
     if not isinstance(age_max_s, int | float):
         raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
     pairs = pairs_of(attributes)
     keys = database.settings.keys
     as_of, unwritten = _bring_up_to_date(database, age_max_s)
+
+    least = min(limit + len(unwritten), NUMBER_MAX)
 
     def read_page(reader: Reader) -> RecentConversations:
         # The stored list lacks some conversations: take these conversations first, then the stored
@@ -111,7 +114,7 @@ def recent_conversations(
         # Each key makes other digests of an attribute, so query for plain digests and for the
         # digests of each key.
         for key_id in [None] if keys is None or not pairs else [None, *keys.names]:
-            stored = reader.listed(digests_of(pairs, keys, key_id), after, limit + len(unwritten))
+            stored = reader.listed(digests_of(pairs, keys, key_id), after, least)
             listings += [listing for listing in stored if listing.key not in unwritten]
         listings = sorted(listings, key=attrgetter("at", "key"), reverse=True)[:limit]
         is_full = limit > 0 and len(listings) == limit

@@ -28,7 +28,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from itertools import repeat
@@ -363,6 +363,14 @@ def begun(conversation: Conversation | None) -> Conversation | None:
         max(conversation.begins, 1) - 1,
         "the event is missing, and so are all later events",
     )
+
+
+def time_before(microseconds: int, span: timedelta) -> datetime:
+    """Return the time that was ``span`` before ``microseconds``, but no time before the year 1."""
+    try:
+        return from_microseconds(microseconds) - span
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 @lru_cache(64)  # all events of one batch have the same time

@@ -45,8 +45,8 @@ from foldlog.eventstore.inside import (
     Generation,
     NothingRedacted,
     check_whole,
-    from_microseconds,
     has_content,
+    time_before,
 )
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import (
@@ -607,7 +607,7 @@ class History:
                 raise InvalidArgument(
                     f"older_than is {older_than}; use a timedelta that is not negative"
                 )
-            made_before = from_microseconds(database.now()) - older_than
+            made_before = time_before(database.now(), older_than)
 
         def is_old(call: Action) -> bool:
             return made_before is None or call.timestamp is None or call.timestamp <= made_before

@@ -218,6 +218,9 @@ def test_a_view_is_made_of_events_and_a_time_is_not_negative(history):
             wrong()
     with pytest.raises(foldlog.errors.InvalidArgument, match="older_than is -1 day"):
         history.close_open_calls(older_than=timedelta(-1))
+    assert history.close_open_calls(older_than=timedelta.max) == ()
+    with pytest.raises(foldlog.errors.InvalidArgument, match="after is 18446744073709551616"):
+        history._histories.list(after=(2**64, 0))
 
 
 def test_histories_are_copied_from_histories(histories):
