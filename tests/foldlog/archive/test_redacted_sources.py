@@ -15,7 +15,6 @@ from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._matching import events_with, holding, source_with
 from foldlog._redacting import redact_events
-from foldlog.eventstore import Message
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.sources import moving
@@ -464,13 +463,3 @@ def test_later_spans_that_repeat_a_redacted_text_are_refused(tmp_path, store):
     kind.write(path, lines, "")
     assert "repeat the texts of earlier records" in str(refused(store, path, "otlp-genai"))
     assert conversations_with(store, "lamp-33") == []
-
-
-def test_an_unchanged_source_adds_nothing_to_a_conversation_that_was_continued(tmp_path, store):
-    path = write(tmp_path / "s1.jsonl", LINES)
-    imported(store, path)
-    store.append("s1", Message(source="user", content="on"), expected_version=store.version("s1"))
-    write(path, LINES)
-    assert (imported(store, path).added, len([*store.conversations()])) == (0, 1)
-    write(path, [*LINES, line(5, "more")])
-    assert imported(store, path).conversation == "s1@5"

@@ -161,6 +161,8 @@ def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines, p
     first = imported_lines(store, path, lines[:-1])
     Histories(store)[first.conversation].append(Message(source="user", content="I go on here"))
     own = events_of(store, first.conversation)
+    unchanged = imported_lines(store, path, lines[:-1])
+    assert (unchanged.conversation, unchanged.added) == (first.conversation, 0)
     second = imported_lines(store, path, lines)
     assert (second.conversation, second.added) == (f"{first.conversation}@{len(lines) - 1}", 1)
     assert events_of(store, first.conversation) == own
