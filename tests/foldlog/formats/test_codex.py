@@ -99,10 +99,6 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
     assert shown(histories["c1"].events()) == shown(events)
 
 
-# -- rollouts of the first releases
-# -----------------------------------------------------------------------------------
-
-
 # -- one record after the other
 # ----------------------------------------------------------------------------------------
 
