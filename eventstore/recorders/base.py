@@ -62,15 +62,15 @@ AT_ONCE_S: Final = 0.1
 
 _WITH_BYTES = 16
 """The bit in a row's encoding that is set if the body has attachments."""
-# makes a named tuple faster, without a call of the type's own ``__new__``
+# ``tuple.__new__`` makes a named tuple in less time than a call of the tuple's class.
 _new: Final = tuple.__new__
 _has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a discarded detachment: the copied events are being deleted, in several
-transactions. No further copies are added.
+"""The state of an operation ``detach`` that was given up. The operation copied events into a fork.
+No more events are copied, and the copies are deleted, in several transactions.
 """
 
 Columns = tuple[Any, ...]
@@ -94,7 +94,8 @@ class Reader(ABC):
     """
 
     def value(self, name: str) -> str:
-        # The fact ``now`` is the clock of a server, in microseconds since 1970.
+        # On a server, the fact ``now`` is the time of the server's clock, in microseconds since
+        # 1970.
         kind, _, application = name.partition(" ")
         if kind == "tracking":
             [(newest,)] = self._ask("max_tracking_id", application)
@@ -104,8 +105,7 @@ class Reader(ABC):
                 [(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")]
             )
         if name == "key_ids":
-            # A damaged name counts as a key in use, because without a key in use a process may
-            # write plain text.
+            # Return a damaged name too. If no name is returned, a process may write plain text.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
         rows = self._ask("store_value", name)
         return as_text(rows[0][0]) if rows else ""
@@ -190,8 +190,8 @@ class Reader(ABC):
             block = self._ask("publications", after_position, after_position + 1)
             if not block:
                 return placed + self._live_rows(after_position, _POSITION_MAX, limit - len(placed))
-            # A block is an import: its events got consecutive positions when the import was
-            # published.
+            # A block contains the events of one import. They got consecutive positions together,
+            # when the import was published.
             [(first, key, first_id, size, conversation)] = block
             if after_position + 1 < first:
                 placed += self._live_rows(after_position, first, limit - len(placed))
@@ -208,7 +208,8 @@ class Reader(ABC):
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
         """Return the position, the conversation and the id of the first row after ``position``. The
-        row itself is not read, because it may be damaged. Cost: reading an index of all events.
+        row itself is not read, because it may be damaged. Cost: in a file, reading the whole index
+        of events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -248,8 +249,8 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return the stored keys among ``idempotency_keys``, each with the key of its conversation.
-        Positions are left out.
+        """Return the idempotency keys in ``idempotency_keys`` that are stored. Each result contains
+        the key of the conversation, the idempotency key, and its events without their positions.
 
         If ``key`` is None, search all conversations. This search needs an index of idempotency keys
         in the database schema.
@@ -294,12 +295,14 @@ class Reader(ABC):
     def touched(
         self, after_position: int, min_version: int
     ) -> tuple[int, Sequence[tuple[int, int]]]:
-        """Return the last position, and the keys of the conversations whose list entries may be
-        outdated. An entry may be outdated if the conversation has an event after
-        ``after_position``. An entry may also be outdated if its version is negative, but not below
-        ``min_version``. If ``after_position`` is 0, every conversation with an event is returned.
-        Each key is returned with its version in the list. The version is -1 if the list lacks the
-        conversation, and -2 if only a process with the encryption key can list it.
+        """Return the last position, and the conversations whose list entries may be outdated: the
+        key of each conversation, and the version in its list entry. An entry may be outdated if the
+        conversation has an event after ``after_position``, or if the version in the entry is
+        negative and at least ``min_version``. If ``after_position`` is 0, every visible
+        conversation is returned, except for erased conversations.
+
+        The version is -1 if the list lacks the conversation. The version is -2 if only a process
+        with the encryption key can list the conversation.
 
         Call ``touched`` before any other method of a read transaction.
         """
@@ -362,7 +365,7 @@ class Reader(ABC):
         return conversation.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        # Imported rows have positions in blocks, and are not returned.
+        # The statement leaves out imported rows, because their positions are stored as blocks.
         return self._placed_rows(self._ask("live_rows", after_position + 1, before, limit))
 
     def _placed_rows(self, answer: Sequence[Columns]) -> list[PlacedRow]:
@@ -640,8 +643,8 @@ class Transaction(Reader):
         self._write("set_pending", records, key)
 
     def archive(self, key: int, before: int, events: int) -> None:
-        """Delete the rows before event ``before``, which an object store now contains. ``events``
-        is the number of deleted rows.
+        """Delete the rows before event ``before``. The caller has already copied these rows to an
+        object store. ``events`` is the number of deleted rows.
         """
         self.forget()
         self._write("delete_archived", key, before)
@@ -666,7 +669,7 @@ class Transaction(Reader):
             self._write(statement, key)
 
     def forget(self) -> None:
-        # The state that earlier transactions set may be wrong now.
+        # The caller changes a conversation, which may be the conversation in ``last_conversation``.
         self.last_conversation = None
 
     def _leave_bytes(self, key: int) -> None:
@@ -688,9 +691,9 @@ class Transaction(Reader):
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Store a fact about the store: see ``Recorder.value``. The position of a ``tracking`` can
-        only increase: otherwise ``StoreUnavailable`` (``taken``) is raised. An empty text as the
-        position deletes the ``tracking``.
+        """Store a fact about the store: see ``Recorder.value``. For a ``tracking``, the value is a
+        position. Raises ``StoreUnavailable`` (``taken``) if the position is not above the stored
+        position. An empty text deletes the ``tracking``.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -847,7 +850,7 @@ class Recorder(ABC):
         with self.read() as reader:
             return work(reader)
 
-    def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
+    def succeed(self, former: Recorder) -> None:  # noqa: B027 - only joined stores need it
         """Prepare this recorder to receive copies of the conversations of ``former``. Afterwards,
         all new positions of this recorder are higher than the positions of ``former``. ``succeed``
         also copies the facts that say which store contains each fork.

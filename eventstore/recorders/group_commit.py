@@ -276,7 +276,7 @@ class CommitQueue:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        # If a job is in the group of another leader, its outcome must come first.
+        # If another leader is running a job, wait until the leader has set the outcome of the job.
         for job in jobs:
             while True:
                 with self._mutex:
@@ -338,7 +338,7 @@ class CommitQueue:
         for job in jobs:
             job.error = None
             try:
-                job.result = self._writing.run(job.work)  # type: ignore[arg-type]  # one without work has no group
+                job.result = self._writing.run(job.work)  # type: ignore[arg-type]  # jobs without work have no group
             except BaseException as error:
                 if job is not leader and not isinstance(error, Exception):
                     raise  # the exception interrupts this thread

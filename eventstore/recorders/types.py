@@ -22,8 +22,8 @@ _REMEDY: Final = "run 'foldlog store verify', then 'foldlog store copy --damaged
 HEAD_BYTES: Final = 32
 """The size in bytes of a head. The proof of a row begins with the head."""
 
-# Makes a named tuple faster, without a call of its own ``__new__``. Every read makes a ``Row`` for
-# each row.
+# ``tuple.__new__`` makes a named tuple in less time than a call of the tuple's class. Every read
+# makes a ``Row`` for each row.
 _new: Final = tuple.__new__
 
 
@@ -450,7 +450,7 @@ def as_record(columns: Sequence[Any]) -> Record:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
-    # A damaged value gives a text that no checksum fits.
+    # A damaged value is converted to a text too, and the row's checksum then does not match.
     if isinstance(kind, str):
         return kind
     if isinstance(kind, bytes):
@@ -531,9 +531,10 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 class ListedConversation(NamedTuple):
     """``at`` is the time of the last activity. ``at`` and ``version`` were current when the
-    conversation was listed. ``attributes`` is a map of the attributes, the record that contains
-    them, or None. ``is_record_missing`` is true if the conversation has attributes, but the
-    record that contains them is missing.
+    conversation was listed. ``attributes`` is a map, or the stored record of the attributes, which
+    is not decoded. ``attributes`` is None if there are no attributes, or if they cannot be read.
+    ``is_record_missing`` is true if the conversation has attributes, but the record that contains
+    them is missing.
     """
 
     key: int

@@ -50,7 +50,7 @@ class Location(NamedTuple):
 
 
 def as_url(place: str | os.PathLike[str]) -> str:
-    """``place`` is a URL or the path of a file.
+    """Return the URL of the store at ``place``, which is a URL or the path of a file.
 
     A text that is not a URL is a path if it contains a dot or a slash. A bare word is refused,
     because it is more often a mistake than a path. Raises ``TypeError`` if ``place`` is neither a

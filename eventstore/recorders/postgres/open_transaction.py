@@ -3,7 +3,7 @@
 Writes wait in a queue, and are sent with the next query or with the commit. An append needs two
 round trips: one to read the end of the conversation, and one to write and commit. An append needs
 only one round trip if the last append of this process was to the same conversation, and no other
-writer has written to the conversation since. A fork always needs a query more.
+writer has written to the conversation since. An append to a fork always needs one more query.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class OpenTransaction:
         self._wire.queue("lock", number)
 
     def finds(self, earlier: OpenTransaction) -> bool:
-        # The locks of the earlier transaction are free only after it has ended.
+        # Take the locks of the earlier transaction first. The server frees these locks when the
+        # earlier transaction has ended.
         if earlier.witness is None:
             return False
         for number in earlier.locks:
@@ -101,9 +102,10 @@ class OpenTransaction:
         """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent but not
         confirmed.
 
-        A commit without writes waits for the standby too, so the rows that the transaction has read
-        are durable. The standby may not have these rows yet, for example if an earlier attempt
-        wrote them, or if the primary shows them after a crash.
+        A commit without writes waits for the standby too, because the standby may lack rows that
+        the transaction has read. For example, an earlier attempt wrote these rows, or the primary
+        was restarted after a crash and shows rows that no standby has confirmed. After the commit,
+        these rows are durable.
         """
         self.check_unused()
         if not self._begun:
@@ -287,9 +289,10 @@ class Call(Generic[T]):
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
-            # A wrong assumption may cause any error, also a conflict that the work found. While the
-            # commit has no answer, only an exception from outside can occur, and the events may be
-            # written.
+            # If the transaction has assumed a state, the error may come from a wrong assumption,
+            # even if the error is a conflict. The work then runs again without assumptions. If
+            # ``stands`` is None, an exception from outside interrupted the commit, and the events
+            # may be written.
             if transaction.stands is None or not transaction.assumes:
                 raise
         return self._run(begin(False))

@@ -31,8 +31,9 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 
 class Part(NamedTuple):
-    """One store as a part of a joined store, which has ``of`` parts (a power of two). ``number`` is
-    this store's number: the remainder of its conversations' keys divided by ``of``.
+    """One store as a part of a joined store. The joined store has ``of`` parts, a power of two.
+    ``number`` is the number of this part. The key of each of its conversations, modulo ``of``, is
+    ``number``.
     """
 
     number: int
@@ -96,8 +97,9 @@ class Positions:
         events need more positions than this transaction has, each call of ``reserve`` returns the
         number of a further transaction, whose positions are then used too.
 
-        Until this transaction ends, the horizon stays at its first position, so no follower passes
-        the reserved positions, which are higher.
+        The reserved positions are higher than the first position of this transaction. Until this
+        transaction ends, followers do not read beyond its first position, so no follower passes the
+        reserved positions.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:

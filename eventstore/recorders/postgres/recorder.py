@@ -61,10 +61,11 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_count": "3",
 }
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
-"""A client that vanished may hold the lock of a conversation, and the server cannot see that the
-client is gone. A living client is never idle for long, so the server ends sessions that are idle
-for too long. The server plans a statement once for each connection, because planning it at each
-call, over all partitions, would take longer than running most statements.
+"""The settings of every session. A client that vanished may hold the lock of a conversation, and
+the server cannot see that the client is gone. A living client is never idle for long, so the server
+ends sessions that are idle for too long. The server plans a statement once for each connection,
+because planning it at each call, over all partitions, would take longer than running most
+statements.
 """
 
 
@@ -332,8 +333,8 @@ class PostgresRecorder(Recorder):
         return self._greet(self._new_connection())
 
     def _greet(self, connection: psycopg.Connection[Any]) -> Wire:
-        # The settings of the connection may be for another kind of server, which needs a new
-        # connection.
+        # The settings of a connection depend on whether the server belongs to Citus. If the
+        # settings do not fit the server, make a new connection.
         with self._translate_errors():
             try:
                 wire = Wire(

@@ -65,8 +65,8 @@ class Sharing:
             outcomes = self._run_all(group)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             outcomes = [Outcome(error=error)] * len(group)
-        # a signal interrupts only this thread, so the works of other threads continue in their own
-        # transactions
+        # A signal interrupts only this thread. The jobs of the other threads run again, each in its
+        # own transaction.
         except BaseException:
             for member in group[1:]:
                 member.group = (member,)
@@ -105,8 +105,9 @@ class _WroteAndFailed(Exception):
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    # An error of a work may come from a wrong assumption. The next work then meets a failed
-    # transaction, and all works run again in a transaction that assumes nothing.
+    # The error of a job may come from a wrong assumption of the transaction. The transaction has
+    # then failed, so the next job fails too, and all jobs run again in a transaction without
+    # assumptions.
     outcomes = []
     for work in works:
         before = transaction.writes

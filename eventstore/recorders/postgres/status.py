@@ -55,7 +55,7 @@ class Status(NamedTuple):
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
-    # Only a member of ``pg_monitor`` sees the session of another role that holds followers back.
+    # If a session of another role holds followers back, only members of ``pg_monitor`` see it.
 
     def ask(name: str) -> list[tuple[Any, ...]]:
         return connection.execute(statements[name], binary=True).fetchall()
@@ -95,10 +95,10 @@ def vacuum(
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. If VACUUM reports that it
-    removed all rows that were deleted before this call, note that their bytes are no longer
-    pending, and return True. Return False if VACUUM left a deleted row, or if its report is not in
-    English. Return None if the role may not vacuum the tables. Only the owner of a table may vacuum
-    it, or a role with ``MAINTAIN`` (PostgreSQL 17).
+    removed all rows that were deleted before this call, delete the notes that bytes are pending,
+    and return True. Return False if VACUUM left a deleted row, or if its report is not in English.
+    Return None if the role may not vacuum the tables. Only the owner of a table may vacuum it, or a
+    role with ``MAINTAIN`` (PostgreSQL 17).
     """
     notices: list[str] = []
 

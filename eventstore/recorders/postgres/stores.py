@@ -456,8 +456,9 @@ class StoresTransaction:
         return state
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
-        """Find a conversation whose id belongs to a store on another server. If the conversation
-        does not exist, record in that store which store of this server will get the conversation.
+        """Find a conversation whose id belongs to the store ``home`` on another server. If the
+        conversation does not exist, record in ``home`` which store of this server will get the
+        conversation.
         """
         own = self._home or self._server.numbers[0]
 
@@ -877,8 +878,9 @@ class Stores(Recorder):
             yield StoresReader(self, sessions)
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
-        # The work runs with a substitute for the transaction, up to the work's first call. A work
-        # has no effects except through its transaction, so running it twice is safe.
+        # Run the work with a substitute for the transaction. The first call of the substitute ends
+        # the work. The work has no effects except through its transaction, so it can safely run
+        # again.
         try:
             work(cast(Transaction, _StandIn()))
         except _Named as named:

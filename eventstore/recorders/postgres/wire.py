@@ -231,7 +231,7 @@ class Wire:
         return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def leave(self, statement: str) -> None:
-        # The next round trip drops the result of the last statement.
+        # Send the statement without waiting for its result. The next round trip drops this result.
         self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
             self._sync()

@@ -75,8 +75,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
         if isinstance(name, int):
-            # Lock the conversation as a call by id does. The lock of a staged conversation orders
-            # its writers.
+            # Lock the conversation, as a search by id does. With this lock, the writers of a staged
+            # conversation run one after another.
             if name not in self._locked and not self._lock_by_key(name):
                 return None
             return super().conversation(name)

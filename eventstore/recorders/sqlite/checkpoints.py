@@ -3,9 +3,9 @@
 By default, SQLite writes the log back within a commit, when the log has become long. With batches
 of 500 events, writing the log back took a third of the time, so foldlog does it in a short-lived
 thread. Most of the work needs no lock: SQLite writes committed pages back while other connections
-commit and read (``PASSIVE``). While commits continue, this would never reach the end of the log.
-The last pages are therefore written back under the write lock, and the next commit writes at the
-beginning of the log again (``RESTART``). The thread waits briefly for readers of the log.
+commit and read (``PASSIVE``). While commits continue, ``PASSIVE`` never reaches the end of the log.
+The thread therefore writes the last pages back under the write lock, and the next commit writes at
+the beginning of the log again (``RESTART``). The thread waits briefly for readers of the log.
 
 Commits do not depend on the thread. Everything in the log is committed, even if the thread is
 killed or fails. If the thread is too slow, SQLite writes the log back in a commit, as it does

@@ -4,8 +4,8 @@ A copy of a store does not know the positions that the store assigned after the 
 copy replaces its store or is used beside it, the copy must not reuse the later positions, because a
 follower that has passed them would miss the new events. A file contains its own inode number. A
 file that contains another inode number is a copy, and its first writer begins an *epoch*. The epoch
-begins above every position that the original file can have used. The first position of the epoch is
-the present time in microseconds, because no store records a million events a second for long. If
+begins above every position that the original file could have used. The first position of the epoch
+is the present time in microseconds, because no store records a million events a second for long. If
 the clock is wrong, the epoch begins at least 2^32 above the last position.
 """
 
@@ -81,7 +81,7 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
         return False
     if pending is not None:
         writer.execute(SQL["bytes_are_gone"], pending)
-        written_back(writer, "TRUNCATE")  # otherwise the page of this fact stays in the log
+        written_back(writer, "TRUNCATE")  # the deletion wrote to the log
     return True
 
 

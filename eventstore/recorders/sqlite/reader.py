@@ -75,7 +75,7 @@ def a_position(answer: sqlite3.Cursor) -> int:
 
 @cache
 def _flagged_rows(intervals: int) -> str:
-    # Only a few different numbers occur, so SQLite keeps each query prepared.
+    # ``intervals`` has only a few different values, so SQLite keeps each of the queries prepared.
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
 

@@ -48,8 +48,9 @@ class ReaderPool:
     """Only one thread at a time uses a connection of the pool. After a read, the connection is kept
     for the next reader.
 
-    A signal handler may interrupt its thread at any line of ``ReaderPool``, and read. So the class
-    has no lock, and each step changes only one list or set in a single operation.
+    A signal handler may interrupt its thread at any line of ``ReaderPool``, and the handler may
+    read from the store. The class therefore has no lock, and each step changes only one list or set
+    in a single operation.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -158,7 +159,7 @@ class ReadConnection:
             raise
         self._readers.give_back(self, sound=not isinstance(error, sqlite3.Error))
         if isinstance(error, sqlite3.DatabaseError) and self._readers.file.index >= 0:
-            self._readers.file.check()  # the file may have been replaced, and not damaged
+            self._readers.file.check()  # perhaps the file was replaced, not damaged
         if error is not None:
             raise_translated(error, f"{self._doing} {self._readers.file.path}")
 
@@ -167,10 +168,10 @@ class SQLiteRecorder(Recorder):
     """A recorder on a SQLite file.
 
     If ``create`` is true and the file does not exist, the file is made with mode 0600. If
-    ``writable`` is false, the file is only read. ``patience_s`` is the number of
-    seconds that a call waits for other writers. If ``durable`` is true, a write is on disk when
-    ``transact`` returns (``synchronous=FULL``). If ``durable`` is false, a power cut may lose the
-    newest commits, and each commit is lost completely or not at all.
+    ``writable`` is false, the file is only read. ``patience_s`` is the number of seconds that a
+    call waits for other writers. If ``durable`` is true, a write is on disk when ``transact``
+    returns (``synchronous=FULL``). If ``durable`` is false, a power cut may lose the newest
+    commits, but never a part of a commit.
 
     Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreUnusable`` if the file
     is not a foldlog store or has a newer schema. After a disk error, the next call opens the file
@@ -332,7 +333,7 @@ class SQLiteRecorder(Recorder):
     # ----------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
-        rested = self._checkpoints.stop(patience_s)  # comes first, because it takes the write lock
+        rested = self._checkpoints.stop(patience_s)  # first, because it takes the write lock
         try:
             self._no_writers = self._queue.begin_alone(patience_s)
             INSIDE.discard(self._no_writers.writer)  # another recorder may have this file too
@@ -344,7 +345,8 @@ class SQLiteRecorder(Recorder):
 
     def resume(self) -> None:
         self._readers.resume()
-        # Clear it first, because another thread that forks may lead next.
+        # Clear ``_no_writers`` before ``end_alone``, because another thread that forks may set it
+        # next.
         job = self._no_writers
         self._no_writers = None
         if job is not None:
@@ -409,7 +411,7 @@ class SQLiteRecorder(Recorder):
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
         with ReadConnection(self._readers, "open"):
-            pass  # opens the new log while the log has its name
+            pass  # opens the new log now, while its name still leads to it
 
     def _look(self) -> tuple[bool, bool]:
         with ReadConnection(self._readers, "open") as connection:

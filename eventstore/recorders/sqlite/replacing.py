@@ -1,11 +1,15 @@
 """Replace or remove a store's file while processes may have it open.
 
 A process that has the former file open notices that the store's name leads to another file, and
-writes nothing more. The order of the steps matters, because the process may be killed between two
-steps. The former log must never be beside the new file. While the former file has the store's name,
-its log must stay beside it. The former file and its log first get a second name, and no store opens
-a file with two names. The former log is removed next. The new file gets the name of the former file
-last. If the process is killed between two steps, the next process that opens the store finds the
+writes nothing more. The process that replaces the file takes these steps:
+
+1. It gives the former file and its log a second name. No process opens a file with two names as a
+   store.
+2. It removes the first name of the former log.
+3. It gives the store's name to the new file.
+
+In this order, no process can open the former file without its log, or the new file with the former
+log. If the process is killed between two steps, the next process that opens the store finds the
 second name, and takes the remaining steps.
 """
 
@@ -84,8 +88,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def finish_replacing(path: str) -> None:
-    # A killed ``replace`` may leave the store's file with a second name, the name for the former
-    # file. Only then are the remaining steps taken: otherwise another file is at ``path``.
+    # If ``replace`` was killed, the file at ``path`` may also have the name ``kept``. Take the
+    # remaining steps only in this case. In any other case, another file is already at ``path``.
     for kept in names_of_former(path):
         if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
             replace(path, f"{kept}{NEW}", kept)
@@ -159,7 +163,7 @@ file name may have at most 255 bytes.
 
 
 def new_beside(path: Path) -> Path:
-    # A log without a file belongs to another file.
+    # If there is a log but no file, the log belongs to a file that was moved away.
     check_not_moved(str(path))
     handle, name = made_beside(path)
     os.close(handle)

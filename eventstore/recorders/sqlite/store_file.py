@@ -86,8 +86,9 @@ class Connection(sqlite3.Connection):
 
 @functools.cache
 def _has_lasting_locks() -> bool:
-    # A lasting lock belongs to one opening of a file. Other locks of a process end as soon as the
-    # process closes any of its openings. Some systems that run Linux programs lack lasting locks.
+    # A lasting lock stays until the descriptor that took the lock is closed. A process loses its
+    # other locks on a file when it closes any descriptor of the file. Some systems that run Linux
+    # programs lack lasting locks.
     with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
         return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
     return False
@@ -229,7 +230,7 @@ class StoreFile:
         """Raise ``StoreUnavailable`` if this process has the file open under another name with
         another log. SQLite would use one index for both logs.
         """
-        # makes a list in one operation, because another thread may add to it
+        # ``valuerefs`` returns a list, because another thread may add a file during the loop.
         for used in self._used.valuerefs():
             other = used() or self
             is_ours = (
@@ -266,8 +267,8 @@ class StoreFile:
         return connection
 
     def _prepare_to_write(self, connection: sqlite3.Connection) -> None:
-        """If the file is not ``durable``, a power cut may lose the newest commits, and each commit
-        is lost completely or not at all.
+        """Turn on the write-ahead log, and choose how SQLite syncs the file. If the file is not
+        ``durable``, a power cut may lose the newest commits, but never a part of a commit.
         """
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != b"wal":
@@ -283,8 +284,8 @@ class StoreFile:
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        # A process that has the file open may have a log beside it. Root can write in spite of
-        # permissions.
+        # If the file has a log, another process may have the file open for writing. ``os.access``
+        # is true for root, who can write in spite of permissions.
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
         folder = os.path.dirname(self.path)
@@ -341,7 +342,7 @@ class StoreFile:
             return
         if present[:2] != self._opened[:2]:
             remedy = "open the store again"
-            # otherwise a link leads to another file with its own log
+            # otherwise ``name`` is a link, and leads to a file with its own log
             if os.path.realpath(self.name) == self.path:
                 remedy += (
                     " if a restore put the new file there; otherwise, first end all programs that"

@@ -78,7 +78,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
         self.forget()
         for row, position in zip(rows, positions, strict=True):
-            assert position is not None  # here every row has a position
+            assert position is not None  # in a file, every event has a position
             self._insert(key, [row], position)
 
     def delete(self, key: int, limit: int) -> bool:
@@ -118,7 +118,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
 @cache
 def _insert_together(rows: int, are_plain: bool) -> str:
-    # Only a few different numbers occur, so SQLite keeps each statement prepared.
+    # ``rows`` has only a few different values, so SQLite keeps each of the statements prepared.
     return SQL["insert_events"].format(
         rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows)
     )
@@ -127,8 +127,8 @@ def _insert_together(rows: int, are_plain: bool) -> str:
 def _staged_position(key: int, event_id: int) -> int:
     """Return a negative position that no other staged event has. Followers read only positive
     positions. Later conversations and events get higher positions, because SQLite fills pages only
-    if rows are added at the end. With positions in descending order, a store of histories of 40
-    short events took 44 % more space. Only the last 31 bits of ``key`` are used: in memory, a
+    if rows are added at the end. When the positions were descending, a store of short histories (40
+    events each) took 44 % more space. Only the last 31 bits of ``key`` are used: in memory, a
     conversation from a server may have a key of 63 bits.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id

@@ -201,8 +201,8 @@ class _Pending(threading.Thread):
         with self._mutex:
             if self._error is not None:
                 raise self._error
-            # After a timeout, the thread has not ended. If a signal handler just released the lock,
-            # the lock is not wanted.
+            # If the wait was too long, ``_has_ended`` is false. If a signal handler has just
+            # released the lock, ``_is_wanted`` is false.
             return self._has_ended and self._is_wanted
 
     def abandon(self) -> None:

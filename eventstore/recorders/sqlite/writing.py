@@ -131,7 +131,7 @@ class SQLiteWriting:
         if isinstance(error, sqlite3.Error) and not isinstance(
             error, sqlite3.IntegrityError | sqlite3.DataError
         ):
-            return None  # the values of the job are not the reason
+            return None  # the database failed, not the job
         return translate(error, f"write to {self._path}", NOTHING_WRITTEN)
 
     def commit(self) -> None:
@@ -161,7 +161,7 @@ class SQLiteWriting:
     @property
     def last_conversation(self) -> Any:
         # Any thread may read this property at any time, also during a transaction of another
-        # thread. ``_own_header`` describes the check.
+        # thread. The docstring of ``_own_header`` says when the remembered value is valid.
         own = self._own_header
         index = self._file.index
         if own is None or index < 0:
@@ -180,8 +180,8 @@ class SQLiteWriting:
     def settle(self) -> bool:
         connection = self.connection
         if self._stage == _COMMITTING and connection is not None and not connection.in_transaction:
-            # The exception came right after COMMIT, because a failed COMMIT would have set another
-            # stage.
+            # A failed COMMIT sets the stage ``_COMMIT_FAILED``. Here COMMIT has succeeded, and the
+            # exception came right after it.
             self._stage = _COMMITTED
         if self._stage == _COMMITTED:
             return True
