@@ -22,7 +22,7 @@ does not delete the stored records of Views, because they contain ids and no tex
     inside.py        the names for programs that extend foldlog
 """
 
-if __name__ != "foldlog.eventstore":  # from the root of a checkout: each class would be there twice
+if __name__ != "foldlog.eventstore":  # two imports would make each class twice
     raise ImportError(
         "there is no package 'eventstore'; import 'foldlog.eventstore'", name=__name__
     )

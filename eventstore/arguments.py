@@ -77,7 +77,7 @@ def check_map(name: str, value: object) -> Mapping[str, Any]:
 
 
 def check_reason(value: object, keeper: str) -> str:
-    # ``keeper`` is the name, for the error text, of the file or log that stores the reason.
+    # ``keeper`` says in the error text where the reason is stored, such as "tombstone".
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason for the {keeper}")
     return str(value)

@@ -31,7 +31,9 @@ _decoder = json.JSONDecoder()
 
 
 class Undecodable(ValueError):
-    """The store turns ``Undecodable`` into ``CorruptEvent`` with the event's id."""
+    """A stored body has an invalid form. The store turns ``Undecodable`` into ``CorruptEvent`` with
+    the event's id.
+    """
 
 
 # -- the exact form

@@ -41,8 +41,8 @@ def open_store(
     the options in ``docs/POSTGRESQL.md``.
 
     With ``durability="full"``, events are on disk when ``append`` returns. With
-    ``durability="relaxed"``, a power cut may lose the newest commits, and each commit is lost
-    completely or not at all. A crash of the program loses no commit.
+    ``durability="relaxed"``, a power cut may lose the newest commits, but never a part of a commit.
+    A crash of the program loses no commit.
 
     ``compression`` is ``"zstd"``, ``"zlib"`` or ``"none"``, for new bodies (stored events). If
     ``keys`` is passed, new bodies are encrypted under the first key of the ring. Bodies in other
@@ -66,7 +66,7 @@ def open_store(
     with _telemetry.span("foldlog.open"):
         make_store: Callable[..., Store] = Store
         if _telemetry.telemetry is not None:
-            make_store = _telemetry.telemetry.store  # this class reports what the store does
+            make_store = _telemetry.telemetry.store  # a ``Store`` that sends telemetry
         recorder, settings = recorder_and_settings(url, durability, compression, keys)
         return make_store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 

@@ -264,7 +264,7 @@ class _Change(NamedTuple):
 class LastValues(NamedTuple):
     """Values of documents after this store's last append to a conversation. The next append
     compares the new values with these values instead of reading the store. If another writer has
-    changed a document, the guard of that append refuses it.
+    changed a document since then, the guard of the next append refuses the append.
 
     ``ids`` maps each document to the event with its newest value.
     """

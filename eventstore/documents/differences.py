@@ -64,7 +64,9 @@ def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """In Python 1, 1.0 and True are equal, but their JSON texts differ."""
+    """Return whether two values have the same JSON text. In Python, 1, 1.0 and True are equal, but
+    their JSON texts differ.
+    """
     return before is after or bool(before == after and json_text(before) == json_text(after))
 
 

@@ -173,8 +173,8 @@ def _bring_up_to_date(
     data_version = database.data_version()
     min_version = _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
     late = database.late
-    # If no process has committed since the last list, only the entries that could not be written
-    # then are missing.
+    # If no process has committed since the last update of the list, the list lacks only the entries
+    # that this update could not write.
     is_current = late.data_version == data_version
     if is_current:
         until = late.until
@@ -255,7 +255,7 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Ne
             if last_change is not None and last_change.id < listed_at:
                 return _Newest(conversation, version, None, are_listed=True)
             attributes = newest_value(reading, ATTRIBUTES) or {}
-            pairs_of(attributes)  # raises if imported attributes have another form
+            pairs_of(attributes)  # raises an error if the attributes have a wrong form
             return _Newest(conversation, version, attributes)
         except KeyUnavailable:
             return _Newest(conversation, _NEEDS_KEY, None)

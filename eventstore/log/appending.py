@@ -67,7 +67,7 @@ from foldlog.eventstore.recorders.types import (
 )
 from foldlog.eventstore.times import EPOCH
 
-# makes a named tuple faster, without a call of the type's own ``__new__``
+# ``tuple.__new__`` makes a named tuple in less time than a call of the tuple's class.
 _new: Final = tuple.__new__
 _decoded_event = attrgetter("decoded")
 
@@ -329,7 +329,7 @@ class NothingRedacted(Struct):
 
 
 def can_append_all(database: Database) -> bool:
-    # On a server, each writer has its own connection.
+    # On a server, each append has a connection of its own.
     return not database.recorder.on_server
 
 
@@ -372,8 +372,8 @@ def begin_fork(
         0,
         new_id,
         database.now(),
-        # If the owner is encrypted, the fork will be encrypted, and the fork's data key contains
-        # the salt.
+        # If the owner is encrypted, the fork gets a data key too, and the data key contains the
+        # salt.
         owner.salt if owner.sealed_key is None else b"",
         parent=owner.key,
         parent_version=at,

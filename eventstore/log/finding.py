@@ -179,7 +179,7 @@ def forks_that_share(
 ) -> Iterator[tuple[Conversation, list[int]]]:
     for fork in living_forks(reader, key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:
-            # a list of conversations has no lineage
+            # a listed conversation has no lineage
             with_lineage = database.find_key(reader, fork.key)
             if with_lineage is not None:
                 yield with_lineage, shared

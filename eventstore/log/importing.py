@@ -96,8 +96,8 @@ class StagedWriter:
         self._is_published = existing is not None
         self.key = None if existing is None else existing.key
         self._tried: int | None = None
-        """The conversation's key, set before the first commit. If the process is interrupted right
-        after the first commit, ``key`` is still None.
+        """The conversation's key, set before the first commit. An interruption right after the
+        first commit leaves ``key`` as None, but the writer must still delete the conversation.
         """
         self._next = 0.0
         self.added = 0
@@ -184,10 +184,10 @@ class StagedWriter:
 def ingest(
     database: Database, conversation: str, history: Iterator[Encoded], project: Project
 ) -> tuple[int, int]:
-    """Return the number of added events, and the new version.
+    """Import a history into a conversation. Return the number of added events, and the new version.
 
     Even a short new conversation is staged, so that all imports run the same code. For 40 short
-    events, staging takes twice the CPU time of an append, and a second commit.
+    events, staging takes twice the CPU time of an append, and two commits instead of one.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if existing is not None:

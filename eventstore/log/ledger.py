@@ -52,7 +52,7 @@ def as_followed(entry: Row) -> Row:
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    # The store is now in another file, and this file lacks the positions after ``after``.
+    # This file is a restored backup or a copy. It lacks the events after position ``after``.
     _insert_row(transaction, 0, "", _row_of_entry(StoreRestored(after=after), present()))
 
 

@@ -62,7 +62,8 @@ class NewEvents(NamedTuple):
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        # The first events of a conversation make it indexed.
+        # Remember the source ids of the events. If the events are the first of the conversation,
+        # also mark the conversation as indexed.
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))

@@ -68,7 +68,7 @@ def split_intervals(
     for first, last in intervals:
         index = bisect_right(borders, first)
         start = first
-        # While the interval continues after this part, take the piece up to the border.
+        # Cut the interval at each border between two parts.
         while index < len(borders) and borders[index] <= last:
             pieces.append((start, borders[index] - 1, parts[index].key))
             start = borders[index]

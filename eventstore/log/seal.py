@@ -181,7 +181,7 @@ class WriteSettings(NamedTuple):
 
     @classmethod
     def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:
-        # Arguments that are None come from the environment.
+        # If an argument is None, the environment decides.
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
         return cls(
             checked_compression(choice) if choice else None, keys or KeyRing.from_environment()
@@ -391,7 +391,7 @@ def _encodings(row: Row) -> list[int]:
 
 
 _body = attrgetter("body")
-# makes a named tuple faster, without a call of the type's own ``__new__``
+# ``tuple.__new__`` makes a named tuple in less time than a call of the tuple's class.
 _new: Final = tuple.__new__
 
 

@@ -186,7 +186,7 @@ class WriteTransaction(ReadTransaction):
         the conversation's own, not rows that a fork shares.
         """
         self._reader.replace_rows(self.state.key, self._encode_rows(rows))
-        self._changes = None  # the redacted rows may include it
+        self._changes = None  # the remembered event may be redacted now
         self.count_redactions(len(rows))
         self._changed = True
 
@@ -278,8 +278,8 @@ class WriteTransaction(ReadTransaction):
 def _with_newest(
     last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
 ) -> _NewestRows:
-    # A row with attachments stays on disk only, and a structural event changes more of a View than
-    # its end.
+    # Keep no rows in memory if a row has attachments, or if an event is structural. A structural
+    # event changes more of a View than its end.
     size = 0
     for row in rows:
         size += len(row.body)
@@ -338,8 +338,8 @@ class InlineProjection(Protocol):
 
 # -- the attributes by which a list finds conversations
 #
-# Attributes are the document ``attributes`` of a conversation. Attributes are also in a record
-# beside the events, and as digests in an index. An append that changes attributes updates the list
+# Attributes are the document ``attributes`` of a conversation. A record beside the events and
+# digests in an index contain the attributes too. An append that changes attributes updates the list
 # entry of the conversation in the same transaction.
 
 _DIGEST_BYTES: Final = 16

@@ -155,7 +155,7 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
         yield
     finally:
         if is_noted:
-            with contextlib.suppress(*FAILURES):  # the next vacuum finds the note, and no file
+            with contextlib.suppress(*FAILURES):  # the next vacuum deletes the note
                 database.recorder.transact(lambda transaction: transaction.finish(key))
 
 

@@ -127,14 +127,15 @@ def copy_store(
     damaged: bool = False,
     again: bool = False,
 ) -> Generator[Moved, None, None]:
-    """Copy the named conversations of ``source``, or all conversations, ``jobs`` conversations at a
-    time and in any order. The copy proceeds only while the caller reads the results from the
-    returned iterator. A new conversation appears in the target completely or not at all. An
-    existing conversation gets the new events at its end. If ``damaged`` is true, a damaged
-    conversation is copied up to its first damaged event. If ``again`` is true, the copy includes
-    source records that the target redacted or erased in another conversation, outside of the family
-    of the copied source. Without ``again``, it refuses a conversation with such a record, unless
-    ``source`` itself redacted or erased the record in another conversation.
+    """Copy the named conversations of ``source``. If no conversation is named, copy all
+    conversations. ``jobs`` conversations are copied at the same time, in any order. The copy
+    proceeds only while the caller reads the results from the returned iterator. A new conversation
+    appears in the target completely or not at all. An existing conversation gets the new events at
+    its end. If ``damaged`` is true, a damaged conversation is copied up to its first damaged event.
+    If ``again`` is true, the copy includes source records that the target redacted or erased in
+    another conversation, outside of the family of the copied source. Without ``again``, it refuses
+    a conversation with such a record, unless ``source`` itself redacted or erased the record in
+    another conversation.
 
     If a conversation is damaged or differs in the target, its result names the problem, and the
     copy continues with the next conversation. Raises ``ConversationNotFound`` for an unknown name,
@@ -363,7 +364,8 @@ def copy_conversation(
             new_keys = _keys_by_version(_up_to_damage(keys_of(source, original), unreported), start)
         else:
             new_keys = {}
-        # If events may later be made from the records, a group of rows must end with a record.
+        # If the target may later make events from the records, a group of rows must contain all
+        # events of a record.
         if options.damaged or (existing is not None and existing.pending):
             made = made_of(source, original)
         else:
@@ -492,8 +494,8 @@ def _check_not_redacted(
 
     names = [ancestor.parent for ancestor in ancestors]
     names += source.recorder.query(read_forks)
-    # The check precedes the transaction, because a transaction cannot read another server. After
-    # the copy, a redaction of a relative would not reach the copied conversation either.
+    # The check runs before the transaction, because a transaction cannot read another server. A
+    # redaction after the check is missed, as a redaction right after the copy would be.
     for name in dict.fromkeys(names):
         if name == original.id:
             continue
@@ -544,8 +546,8 @@ class CopyWriter(StagedWriter):
 
     The constructor raises ``HistoryDiverged`` if the target has another conversation with the same
     id. It raises ``ConversationErased`` if the target erased the conversation. But if the target's
-    tombstone is also the source's last tombstone, in ``earlier``, the source used the id again, and
-    the copy replaces the tombstone.
+    tombstone is the same as the source's last tombstone in ``earlier``, the source has used the id
+    again after the erasure. The copied conversation then replaces the tombstone.
     """
 
     def __init__(

@@ -164,8 +164,8 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    # A fork with copies of the shared events leaves the conversation in this transaction, so no
-    # redaction can miss a fork.
+    # This transaction also separates the forks that have copies of the shared events. Until then, a
+    # redaction finds all forks of the conversation.
     state = transaction.conversation(key)
     if state is None:
         raise ConversationNotFound(str(key))

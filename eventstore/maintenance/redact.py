@@ -222,7 +222,7 @@ def _erase_content(
                     " version of foldlog; redact another event, or erase the conversation"
                 )
             commitment = commitment_of(row.proof, row.body)
-            # without its trace context, because the receipt's size excludes it
+            # The size in the receipt does not include the trace context.
             appended = without_trace(event)
             size = size_of(row.body if appended is event else encode(appended, ours=True).body)
             receipt = Redacted(

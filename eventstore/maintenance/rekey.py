@@ -62,11 +62,12 @@ class Rekeyed(NamedTuple):
 def rekey(
     store: Store, *conversations: str, decrypt: bool = False
 ) -> Generator[Rekeyed, None, None]:
-    """Rewrite stored conversations with the settings of the open store: compressed if a compression
-    was chosen, and encrypted if the store has a key. Without names, rewrite all conversations. If
-    ``decrypt`` is true, store the conversations as plain text. Incomplete imports of the
-    conversations are discarded, so a running import fails and has to be run again. The work is done
-    while the caller iterates: each conversation is stored when its result is read.
+    """Rewrite stored conversations with the settings of the open store. Compress the events if a
+    compression was chosen, and encrypt the events if the store has a key. If no conversation is
+    named, rewrite all conversations. If ``decrypt`` is true, store the conversations as plain text.
+    Incomplete imports of the conversations are discarded, so a running import fails and has to be
+    run again. The work is done while the caller iterates: each conversation is stored when its
+    result is read.
 
     ``bytes_pending`` of the last result says whether bytes of the old form may still be in the
     files. ``vacuum`` removes the bytes of the old form. Raises ``ConversationNotFound``. Raises

@@ -238,7 +238,7 @@ class _Change:
         if not self._state.decrypt:
             self._set_mark(Mark(codec.mark.keys))
             return False
-        assert codec.data_key is not None  # otherwise nothing was pending
+        assert codec.data_key is not None  # without a key, no row was pending
         # Appends after the beginning of the rekey have added keys with proofs, so look at all keys
         # again.
         keys = partial(transaction.recalled, conversation.key, limit=_KEYS)

@@ -13,8 +13,10 @@ detached again.
 ``backup``: remove the file of a killed backup.
 ``archive``: delete the object, because the rows are still in the store.
 ``discard``: continue to delete the object.
-``archived``: is complete, but an operation that will change the events restores them first.
-``restored``: is complete, but the object is deleted before old events change or are archived again.
+``archived``: restore the events, if the operation will change them. The archiving itself is
+complete.
+``restored``: delete the object, if the operation will change old events or archive them again. The
+restoring itself is complete.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def _findings_in_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
-        findings.extend(map(of_all, recorder.check()))  # findings before an error stay
+        findings.extend(map(of_all, recorder.check()))  # an error loses no earlier findings
         backup_paths = [
             operation.state
             for operation in recorder.query(lambda reader: reader.unfinished())
@@ -186,8 +186,8 @@ def _generations(
     except StoreDamaged:
         tombstones = ()  # the check of the database names the damage
     for number, generation_state in enumerate((*tombstones, conversation)):
-        # A copy may lack earlier tombstones, so the heads of later generations count for the newest
-        # tombstone.
+        # A copy of the store may have fewer tombstones than the original, so its generations may
+        # have lower numbers. A head with a higher number is compared with the newest generation.
         own_heads = [
             (published.version, published.head)
             for published in published_heads
@@ -585,7 +585,7 @@ def readable_conversations(
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):
             next_id = None
-            with suppress(StoreDamaged):  # an index alone contains the names too
+            with suppress(StoreDamaged):  # an index has the id too, and may be undamaged
                 next_id = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
             if next_id:
                 problem = "it cannot be read"
@@ -613,7 +613,7 @@ def checks_of_past(
     database: Database, fork: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
-        with_lineage = database.find_key(reader, fork.key)  # a list of conversations has no lineage
+        with_lineage = database.find_key(reader, fork.key)  # a listed conversation has no lineage
         past = () if with_lineage is None else past_of(database, reader, with_lineage)
         return [
             (part.id, part.start, part.stop, database.find_key(reader, part.key)) for part in past

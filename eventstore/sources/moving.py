@@ -66,7 +66,7 @@ def _find_source(database: Database, conversation: Conversation, reader: Reader)
 
 
 def _has_more(existing: Source, original: Source) -> bool:
-    # The source in the target may have further redactions and events.
+    # The source in the target may have more redactions and more events than ``original``.
     is_redacted = set(existing.redacted).issuperset(original.redacted)
     return existing.made >= original.made and is_redacted
 
@@ -208,12 +208,12 @@ def copy_source(
     last = list[Block]()
     for blocks, redacted_by_now in _pages_of_blocks(source, original, start):
         if redacted_by_now != redacted:
-            # The blocks lack text that ``original`` does not mark as redacted, and ``original`` may
-            # contain the text.
+            # The source has redacted a record since ``original`` was read. ``original`` may contain
+            # text of this record, so begin again.
             copied_records = max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
             rest = copy_source(source, target, conversation, version, again=again)
             return copied_records + rest
-        # A block of the source may begin before the records that only the target's source has.
+        # The first block may begin before record ``start``: leave out the earlier records.
         blocks[0] = blocks[0].since(max(start, blocks[0].first))
         if last:
             part = copied._replace(records=last[-1].stop, head=head, sums=b"")
@@ -331,8 +331,9 @@ def _write_part(
 ) -> Source:
     first, stop = _end_of(before)[0], part.records
     records.check(transaction, lambda number, _: first <= number < stop)
-    # The members of a family may be copied in any order and at the same time. On a server, the
-    # first question for the root's name lets their transactions run one after another.
+    # The members of a family may be copied in any order and at the same time. On a server, each of
+    # their transactions first locks the name of the root, so the transactions run one after
+    # another.
     root = None if before is not None else _root_in_target(transaction, target, family)
     writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle_shared(writing.state)
@@ -366,7 +367,8 @@ def _write_part(
     new = {number: made[number] for number in made if first_new <= number < part.made}
     sources.put_made(part, new)
     writing.set_pending(part.records - part.made)
-    # The figures lack the new records, and the version of the conversation does not show this.
+    # Make the figures again. They lack the new records, but the version did not change, so they
+    # seem current.
     transaction.forget_figures(writing.key)
     writing.end()
     return part
@@ -421,7 +423,8 @@ def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes
 
 
 def _rest_of_block(sources: Sources, existing: Source, last: Block) -> list[Block]:
-    # The stored block will be deleted, and a kill must not lose its last records.
+    # The new blocks replace the stored block. Write its last records again in the same transaction,
+    # so that a kill cannot lose them.
     stored = next(sources.own_blocks(existing, last.stop), None)
     if stored is None or stored.first >= last.stop:
         return []
@@ -476,7 +479,7 @@ def _keep_redactions(
         for number in redacted.intersection(range(block.first, block.stop)):
             block = block.with_record(number, sources.record(existing, number))
         with_redactions.append(block)
-    # The sums include the texts of these records.
+    # The sums of ``part`` include the redacted records, so leave out the sums.
     return part._replace(about=_about_both(existing, part), sums=b""), with_redactions
 
 
@@ -672,7 +675,7 @@ def problems_of(database: Database, conversation: Conversation) -> Iterator[str]
         yield from _problems_of(database, conversation)
     except CorruptEvent as error:
         yield error.problem
-    except ConversationErased:  # it was erased: nothing of it can be verified
+    except ConversationErased:  # an erased conversation cannot be verified
         return
 
 
