@@ -107,8 +107,9 @@ class FoldlogSession(OpenHistories):
         self._condense = condense
         self._clear = clear
         self._unredacted: NothingRedacted | None = None
-        """The guard of an append that repeats items which this object has returned or appended. The
-        SDK may compact items that it has held since this object first read the session.
+        """Refuses an append that repeats items of the session if one of these items was redacted
+        in the meantime. The SDK may compact items that it has held since this object first read
+        the session.
         """
         self._was_cleared = False
         """Whether this object has cleared the session and not added items since."""
