@@ -495,7 +495,12 @@ def taken_back(history: History, version: int) -> Message | None:
     lines = []
     keys_taken_back = []
     traces, keys = read_traces(history, version)
-    for trace in each_once(traces):
+    # A runtime may have recorded the start of a tool before ``version``, and the call after it.
+    starts = [_start_of(history, each.call) for each in traces.values() if not each.marks]
+    if min(starts, default=version) < version:
+        traces, keys = read_traces(history, min(starts))
+    taken = {each.call.id: each for event_id, each in traces.items() if event_id >= version}
+    for trace in taken.values():
         state = trace.state(None)
         if not trace.marks or state not in ("done", "unknown"):
             continue

@@ -474,8 +474,11 @@ def test_the_intent_that_a_runtime_stored_before_its_call_counts(history):
     begun._mark(history, None, 1)  # the same id again, as some models make it
     bank = Bank()
     history.append_reply(reply(("call-1", "pay", {"to": "ann"})))
-    assert run(history, history.open_calls()[-1], bank.pay).is_error
+    call = history.open_calls()[-1]
+    assert run(history, call, bank.pay).is_error
     assert bank.paid == []
+    history.retract(call.id)
+    assert "may have run" in history.view()[-1].content
 
 
 def test_a_call_that_another_process_began_since_is_in_doubt(history):
