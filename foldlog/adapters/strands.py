@@ -192,7 +192,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                     held, agent_state[_MANAGER], before[_MANAGER], unredacted
                 )
                 if events or _SUMMARY in before:
-                    agent_state[_MANAGER].pop("summary_message", None)
+                    if agent_state[_MANAGER].get("summary_message") is not None:
+                        del agent_state[_MANAGER]["summary_message"]
                     agent_state[_SUMMARY] = version if events else before[_SUMMARY]
                 elif {**agent_state, **_TIME} == {
                     **before,
@@ -362,10 +363,9 @@ def _agent_state(history: History, agent_id: str) -> Any:
     state = _read_document(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if state is not None and _SUMMARY in state:
         event: Any = next(history.events(state[_SUMMARY], state[_SUMMARY] + 1))
-        state = {
-            **state,
-            _MANAGER: {**state[_MANAGER], "summary_message": event.metadata.get("message", _GONE)},
-        }
+        summary = event.metadata.get("message", _GONE)
+        if summary is not None:
+            state = {**state, _MANAGER: {**state[_MANAGER], "summary_message": summary}}
     return state
 
 
