@@ -639,7 +639,12 @@ def _values(plain: _Values) -> _Values:
 
 
 def _record_of(event: AdkEvent) -> _Values:
-    record: _Values = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
+    dumped = event.model_dump(mode="python", exclude_none=True)
+    # Before ``to_plain``, because ``to_plain`` marks a map by the number of its keys.
+    delta = dumped.get("actions", {}).get("state_delta", {})
+    for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
+        del delta[key]
+    record: _Values = to_plain(dumped, unknown=True)
     for content in (
         record.get("content"),
         within(record, "actions", "compaction", "compacted_content"),
@@ -648,9 +653,6 @@ def _record_of(event: AdkEvent) -> _Values:
             as_in_sdk(part, "thought_signature")
             for each in (part, *dicts_in(within(part, "function_response", "parts"))):
                 as_in_sdk(each.get("inline_data"), "data")
-    delta = record.get("actions", {}).get("state_delta", {})
-    for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
-        del delta[key]
     return record
 
 

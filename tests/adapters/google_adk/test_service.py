@@ -193,6 +193,7 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(file_
     choice = random.Random(3)
     events = [any_event(choice, number) for number in range(200)]
     events.sort(key=lambda event: event.timestamp)
+    events[0].actions = EventActions(state_delta={"$bytes": 1, "temp:x": 1})
     async with FoldlogSessionService(file_url) as service:
         session = await service.create_session(
             **S, state={"b": b"\x00", "t": (1,), "app:s": "\ud800", "temp:x": 1}
