@@ -36,10 +36,10 @@ class Compacting(NamedTuple):
 
 
 class _Note(msgspec.Struct):
-    """``at`` is the time when the hook ran, or empty after the next compaction or reply.
-    ``compactions``, ``replies`` and ``shown`` count the compactions, the model's replies and the
-    shown events before the hook ran. ``since`` is the number of shown events before the previous
-    compaction.
+    """The note that is stored with a source. ``at`` is the time when the hook ran, or empty after
+    the next compaction or reply. ``compactions``, ``replies`` and ``shown`` count the compactions,
+    the model's replies and the shown events before the hook ran. ``since`` is the number of shown
+    events before the previous compaction.
     """
 
     at: str = ""

@@ -65,8 +65,8 @@ class SourceImport(SourceWriter):
         super().__init__(store, history, place, options, state)
         self.named = named
         self._hashes_before = b""
-        """The hashes of the earlier records if the source continues a stored history, and otherwise
-        empty.
+        """The hashes of the records that this source continues, if it continues a stored history.
+        Otherwise the value is empty.
         """
 
     def import_source(self) -> Imported:
@@ -222,8 +222,8 @@ class SourceImport(SourceWriter):
         ]
 
     def _find_base(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        # The base has the record before the first record of this source, with the same number.
-        # Within a family, the newest source is searched first.
+        # A source can be the base only if its record ``end - 1`` carries this number itself. Within
+        # a family, the newest source is searched first.
         for name in names:
             source = self._source_named(name)
             family = [] if source is None else self._family(source)
@@ -267,12 +267,13 @@ class SourceImport(SourceWriter):
             return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
         self._check_redactions(sources, shared_count)
         if shared_count == 0 and place is not None:
-            # Another source is at this place now, and may name its own conversation.
+            # The path now has a different source, whose records may name another conversation.
             return self._import_new()
         if shared_count == source.records:
             self._read_again()
             return self._append_rest(source, shared_count)
-        # A file without more records may be another end of the conversation.
+        # A file at a new path may be a different continuation of the conversation, unless it has
+        # more records than the stored source.
         goes_on = place is not None or total > source.records
         if (
             goes_on
@@ -283,8 +284,9 @@ class SourceImport(SourceWriter):
         return self._fork(source, shared_count)
 
     def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
-        # An import brings redacted text back if the source was rewritten before the redacted
-        # record, or if its later records repeat this record.
+        # The import would bring back redacted text in two cases: the file differs from the stored
+        # source at the redacted record or before it, or each record of the format repeats all
+        # earlier records.
         for source in sources:
             redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
             if redacted_numbers and self.found_history.format.repeats:
@@ -339,11 +341,12 @@ class SourceImport(SourceWriter):
         self.append(shorter, shared_count, first=cut)
         return self.outcome(self.reading.records - source.records)
 
-    # -- what the steps read
+    # -- helpers
     # ----------------------------------------------------------------------------------------------
 
     def _find_hashes_before(self, sources: list[Source]) -> None:
-        # The source may begin with the records of the history that it continues, or after them.
+        # The file may contain the records of the history that it continues, or only the records
+        # after them.
         skeleton = new_counter(self.found_history.format)
         if isinstance(skeleton, DecodedRecords):
             return
@@ -359,7 +362,8 @@ class SourceImport(SourceWriter):
         return self.hashes_of(source)[: end * HASH_BYTES]
 
     def _read_again(self) -> None:
-        # The number of the first record follows the records that the source continues.
+        # The records that the source continues come first, so the first record of the file gets the
+        # next number.
         self.reading = reading_of(self.found_history.path, self.found_history.reader)
         self.reading.records = len(self._hashes_before) // HASH_BYTES
         self.skeleton = new_counter(self.found_history.format)

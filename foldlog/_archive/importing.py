@@ -104,8 +104,8 @@ class Import:
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
         self._looked_up = dict[bytes, list[Place]]()
-        """The earlier imports of the places that were looked up. The entry of a place is removed
-        when its source is read.
+        """The earlier imports of each place that was looked up. When the source of a place is read,
+        the entry of the place is removed.
         """
         self._states = dict[Path, bytes]()
         """The state of each file, from the time before it was opened."""
@@ -199,7 +199,7 @@ class Import:
                 if self._only in (None, item.name) or type(item.reader) is JsonLines:
                     yield item
 
-    # -- files that are as they were
+    # -- unchanged files
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> FoundHistory | Unchanged | None:
@@ -224,7 +224,8 @@ class Import:
         return FoundHistory(name, format, path, JsonLines(path))
 
     def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
-        # The format of new lines is not checked, because new lines may have no known format.
+        # If the file still begins with the imported lines, use the format of their import. The new
+        # lines are not checked, because they alone may not show the format.
         if not places or not places[-1].taken:
             return None
         reading = LineReading(path)
@@ -235,7 +236,8 @@ class Import:
 
     def _report_unchanged(self, path: Path) -> Iterator[Imported]:
         for place in self._looked_up.pop(self._place(path)):
-            # A history that was removed from the file has the state of an earlier file.
+            # If a history is no longer in the file, its place has the state of an earlier version
+            # of the file.
             if place.state == self._states[path]:
                 key = place.conversation
                 find = partial(Sources.find_by_key, conversation=key, has_texts=False)
@@ -307,10 +309,11 @@ class Import:
                 places = self._places(place)
             return None if places else self._source(history).read_new()
         except (EventStoreError, OSError):
-            return None  # A later import of this source alone reports the error.
+            return None  # The source is then imported alone, and this import reports the error.
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        # If a source cannot be written, all these sources are imported in their own transactions.
+        # If one of these sources cannot be written, each of them is imported in a transaction of
+        # its own.
         waiting = self._waiting
         self._waiting = []
         if not waiting:

@@ -121,8 +121,9 @@ def change_of_documents(
     attributes: Mapping[str, Any] | None = None,
 ) -> tuple[DocumentChanges | None, NothingRedacted]:
     """Return the event that sets documents and attributes, or None if the conversation already has
-    them. Append the event with the returned guard. The event repeats the present attributes, so it
-    could bring back an attribute that was redacted in the meantime.
+    them. Append the event with the returned guard. The event repeats the present attributes. If one
+    of them was redacted in the meantime, the guard refuses the append, which would bring back the
+    redacted attribute.
     """
     database = store.database
 
@@ -264,7 +265,7 @@ class _Making:
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> tuple[DocumentChanges | None, NothingRedacted]:
-        # The facts beside the records are the usage, the title and the unread records.
+        # The usage, the title and the places of unread records are facts that no record contains.
         assert self.source is not None
         facts = about(self.source)
         changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}
@@ -277,7 +278,8 @@ class _Making:
 
 
 def _redacted_in(source: Source) -> tuple[object, ...]:
-    # A redaction may remove only the texts beside the records, such as the title.
+    # The second value changes if a redaction removes the title or another text that no record
+    # contains, but redacts no record.
     return source.redacted, REDACTED in about(source)
 
 

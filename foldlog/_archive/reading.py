@@ -196,7 +196,8 @@ class LineReading(_Findings):
                     self.find(self.place, _problem(error))
                     self._is_in_long_line = is_last
                 else:
-                    # A search for a long record takes time, and most lines have no padding.
+                    # Most lines have no padding, so search for the record in its line only if there
+                    # is padding.
                     if len(record) == len(line):
                         begin = start
                     else:
@@ -259,7 +260,9 @@ class WholeReading(_Findings):
         self.is_done = True
 
     def _accept(self, located: Located, add: Add) -> bytes | None:
-        """Note a finding and return None for a record that cannot be read."""
+        """Return the bytes of a record. If the record cannot be read, note a finding and return
+        None.
+        """
         problem = located.problem
         if problem is None:
             record = located.text or bytes_of(located.value)

@@ -90,16 +90,18 @@ class Recording:
         for attempt in range(_TRIES):
             recorder = self.recorder(history, rules)
             version = recorder.version
-            # The decoder numbers its events after this version, so no other event may come in
-            # between.
+            # The decoder gives its events the ids from this version on, so no other event may be
+            # appended before them.
             expected = version if expected_version is ANY_VERSION else expected_version
-            # Most programs append only new records, so the append itself looks for their ids.
+            # Most programs append only new records. So stored records are searched for here only in
+            # histories with repeated records. In other histories, the append itself finds a
+            # repeated record.
             if dedupe is None or history.id not in self._repeating:
                 new_records = record_list
             else:
                 new_records = _unknown_records(history, record_list, rules)
             events = recorder.decode_all(new_records)
-            # The recorder forgets its findings with the append.
+            # The append empties ``recorder.findings``, so copy them first.
             findings = tuple(recorder.findings)
             recorded: tuple[Recorded, ...] = ()
             try:
@@ -317,7 +319,8 @@ class HistoryRecorder:
         if self._new is None:
             self.version = self._next
             return True
-        self.skip(self._version_then - self._next)  # Events of documents were appended last.
+        # The append may have added changes of documents after the decoded events.
+        self.skip(self._version_then - self._next)
         self.version = self._version_then
         self._records = self._new.stop
         self._head = self._head_then
@@ -329,8 +332,9 @@ class HistoryRecorder:
         return True
 
     def _fingerprint(self) -> bytes:
-        # The hash of a log is the hash of its first line. The hash of a document is random and
-        # refuses nothing, because many documents begin with the same prompt.
+        # Later imports recognize an erased source by its fingerprint, and refuse it. The
+        # fingerprint of a log is the hash of its first line. Many documents begin with the same
+        # prompt, so a document gets a random fingerprint, which no other source has.
         assert self._new is not None
         is_document = self._format.skeleton is None
         if is_document:

@@ -44,7 +44,8 @@ def events_of_records(
                 if conversation is None:
                     continue
                 ids = result.setdefault(conversation.id, set())
-                # A copied fork has events of its own, also of the records that it shares.
+                # A copied fork has its own events even for the records that it shares with its
+                # parent.
                 for number, record_hash in enumerate(each_hash(sources.hashes(source))):
                     first, count = events_made.get(number, (0, 0))
                     if record_hash in hashes and first >= conversation.begins:
@@ -94,7 +95,8 @@ def redact_beside(store: Store, conversation: str) -> None:
         if shared is None:
             return
         for source in sources.settle_family(shared.root):
-            # The rows then count as changed, so a vacuum removes their former bytes.
+            # This call marks the rows as changed, so a vacuum removes the bytes of the removed
+            # texts.
             transaction.replace_rows(source.conversation, ())
         _clear_beside(sources, shared.root)
 
@@ -187,7 +189,8 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_words(source.about))
-    # A source without sums or a skeleton is counted from its events or its decoded records.
+    # Without sums or a skeleton, the figures come from the events or the decoded records, so there
+    # is nothing to count here.
     if not source.sums or format.skeleton is None:
         sources.put(source)
         return
@@ -221,7 +224,7 @@ def imported_at(store: Store) -> dict[str, datetime]:
 
     def read(reader: Reader) -> dict[str, datetime]:
         abouts = Sources(store.database, reader).abouts()
-        # Sources that a runtime records have no such text.
+        # A source that a runtime recorded has no stored facts.
         facts_by_name = (
             (name, msgspec.json.decode(about_text)) for name, _, about_text in abouts if about_text
         )

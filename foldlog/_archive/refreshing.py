@@ -20,8 +20,8 @@ _FORK: Final = re.compile(r"(@\d+(\.\d+)?)+$")
 def import_again(
     store: Store, conversation: str, is_secret: Callable[[bytes], bool] | None = None
 ) -> tuple[str, str]:
-    """Import the file of a conversation again if the file still exists and was imported without a
-    prefix or a chosen name.
+    """Import the file of a conversation again. Do nothing if the file is missing, or if it was
+    imported with a prefix or a chosen name.
 
     Return the id of the newest conversation of the file, and the text of a problem, which is empty
     if the file could be read. If the program has rewritten earlier records, the newest conversation

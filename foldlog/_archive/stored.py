@@ -32,8 +32,8 @@ _TOGETHER: Final = 8
 """The number of blocks that are read together, because a runtime appends small blocks."""
 
 _BACK: Final = 192
-"""The number of events whose records are looked up at once. Fewer than four rows of the table
-``made`` list the records of 192 events.
+"""The number of events whose records are looked up with one query. The table ``made`` has fewer
+than four rows for 192 events, so the query reads little.
 """
 _FEW: Final = 4
 """The maximum number of ranges of events that are read one by one. If there are more ranges, all

@@ -124,7 +124,7 @@ class SourceWriter:
         start = 0
         counter = new_counter(format)
         if stop is None and format.skeleton is not None and source.sums:
-            # The stored sums have counted most of the records already.
+            # The stored sums already include most records, so continue from these sums.
             skeleton = format.skeleton(source.sums, self.hashes_of(source))
             start = skeleton.state.records
             counter = skeleton
@@ -265,8 +265,8 @@ class SourceWriter:
         if parent is not None and shared_count:
             sources = Sources(database, transaction)
             events_made = sources.made(parent)
-            # The fork begins at the first event of the parent's next record. Events that were
-            # appended between the records are shared.
+            # The fork shares all events before the parent's next record, including events that were
+            # appended after the last shared record.
             shared_ends = [
                 first + events
                 for number, (first, events) in events_made.items()
@@ -357,8 +357,8 @@ class SourceWriter:
         )
         self._is_counted = reading.is_done or not source.records
         writing.set_pending(grown.records - grown.made)
-        # The figures of a long source are written only at its beginning and its end, because a
-        # write contains all counts so far.
+        # Each write of figures contains all counts so far. So the figures of a long source are
+        # written only with its first blocks and with its last blocks.
         if self._is_counted:
             self._put_figures(writing, grown)
             sources.put(grown._replace(sums=skeleton.encode()))
@@ -480,8 +480,8 @@ class SourceWriter:
         self._note_usage()
 
     def _note_usage(self) -> None:
-        # The figures of a source whose events are all made are counted from events, so an event
-        # with the usage is appended.
+        # If all events of a source are made, its figures are counted from its events. So new usage
+        # is appended as an event.
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found_history.usage or self.reading.records != source.records:
             return
@@ -524,8 +524,8 @@ class SourceWriter:
     # ----------------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
-        """Settle the source, as before every change, and return it as it is stored now. Raises
-        ``VersionConflict`` if another writer has changed the source.
+        """Call this method before a change of ``source``. Return the stored source after
+        ``settle``. Raises ``VersionConflict`` if another writer has changed the source.
         """
         stored = sources.settle(source.conversation)
         if stored is None or _compared_by(stored) != _compared_by(source):
@@ -573,7 +573,9 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 
 
 def _storable(path: Path) -> str:
-    """Return the absolute path. If the path is not UTF-8, return its last folder that is."""
+    """Return the absolute path of a file. If the path is not UTF-8, return the nearest folder above
+    the file whose path is UTF-8.
+    """
     name = os_path.abspath(path)
     while name != name.encode("utf-8", "replace").decode():
         name = os_path.dirname(name)
@@ -581,7 +583,8 @@ def _storable(path: Path) -> str:
 
 
 def _compared_by(source: Source) -> tuple[object, ...]:
-    # A redaction may remove only the texts beside the records.
+    # The last value changes if a redaction removes only the title and other texts that no record
+    # contains.
     return source.records, source.head, source.made, source.redacted, REDACTED in about(source)
 
 

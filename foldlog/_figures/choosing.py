@@ -14,8 +14,8 @@ from foldlog._words.times import moment_of
 from foldlog.eventstore import InvalidArgument
 
 KEYS = ("state", "program", "tool", "model", "attribute", "has", "since", "until")
-"""The names of filters, such as ``has`` in ``has:error``. All other words of a search line are
-searched in texts.
+"""The names of filters, such as ``has`` in ``has:error``. The other words of a search line are
+words that a conversation must contain.
 """
 
 _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')

@@ -77,8 +77,8 @@ class ContextUse:
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:
-    """Return the window of all ``models``. Return None if a window is unknown, if the windows
-    differ, or if a prompt was larger than the window.
+    """Return the window of ``models`` if all of them have the same window. Return None if a window
+    is unknown, if the windows differ, or if a prompt was larger than the window.
     """
     names = list(models)
     windows = [window_of(model) for model in names]

@@ -46,8 +46,8 @@ class Figures(Struct):
     ``spending``  the calls of models, reply by reply; empty if the calls are counted from records
     ``calls``     the calls of models, added up
     ``context``   the tokens of prompts
-    ``replies``   the usage of replies that other conversations may repeat, by the hashes of the
-                  replies; empty if only sums are known
+    ``replies``   maps the hash of a reply that other conversations may repeat to the usage of the
+                  reply; empty if only sums are known
     ``hashes``    the hashes of the replies that other conversations may repeat, in one byte string
     """
 
@@ -129,7 +129,9 @@ def counted_on(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Raise ``KeyUnavailable`` if the key of the conversation is missing."""
+    """Add the events after ``figures``. Raises ``KeyUnavailable`` if the conversation's key is
+    missing.
+    """
     structural = list[Event]()
     findings = list[str]()
     calls_beside = list[Any]()

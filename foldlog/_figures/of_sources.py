@@ -42,9 +42,10 @@ def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
 
 
 def pending_figures(store: Store, conversation: str) -> Figures:
-    """Cost: the function reads the stored counts of the source, and the records that were added
-    later. If the format's ``skeleton`` is None, the function reads all records. Raises
-    ``KeyUnavailable`` if the key of the conversation is missing.
+    """Return the figures of a source, counted from its records. Cost: the function reads the stored
+    counts of the source, and the records that these counts do not include. If the format's
+    ``skeleton`` is None, the function reads all records. Raises ``KeyUnavailable`` if the key of
+    the conversation is missing.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
@@ -59,7 +60,9 @@ def pending_figures(store: Store, conversation: str) -> Figures:
 
 
 def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) -> dict[int, Calls]:
-    """Cost: the function reads the records of the source."""
+    """Return the usage of the replies with these ``hashes``. Cost: the function reads all records
+    of the source.
+    """
     source = _source(store, conversation)
     format = format_named(source.format)
     if format.skeleton is None:
@@ -165,7 +168,9 @@ class _EventsInMemory:
         self._events = events
         self.version = len(events)
         self._earlier = View.from_events(())
-        """The last View from ``at``. A later View continues it."""
+        """The last View that ``at`` returned. If the next call is for a later version, ``at`` only
+        adds the events in between.
+        """
 
     @cached_property
     def _view(self) -> View:

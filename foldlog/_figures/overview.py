@@ -111,7 +111,7 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     set_attributes = store.query(
         row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={})
     )
-    # Records in memory have no id, and no place.
+    # A history in memory has no id, and its attributes are not stored.
     attributes = {**place_of(store, row.id), **set_attributes} if row.id else set_attributes
     changes = store.query(
         row.id, lambda reading: changes_of_counts(reading.structural_events(0, row.version))
@@ -179,7 +179,7 @@ def copies_before(event: Event) -> int:
     # ``Format.says_again``.
     if not isinstance(event, CondensationAction) or event.origin is None:
         return 0
-    # In the origin of a condensation, ``rest`` counts the other events that were made of its
+    # In the origin of a condensation, ``rest`` is the number of earlier events from the same
     # record.
     other_events = event.origin.rest
     if type(other_events) is not int:
@@ -210,7 +210,9 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
-    """Cost: the function reads the events that changed the attributes."""
+    """Return the number of events from ``start`` to ``stop`` that changed documents or attributes.
+    Cost: the function reads these events.
+    """
 
     def count(reading: ReadTransaction) -> int:
         changes = 0

@@ -29,8 +29,8 @@ class RepeatedReplies:
         replies whose usage is not stored.
 
         Cost: if a conversation has not been compared yet, the method reads the versions of all
-        conversations and the hashes of the changed conversations. If a reply is repeated for the
-        first time, the method reads all hashes.
+        conversations and the hashes of the changed conversations. If a reply is found in a second
+        conversation, the method searches the hashes of all conversations in memory.
         """
         to_compare = self._tables.versions("figures_to_compare")
         if not to_compare:

@@ -85,7 +85,8 @@ def event_tokens(event: Event) -> int:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (
             says_something(text)
         ):
-            # Most events are of these two kinds, and this is faster than making their messages.
+            # Most events are of these two kinds. An estimate of the text is faster than one of the
+            # message.
             return OF_A_MESSAGE + estimate_by_samples(text)
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
@@ -110,8 +111,8 @@ def tools_of(event: Event) -> Sequence[Any]:
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    # A prompt never contains a call without its result. So an empty call is added to a result, or
-    # an empty result to a call, and its message is left out again.
+    # Only a call together with its result is rendered. So a call gets an empty result here, and a
+    # result gets an empty call. The message of the added event is not returned.
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     position = 0
     if isinstance(event, Action):

@@ -54,11 +54,11 @@ class Spending(Struct):
         start: int = 0,
         before: Iterable[Any] = (),
     ) -> None:
-        # The events before ``start`` are only read, because the usage of a call may be the
-        # difference to an earlier event. ``beside`` contains the present calls that the source
-        # records beside its events. ``before`` contains calls of ``beside`` that the parent of a
-        # fork counts. The fork does not count these calls.
-        # This import loads all formats.
+        # The calls in events before ``start`` are not counted. These events are read because the
+        # usage of a later call may be the difference between two totals. ``beside`` has the calls
+        # that the source records outside of its events. ``before`` has the calls of ``beside`` that
+        # belong to the parent of a fork, so the fork does not count them. The following import
+        # loads all formats.
         from foldlog._formats.imported_calls import calls_of_imported, counts_on
 
         events = self._count_native(logged, start)
@@ -131,8 +131,8 @@ class Spending(Struct):
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))
         if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
             return calls
-        # The source records a single cost for all calls. Their first sum gets the whole cost, since
-        # all calls have the same day and model.
+        # The source records only one cost for all calls. All calls have the same day and model, so
+        # the first sum can get the whole cost.
         first, *others = calls
         return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
 

@@ -128,10 +128,11 @@ class FiguresOfStore:
         whole: bool = True,
         on_stored: Callable[[int], object] = lambda count: None,
     ) -> Iterator[Row]:
-        """If ``whole`` is false, a conversation that is not counted yet has only an overview. A
-        conversation that was erased after it was listed is yielded as erased. ``on_stored`` is
-        called once for each 1,000 rows, with the total number of events in those conversations
-        whose figures are already counted, before the other conversations are counted.
+        """Yield each row with its figures. Conversations without present figures are counted first.
+        If ``whole`` is false, they are not counted, and only have an overview. A conversation that
+        was erased after it was listed is yielded as erased. The rows are read in pages of 1,000.
+        For each page, before anything is counted, ``on_stored`` is called with the total number of
+        events in the conversations whose figures are stored.
         """
         remaining = iter(rows)
         self._counter.write_aside()

@@ -140,7 +140,8 @@ class FigureTables:
             int(where.companions),
             None if where.only is None else json.dumps(self._keys(where.only)),
         )
-        # The figures in memory are newer, so the store leaves these conversations out.
+        # Conversations with figures in memory are left out of the query to the store, because their
+        # figures in the store are older.
         left_out = json.dumps([*self.aside.values()])
         rows = self._run(self.database.recorder, statement, *choice, left_out, *parameters)
         if self.aside:
@@ -182,7 +183,8 @@ class FigureTables:
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
-        # A source without events has version 0 and its number of records.
+        # A pair has the version of a conversation, and its number of counted events or records. If
+        # no event of a source is made yet, its version is 0.
         rows = (row for recorder in self._recorders() for row in self._run(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
 

@@ -46,7 +46,7 @@ class FigureCounter:
     ``FigureCounter``.
 
     ``missing``  the number of conversations without figures
-    ``aside``    the conversations with figures that are not written yet, by id
+    ``aside``    maps the id of a conversation to its figures that could not be written yet
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class FigureCounter:
 
     def _rows(self, names: Iterable[str]) -> Iterator[ConversationRow]:
         for name in names:
-            # The conversation may be gone since it was listed.
+            # The conversation may have been deleted since it was listed.
             with suppress(ConversationNotFound):
                 row = self._store.conversation(name, pending=True)
                 if row.erased_at is None:
@@ -128,22 +128,23 @@ class FigureCounter:
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
             if not self._store_replies_of(key, hashes):
-                # The conversation stays unmarked, so that another process with its key compares it
-                # again.
+                # The replies of this conversation could not be read. It is not marked as compared,
+                # so a process that has its key compares it again.
                 to_compare.pop(key, None)
         if not to_compare:
             return
 
         def mark(transaction: Transaction) -> None:
-            # The replies of these conversations are compared with all other replies, up to this
-            # version.
+            # Mark each conversation as compared, unless it has changed since its version was read.
             for key, (version, events) in to_compare.items():
                 transaction.write_sources("set_replies_compared", key, version, events)
 
         self._store.database.recorder.offer(mark)
 
     def _store_replies_of(self, key: int, hashes: Collection[int]) -> bool:
-        """Return False if the conversation cannot be read."""
+        """Store the usage of the replies with these ``hashes``. Return False if the conversation
+        cannot be read.
+        """
         from foldlog._figures.of_sources import replies_of_source  # This import loads all formats.
 
         database = self._store.database
@@ -237,7 +238,7 @@ class FigureCounter:
             return False
         keys = database.settings.keys
         if keys is not None and conversation.sealed_key is None:
-            return False  # This conversation is still to be encrypted.
+            return False  # The conversation must be encrypted first.
         writing = WriteTransaction(transaction, conversation, database)
         if not conversation.pending:
             body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()

@@ -80,8 +80,9 @@ def put_figures(
     for statement in ("forget_figure_calls", "forget_figure_counts"):
         transaction.write_sources(statement, key)
     if not conversation.pending:
-        # Write the present usage of replies that other conversations have too, and delete replies
-        # that have left this conversation. The figures of a pending source have no single replies.
+        # Replies are stored one by one only if other conversations have them too. Update their
+        # usage, and delete replies that are no longer in this conversation. While events of a
+        # source are missing, its figures have only sums of replies.
         stored_hashes = [
             as_unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
         ]
@@ -160,7 +161,7 @@ def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
 
 
 def storable(name: str) -> str:
-    # A text column cannot contain all characters.
+    # Replace the characters that a text column cannot contain.
     name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
