@@ -77,7 +77,6 @@ class RuntimeCall:
             traces, keys = effects.read_traces(history, intent_id)
             if traces[intent_id].observation is None:  # The runtime tries this call again.
                 return self._repeat(history, rule, keys[intent_id], traces[intent_id])
-        is_repeated = is_repeated or bool(history.recorded(key_of_intent(self.call_id)))
         if is_repeated:
             # Another worker began this call, perhaps after this worker read the effects of other
             # workers. So read them again.

@@ -17,7 +17,7 @@ from foldlog import (
     Observation,
 )
 from foldlog._formats.conversion import writable_formats
-from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
+from foldlog.errors import InvalidCondenser, InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
 from tests.foldlog.records import SAMPLE
@@ -124,6 +124,15 @@ def test_who_hears_of_an_export_or_an_import_is_a_function(histories):
             call()
 
 
+def test_an_import_reports_lines_and_files_that_it_cannot_read(histories, tmp_path):
+    messages = [json.dumps({"role": role, "content": "a"}) for role in ("user", "assistant")]
+    (tmp_path / "a.jsonl").write_text("\n".join([*messages, "{", *messages]))
+    (tmp_path / "b.json").write_text('{"messages": oops')
+    findings = []
+    histories.import_(tmp_path, findings=findings.append)
+    assert ["a.jsonl:3" in findings[0], "b.json" in findings[1]] == [True, True]
+
+
 def test_the_format_of_an_export_is_that_of_the_first_record_also_after_documents(histories):
     records = [{"role": "user", "content": "a"}]
     for name in ("imported", "own", "documents"):
@@ -136,6 +145,11 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
     notes = []
     assert [*histories["documents"].export("openai-chat", notes=notes.append)] == []
     assert notes == ["left out: 1 change of documents; openai-chat has no place for it"]
+
+
+def test_a_misspelled_strategy_is_refused_with_its_name():
+    with pytest.raises(InvalidCondenser, match=r"did you mean 'digest'.* end in \.toml"):
+        foldlog.open("memory:", condenser="digst")
 
 
 def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
