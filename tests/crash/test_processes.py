@@ -156,19 +156,20 @@ with reading(store, "c1"):
     if child == 0:
         attempt(lambda: store.version("c1"))
         attempt(lambda: open_store(f"sqlite:///{path}"))
+        attempt(lambda: open_store(f"sqlite:///{path}2").version("c1"))
         os._exit(0)
 os.waitpid(child, 0)
 append(store, "c1", "after")
 attempt(lambda: store.version("c1"))
 """
     with process(script, tmp_path) as family:
-        refused, refused_open, after = read_rest(family).splitlines()
+        refused, refused_open, other_file, after = read_rest(family).splitlines()
     assert "is closed: it was in use in another thread when this process was forked" in refused
     assert (
         "was in use in another thread when this process was forked, and cannot be used safely here;"
         " fork" in refused_open
     )
-    assert after == "done 2"
+    assert (other_file, after) == ("done 0", "done 2")
 
 
 # ------------------------------------------------------------------------------------------ the queue

@@ -48,7 +48,8 @@ def refuse(path: str) -> None:
 
 
 def check_not_inherited(path: str) -> None:
-    if _inherited and () != identity(path) in _inherited:
+    file = identity(path)
+    if file and file in _inherited:
         raise StoreUnusable(
             f"{path} was in use in another thread when this process was forked, and cannot be used"
             " safely here; fork while nothing is read or written, or start processes by 'spawn'",
