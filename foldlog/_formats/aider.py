@@ -18,10 +18,10 @@ differently. Joined in order, the blocks are the whole file.
     assistant       Message
 
 A line of the model's text may also begin with ``####`` or ``>``. But aider ends its own lines and
-the user's lines with two spaces. If the first line in a session that begins so ends with two
-spaces, foldlog expects them in all lines of aider and of the user. A later line without the spaces
-belongs to the model's text if it follows a blank line, and to aider's text if it follows a line of
-aider.
+the user's lines with two spaces. In each session, foldlog looks at the first line that begins with
+``####`` or ``>``. If this line ends with two spaces, foldlog expects two spaces after every line of
+aider and of the user. A later line without the two spaces belongs to the model's text if it follows
+a blank line, and to aider's text if it follows a line of aider.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def _number_at(match: re.Match[str], group: int) -> int:
 
 
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:
-    """aider rounds tokens and costs."""
+    """Return the usage in a line of aider. aider has rounded the tokens and the cost."""
     match = _TOKENS.search(text)
     if match is None:
         return {}

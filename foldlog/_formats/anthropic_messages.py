@@ -126,9 +126,9 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return Cline's deletions as records, by the number of the message that comes before the
-    records. Raises ``NotAHistory`` if the file is damaged: without these records, the history would
-    show deleted messages.
+    """Return a dict from the number of a message to the records of Cline's deletions that come
+    after this message. Raises ``NotAHistory`` if the file is damaged: without these records, the
+    history would show deleted messages.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None

@@ -17,9 +17,9 @@ file. The steps, and the events that they become:
                                     ATIF 1.7. The observation is the summary. Without an
                                     observation, a later step has the summary
 
-The field ``extra.context_management`` of a step holds the boundary. Some agents write no boundary,
-and begin a second trajectory in a file of its own instead. The second file becomes a conversation
-of its own, or a fork if both files have the same id, without a condensation. Its first steps are
+The field ``extra.context_management`` of a step holds the boundary. Some agents write no boundary.
+They begin a second trajectory in another file instead. The second file becomes a separate
+conversation, or a fork if both files have the same id. It gets no condensation. Its first steps are
 copies (``is_copied_context``). A View shows copies, because the agent sent the copies to the model.
 Figures do not count the calls, requests and tokens of copies, and ignore the totals
 (``final_metrics``) of a trajectory with copies. The last record contains the trajectories of
@@ -113,7 +113,7 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        # a log with only its first line counts too
+        # a file with only the first line of a log is a log too
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:

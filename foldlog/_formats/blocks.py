@@ -175,7 +175,9 @@ def wrap_server_block(block: Any) -> Any:
 
 
 def content_of(blocks: Any) -> Content:
-    """Return the content of a message or a result. A text stays a text, and blocks become parts."""
+    """Convert the content of a message or a result for an event. A text stays a text, and blocks
+    become parts.
+    """
     if type(blocks) is list:
         return tuple(shown_blocks(blocks))
     return blocks if type(blocks) is str else ""

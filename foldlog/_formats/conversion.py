@@ -208,7 +208,7 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Messages in OpenAI's dialect also get the model's thinking."""
+    """Return the messages of a View. Messages in OpenAI's dialect also get the model's thinking."""
     if dialect == "openai":
         thinking = {
             turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)

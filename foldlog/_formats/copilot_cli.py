@@ -19,7 +19,8 @@ The types, and the events that they become:
     session.truncation              CondensationAction that forgets the oldest messages, without a
                                     summary
     session.context_cleared         CondensationAction that forgets all events except the system
-                                    prompt; a first message may follow
+                                    prompt; then a Message if the record has an
+                                    ``initialMessage``
     every other type                Annotation
 
 A View does not show events of sub-agents (``agentId``, ``parentToolCallId``). If a user goes back
@@ -276,8 +277,9 @@ _COUNTS = {
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models. The last record of a session counts the calls and tokens of each
-    model. Replies after this record are counted by their own tokens.
+    """Yield the calls of models. When a session ends, its record ``session.shutdown`` has the
+    number of calls and tokens of each model. Replies after this record, for example in a resumed
+    session, are counted one by one.
     """
     replies: list[Event] = []
     for event in events:

@@ -161,7 +161,7 @@ def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contai
 
 
 def _about(database: sqlite3.Connection) -> _Part:
-    """Return the fields of the conversation in a store. The store holds the fields as JSON in
+    """Return the fields of the conversation in a ``store.db``. Cursor stores the fields as JSON in
     hexadecimal digits.
     """
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()

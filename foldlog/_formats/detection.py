@@ -131,7 +131,8 @@ def of_lines(path: Path) -> Format | None:
     if len(matched) < _ENOUGH or len({*matched}) > 1:
         return None
     format = matched[0]
-    # a log without a skeleton is short, and its later records may have another format
+    # if a format has no skeleton, its logs are short, and their later records may have another
+    # format, so the whole file must be read
     if format.skeleton is None:
         return None
     if format.files is not None and format.files.holds(path, begin):

@@ -318,8 +318,8 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
 
 def in_json(event: Event) -> Event:
     """Return an event in a form that any program can read as JSON."""
-    # One search in the representation is quicker than a search in every value. Most events have
-    # neither bytes nor surrogates.
+    # Most events have neither bytes nor surrogates. A search in the event's ``repr`` finds this out
+    # faster than a search in every value.
     text = repr(event)
     if "b'" in text or 'b"' in text:  # the event may contain bytes
         event = _without_bytes(event)
@@ -337,8 +337,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return the event with the values in ``fields``. Only values that differ are set, because a
-    condensation refuses a list of ids together with a range.
+    """Return the event with the values in ``fields``. Only changed values are set: a condensation
+    has a field for a list of ids and fields for a range, and refuses to be made with both.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}

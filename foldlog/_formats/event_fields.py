@@ -115,7 +115,9 @@ def data_url(media_type: Any, data: str) -> str:
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return empty texts if ``url`` is not a data URL."""
+    """Return the media type and the base64 text in a data URL. For any other URL, return two empty
+    texts.
+    """
     head, is_held, data = url.partition(";base64,")
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 

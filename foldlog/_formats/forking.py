@@ -46,15 +46,16 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
         try:
             documents.fork(conversation, at, new, mark_unread(attributes, unread), guard)
         except VersionConflict as conflict:
-            if conflict.expected != conflict.actual:  # not of the guard
+            # an error of the guard has equal versions
+            if conflict.expected != conflict.actual:
                 raise
         else:
             return store.conversation(new)
 
 
 def mark_unread(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the documents of a history. ``unread`` names the records that the history lacks.
-    ``attributes`` are the attributes of the history without ``INCOMPLETE``.
+    """Return the documents that say that a history lacks the records ``unread``. ``attributes`` are
+    the other attributes of the history.
     """
     return {
         ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)},
@@ -120,7 +121,8 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     """Return the version after all events of the group of ``event``. The group has the events of
     one record, the calls of one response, and the results of these calls.
 
-    Only whole records count. Only bookkeeping may come between two records of the group.
+    The version is at the end of a record. Bookkeeping is the only kind of record that may come
+    between two records of the group.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1

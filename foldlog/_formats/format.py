@@ -199,7 +199,7 @@ class Format:
                       records count as records of this format, unless the history has an ``own``
                       record of the other format.
     ``own``           whether a record can only be of this format, and not of a format that
-                      ``looks_like`` it.
+                      names this format in ``looks_like``.
     ``files``         the reader of the format's files, if these files are not a sequence of JSON
                       values.
     ``kept_in``       where the format's program stores histories, for ``foldlog import --from``:

@@ -1,8 +1,9 @@
 """Sessions of Gemini CLI: lines in ``chats/session-….jsonl``. Before 2026 a session was one
 document.
 
-    {"sessionId", …}                    the session; in a document, all fields except the messages,
-                                        with the fields that change at the end
+    {"sessionId", …}                    the session. For a document, foldlog makes this record from
+                                        the fields that never change, and at the end a record
+                                        {"$set"} from all other fields, except the messages
     {"id", "type": "user", "content"}   Message; from the environment if Gemini CLI wrote the text;
                                         an Observation for each result in the content. A View does
                                         not show a command (``/``, ``?``)
@@ -580,7 +581,9 @@ FORMAT = Format(
     matches=_matches,
     accepts=accepts,
     refuses=lambda record: within(record, "type") == "qwen",
-    expected="a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo",
+    expected=(
+        "a record of Gemini CLI: with 'id' and 'type', or with 'sessionId', '$set' or '$rewindTo'"
+    ),
     decoder=GeminiDecoder,
     conversation=first_named(session_in),
     files=_Documents(),

@@ -50,8 +50,8 @@ class Members(Generic[T]):
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, tag: T) -> None:
-        """Add a shown event, or apply a condensation or a retraction. ``tag`` belongs to the event,
-        or of the summary that a condensation adds.
+        """Add a shown event, or apply a condensation or a retraction. ``tag`` is the tag of the
+        event, or of the summary that a condensation adds.
         """
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))

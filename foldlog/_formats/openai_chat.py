@@ -13,8 +13,8 @@ The messages, and the events that they become:
 
 A message with an unknown role is not read, because its author is unknown. A call without an id gets
 the name of its tool as its id. A result without an id answers the first open call of its tool in
-the newest reply. If several open calls have the same id, a result answers a call in the newest of
-their replies. If that reply has several, the result answers the first.
+the newest reply. If several open calls have the same id, a result answers the call in the newest
+reply. If this reply has two calls with the id, the result answers the first of them.
 
 A message may have a time. An assistant's message may have ``model``, ``usage`` and ``cost``.
 mini-SWE-agent writes ``cost``, the whole response, and the exit code of a command into ``extra``.
@@ -179,8 +179,8 @@ def time_of_message(message: Any) -> SourceTime:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two messages have equal text and calls. Other fields may be empty in one of
-    the two messages.
+    """Return whether two messages have equal text and calls. All other fields must be equal too,
+    except that a field may be missing or empty in one of the messages.
     """
     if not (accepts(one) and accepts(other)):
         return False

@@ -18,8 +18,8 @@ The items, and the events that they become:
 
 Items do not say which calls belong to one response. foldlog therefore ends a response at the first
 result, or at the first message that is not from the model. A text of the model in the phase
-"commentary" belongs to the same response as the calls after it. An item_reference has the id of
-another item. A View shows all annotations.
+"commentary" belongs to the same response as the calls after it. An item_reference has no id of its
+own: its ``id`` is the id of another item. A View also shows the annotations of this format.
 """
 
 from __future__ import annotations

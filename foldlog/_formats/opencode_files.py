@@ -127,7 +127,9 @@ def _sessions_in(path: Path) -> str:
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
-    """Messages of a deleted session are not read, because OpenCode does not read them either."""
+    """Yield the sessions in a storage folder. Messages of a deleted session are not read, because
+    OpenCode does not read them either.
+    """
     database = storage.absolute().parent / "opencode.db"
     moved = {name for name, _ in rows_in(database, _sessions_in(database))}
     for session in sorted((storage / "session").glob("*/*.json")):

@@ -153,7 +153,9 @@ class PiDecoder(FollowingDecoder):
         self._count += 1
 
     def _follow(self, record: dict[str, Any]) -> _Place | None:
-        """Return None for the first entry of a new tree."""
+        """Return the place of the entry that ``record`` follows, or None if ``record`` begins a new
+        tree.
+        """
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
             return None
@@ -244,7 +246,7 @@ class PiDecoder(FollowingDecoder):
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
-    """Signatures of other providers are left out."""
+    """Return a block of thinking. Without ``is_signed``, its signature is left out."""
     if is_signed:
         signature = text_or_empty(block.get("thinkingSignature"))
     else:

@@ -6,10 +6,10 @@
     assistant            a Message, or an Action for each call; with the thinking of the model
     tool_result          an Observation for each result
     system               an Annotation, by its ``subtype``:
-        chat_compression     CondensationAction of all shown events, after events for the contents
-                             that stay
+        chat_compression     first events for the contents that stay, then a CondensationAction of
+                             all earlier shown events
         custom_title         the title; ``parent_session`` names the session that started this one
-        agent_bootstrap      events for the contents with which a sub-agent began, as copies
+        agent_bootstrap      copies of the contents with which a sub-agent began
         slash_command        takes back the user's message, because the message was a command and
                              was not sent to the model
 

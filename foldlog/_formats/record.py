@@ -243,8 +243,9 @@ def usage_meta(
 def _counts_by_our_names(
     counts: Any, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
-    """Return the counts of a source by foldlog's names. Counts that belong to the same name are
-    added up, unless the total in the source shows that the first count includes the others.
+    """Return a dict from foldlog's name of a count to its value. If a name has several counts in
+    the source, they are added up, unless the total in the source shows that the first count
+    includes the others.
     """
     sums = dict[str, float | None]()
     firsts = dict[str, float | None]()

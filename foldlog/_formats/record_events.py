@@ -94,7 +94,7 @@ class FollowingDecoder(RecordDecoder):
     """
 
     has_own_ids: ClassVar[bool] = False
-    """Whether the id of a record is unique even if the source has no times."""
+    """Whether equal records with an id are repetitions even in a source without times."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -40,8 +40,8 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
             return True
         next_index = bisect(retractions, event.id, key=attrgetter("id"))
         later = islice(retractions, next_index, None)
-        # The first retraction that takes the event back decides. If the program itself made this
-        # retraction, the second part of the log does not repeat the event.
+        # Only the first retraction that takes the event back matters. If the program itself made
+        # this retraction, the event is not written again, so it is counted.
         taken_back_by = next((each for each in later if each.version <= event.id), None)
         return taken_back_by is not None and not is_replacing(taken_back_by)
 

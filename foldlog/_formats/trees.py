@@ -41,7 +41,7 @@ class Exports(FileReader):
     """Reads files with an array of conversations, with a single conversation, or with a
     conversation on each line.
 
-    ``begins``  sets of keys. A file is an export only if its beginning has all keys of a set.
+    ``begins``  sets of keys. A file is an export if its beginning has all keys of one of the sets.
     ``named``   the keys that may have the name of a conversation. If several keys have a text, the
                 first text is the name.
     ``held``    the key of the array with the messages.
@@ -137,7 +137,8 @@ def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | N
     for name, parent in parents.items():
         children[parent if parent in parents else None].append(name)
     start_times: dict[str, datetime] = {}
-    # ``parents`` also starts at messages of a circle, because a circle has no first message
+    # Messages whose parents form a circle have no first message. So begin at every message that was
+    # not reached from a first message.
     for start in (*children[None], *parents):
         waiting = [(start, datetime.min.replace(tzinfo=UTC))]
         while waiting:

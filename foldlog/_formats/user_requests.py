@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 READ_MAX: Final = 20_000
-"""The number of characters at the beginning of a message in which the request is searched."""
+"""Only this number of characters at the beginning of a message is searched for the request."""
 _TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
 """A tag, such as ``<command-name>``, around a text that a runtime added to a user's message."""
 

@@ -37,7 +37,8 @@ must not run other code, call a model or use an API key.
 
 @dataclass(frozen=True)
 class Sent:
-    """``rules`` describes the recorded rules in words, and is empty if the log has no rules.
+    """The View as it was sent to a model. ``rules`` describes the recorded rules in words, and is
+    empty if the log has no rules.
 
     If a rule cannot be applied, for example because it belongs to a condenser of your own, ``sent``
     is the whole View, ``rules`` gives the error, and ``known`` is False.
@@ -69,7 +70,9 @@ class Sent:
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
-    """Cost: the function reads the View, and the last events before the version of the View."""
+    """Apply the recorded rules to ``view``. Cost: the function reads the View, and the last events
+    before the version of the View.
+    """
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
     if not rules:
@@ -120,7 +123,7 @@ def why_sent(
     words = {
         "hidden": "but it is not sent to a model, because it is hidden by",
         "masked": "but a line replaces its content in the prompt, because it is masked by",
-        "unknown": "but it is unknown how it was sent to a model, because this depends on",
+        "unknown": "but foldlog cannot say how it was sent to a model, because this depends on",
         "shortened": "but the model is sent only its beginning and end, because it is shortened by",
     }
     less = sent_view.less(event_id)

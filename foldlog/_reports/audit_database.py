@@ -149,8 +149,8 @@ class AuditTables(Derived[AuditRow]):
         condensation = None
         if label(recorded.event) == "condensation":
             name = recorded.conversation
-            # In a conversation with the id of an erased conversation, these ids belong to other
-            # events.
+            # These functions are cached only while one batch of events is added, because a new
+            # conversation may later get the id of an erased conversation.
             in_ids = self._own_ids.setdefault(name, in_own_ids(self.store, name))
             condensation = _condensation_row(name, recorded.recorded_at, in_ids(recorded.event))
         return AuditRow(recorded, event, condensation)
@@ -203,7 +203,8 @@ class AuditTables(Derived[AuditRow]):
             }
             for name in sorted(touched):
                 try:
-                    # After an erasure, the entry of the erasure comes later.
+                    # If the conversation was just erased, the entry of the erasure follows and
+                    # removes it.
                     with suppress(ConversationErased, ConversationNotFound), self._transaction():
                         self._describe(name)
                     continue
@@ -308,7 +309,7 @@ class AuditTables(Derived[AuditRow]):
         self._to_confirm = True
         query = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
-        # The entry of the erasure comes later.
+        # If the conversation was just erased, the entry of the erasure follows.
         with suppress(ConversationErased, ConversationNotFound):
             forks = self.store.forks_sharing(conversation, min(event_ids, default=0))
         for name in (conversation, *forks):
@@ -389,8 +390,8 @@ class AuditTables(Derived[AuditRow]):
 def _missing(
     store: Store, database: Database, conversation: str
 ) -> Iterator[Recorded | CorruptEvent]:
-    """For an event that cannot be read, yield an error instead. If the conversation is a detached
-    fork, its first events may be missing in the database.
+    """Yield the events that the database does not have yet. For an event that cannot be read, yield
+    an error. In a detached fork, the first events may be missing too, not only the newest.
     """
     query = (
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
@@ -404,9 +405,10 @@ def _missing(
         return
     if row.erased_at is not None:
         return
-    # The events that a fork shares may be in the database as events of its parent.
+    # The database may have the shared events of a fork as events of its parent. So the first id to
+    # look for is the first id that the database has of the fork.
     first_id = known_ids[0] if known_ids and row.parent is not None else 0
-    # Read from the first gap in the known ids on, and leave out the known ids after the gap.
+    # Read from the first missing id on, and leave out the events that the database already has.
     gap = first_id
     for known_id in known_ids:
         if known_id != gap:

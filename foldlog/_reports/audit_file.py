@@ -144,7 +144,8 @@ def open_database(store: Store, path: Path) -> Database:
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
-        # The thread of a follower writes, and another thread describes.
+        # Two threads use the connection: the thread of a follower calls ``apply``, and another
+        # thread calls ``describe``.
         connection = sqlite3.connect(path, check_same_thread=False)
         try:
             _check_connected(store, path, connection)
@@ -176,7 +177,8 @@ def _make(store: Store, path: Path) -> None:
             )
             table_of(database, "events").create_index(["kind", "tool"])
             table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
-            # The write-ahead log comes last, because without it a full disk is an error at once.
+            # The write-ahead log is turned on last: until then, a full disk raises an error at
+            # once.
             database.enable_wal()
         sync(part)
         if empty:
@@ -219,5 +221,5 @@ def followed_up_to(connection: sqlite3.Connection) -> int:
 
 def table_of(database: Database, name: str) -> Table:
     table = database[name]
-    assert isinstance(table, Table)  # This database has no views.
+    assert isinstance(table, Table)  # and not an SQL view
     return table

@@ -60,7 +60,8 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of
+    """Return the figures of each replay, with the names of the replays as keys of ``replays``.
+    ``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of
     ``describe_condenser``.
     """
     return [

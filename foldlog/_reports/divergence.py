@@ -22,7 +22,9 @@ _LOOKED_AT = 50
 def find_divergence(
     store: Store, one: str, other: str, shared: int, prices: Prices
 ) -> DivergenceDocument:
-    """Cost: the function reads the events of both conversations."""
+    """Find the first different event at or after the version ``shared``. Cost: the function reads
+    the events of both conversations.
+    """
     from foldlog._reports.runs import run_of
 
     versions = store.version(one), store.version(other)
@@ -56,9 +58,9 @@ def _equal(one: Event, other: Event) -> bool:
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events. If they share no stored
-    events, but their first events with a time are equal, as in two imports of a source, return 0.
-    Otherwise return None.
+    """Return the version up to which two conversations share stored events. Two imports of a source
+    share no stored events, but their first events with a time are equal: return 0 for them. For any
+    other two conversations, return None.
     """
     reach = _reach(store, one)
     other_reach = _reach(store, other)

@@ -85,7 +85,10 @@ class Dropped:
 def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
-    """Cost: the function reads two Views, and at most 10,000 events after the condensation."""
+    """Return what a condensation dropped: the condensation with this id, or by default the newest.
+    Return None if there is no condensation. Cost: the function reads two Views, and at most 10,000
+    events after the condensation.
+    """
     version = store.version(conversation)
     if condensation is None:
         action = _newest(store, conversation, version)
@@ -111,7 +114,8 @@ def find_dropped(
 def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
-    """Raise ``CorruptEvent`` if an event is damaged. Cost: the function reads two Views for each
+    """Return what the newest condensations between ``start`` and ``stop`` dropped, at most 50.
+    Raises ``CorruptEvent`` if an event is damaged. Cost: the function reads two Views for each
     condensation, and the View before the first condensation. The function also reads the events
     from the first condensation on, and at most 10,000 events after the last condensation.
     """
@@ -216,7 +220,9 @@ def lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, 
 
 
 def condensations(store: Store, conversation: str) -> list[CondensationAction]:
-    """Retracted condensations, and condensations that forgot nothing, are left out."""
+    """Return the condensations of a conversation. Retracted condensations, and condensations that
+    forgot nothing, are left out.
+    """
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, reading.version)]
     )

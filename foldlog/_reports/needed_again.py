@@ -10,7 +10,9 @@ from foldlog.eventstore import CorruptEvent, Store
 
 
 def needed_again(store: Store, conversation: str) -> list[NeededDocument]:
-    """If an event is damaged, return an empty list."""
+    """Return the dropped terms that the agent needed again, for each of the newest condensations.
+    If an event is damaged, return an empty list.
+    """
     try:
         return [_needed_document(dropped) for dropped in dropped_in(store, conversation)]
     except CorruptEvent:

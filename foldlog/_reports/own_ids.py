@@ -24,7 +24,10 @@ from foldlog.projections.v0_dialect import entomb, is_buried
 
 
 def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
-    """Cost: the returned function reads all events before a condensation of V0, once."""
+    """Return a function that replaces the source ids in a condensation of V0 by ids of the log. It
+    returns any other event unchanged. Call it with the events in order. Cost: it reads each event
+    before a condensation of V0 once.
+    """
     before: list[Annotation] = []
 
     def renumber(event: Event) -> Event:

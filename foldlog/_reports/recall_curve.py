@@ -1,5 +1,5 @@
-"""This module plots recall at retained tokens: the share of the needed terms that a strategy shows,
-at several sizes.
+"""This module plots recall at retained tokens. Recall is the share of the needed terms that a
+strategy shows. Each strategy is measured at several sizes.
 
 The plot has a curve for each strategy. A strategy with a higher curve shows more needed terms for
 the same number of tokens. The recorded condensations are one point of the plot. ``docs/RECALL.md``
@@ -68,7 +68,8 @@ class RequestsAndFiles(Condenser):
         ]
         notes = []
         if files:
-            # The id of a summary is below -1. This summary is in no stored View.
+            # The id of a summary must be below -1. This summary is never stored, so any such id
+            # will do.
             notes.append(CondensationSummary(id=-2, content=f"Files: {', '.join(files)}"))
         return Step(view.with_events([*view[:head], *requests, *notes, *view[max(head, cut) :]]))
 

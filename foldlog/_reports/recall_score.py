@@ -25,8 +25,8 @@ _OCCURRENCES_NAMED = 3
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 _NEAR = 120
-"""A prompt shows a fact if it has the term and one of its neighbours within this number of
-characters: see ``docs/RECALL.md``.
+"""A prompt shows a fact (a term with its neighbours, see ``docs/RECALL.md``) if at most this number
+of characters is between the term and one of its neighbours.
 """
 
 
@@ -100,8 +100,9 @@ def _in_words(content: Content) -> Content:
 
 
 class Needs:
-    """Call ``show`` before each call of the agent's model, and ``take`` with each event, in
-    order.
+    """Counts the earlier terms that the agent uses again, and finds those that its prompt did not
+    show. Call ``show`` with the View before each call of the agent's model, and call ``take`` with
+    each event, in order.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,9 @@ class Needs:
         self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
-        """``ids`` maps an id in the replay to the id in the history."""
+        """Look for earlier terms in an event. ``ids`` maps an id in the replay to the id in the
+        history.
+        """
         if not event.shown:
             return
         texts = event_texts(event)
@@ -170,9 +173,9 @@ class Needs:
 
 
 class _Shown(NamedTuple):
-    """``whole`` has the ids of the events that the prompt shows in full. ``changed_text`` and
-    ``changed_terms`` come from summaries and masked events. ``named`` has the ids of events that
-    ``changed_text`` names.
+    """What a prompt shows. ``whole`` has the ids of the events that the prompt shows in full.
+    ``changed_text`` is the text of its summaries and masked events, and ``changed_terms`` are the
+    terms in this text. ``named`` has the ids of events that ``changed_text`` names.
     """
 
     whole: frozenset[int]

@@ -1,5 +1,6 @@
-"""Replay a history in memory with another condenser, and measure the cost of its prompts, and the
-events and terms that they would not have shown. The store does not change.
+"""Replay a history in memory with another condenser. A replay measures the cost of the prompts that
+the agent's model would have got, and finds the events and terms that were missing in them. The
+store does not change.
 
 The condenser runs before each call of the agent's model, as if it had been used from the beginning.
 The recorded condensations are left out. So all strategies are compared over the same work of the
@@ -185,10 +186,10 @@ def replay(
     condenser apply to estimated tokens. If the condenser asks a model, the replay asks this model:
     the condenser's own model, or ``agent_llm`` if the condenser names none. Raises the errors of
     the condenser except ``NoCondensationAvailable``: the replay counts such a step as declined, and
-    sends the whole View. Raises ``ModelCallFailed`` if the condenser's model cannot be
-    reached, because the figures would then be wrong. Raises ``CondenserError`` if the condenser
-    condenses without end. Cost: the function reads all events, and calls the condenser and
-    ``AgentModel.token_sums`` before each call of the agent's model.
+    sends the whole View. Raises ``ModelCallFailed`` if the condenser's model cannot be reached,
+    because the figures would then be wrong. Raises ``CondenserError`` if the condenser condenses
+    again and again before the same event. Cost: the function reads all events, and calls the
+    condenser and ``AgentModel.token_sums`` before each call of the agent's model.
     """
     history = list(events)
     intervals = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -227,7 +228,7 @@ class Replaying:
         self._new_ids: dict[int, int] = {}
         """Maps the id of an event in the history to its id in the replay."""
         self._old_ids: dict[int, int] = {}
-        """Maps the other way."""
+        """Maps the id of an event in the replay to its id in the history."""
         self._summarized: dict[int, Collection[int]] = {}
         """Maps a summary to the events that it describes, by their ids in the history."""
         self._lost: set[int] = set()

@@ -264,7 +264,7 @@ def _knowledge(view: View, other: View) -> KnewDocument:
 def _with_differing_parts(
     store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
 ) -> tuple[KnewDocument, KnewDocument]:
-    # Two lines with equal beginnings become the parts of their texts that differ.
+    # If two lines look equal, show the parts of their texts that differ instead.
     first, second = knew
     lines = [*first.alone]
     other_lines = [*second.alone]

@@ -71,7 +71,9 @@ def _matches(record: Any) -> bool:
 
 
 def _session(record: Any) -> str | None:
-    """Return the session that a line names. Return an empty text if the sub-agent is unknown."""
+    """Return the name of the session of a line. For a line of a sub-agent, the name ends with the
+    id of the sub-agent. If the line does not name its sub-agent, return an empty text.
+    """
     session = text_or_none(within(record, "sessionId")) or None
     if session is None or record.get("isSidechain") is not True:
         return session

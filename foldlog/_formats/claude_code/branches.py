@@ -35,7 +35,7 @@ def is_side(record: dict[str, Any]) -> bool:
 
 
 PREVIOUS = object()
-"""The parent of a line without ``parentUuid`` is the previous line of the file."""
+"""Stands for the previous line of the file, the parent of a line without ``parentUuid``."""
 
 
 def parent_of(record: dict[str, Any]) -> Any:

@@ -143,7 +143,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         # the agent wrote the messages to its sub-agents
         is_for_sub_agent = is_side(record) and not self._side
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
-        # Claude Code wrote the message of an API error, not the model
+        # the message of an API error is from Claude Code, not from the model
         if record.get("isApiErrorMessage") is True:
             flags = {"shown": False}
         else:

@@ -13,8 +13,8 @@ The records, and the events that they become:
         reasoning, every other type                           Annotation
     inter_agent_communication    Message from one agent to another
     session_meta, turn_context   SystemMessage if they have new instructions, otherwise Annotation
-        with a history_base          a Retraction first, if there are records that the session does
-                                     not continue
+        with a history_base          a Retraction of the records that the session does not
+                                     continue, if there are any, and then the same event
     compacted                    CondensationAction, after the events of the items in its
                                  replacement history
     event_msg                    Annotation, because the line repeats another record or is

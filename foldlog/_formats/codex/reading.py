@@ -49,8 +49,9 @@ _INSTRUCTIONS = {
 }
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
-"""The roles of shown events. A message of the user begins a turn (``_TURN``). A condensation never
-forgets base instructions (``_BASE``), because base instructions are part of every request.
+"""The roles of shown events. A message of the user begins a turn (``_TURN``). Other instructions
+are ``_INSTRUCTED``. A condensation never forgets base instructions (``_BASE``), because base
+instructions are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
 _AGENTS = frozenset(("author", "recipient"))

@@ -125,7 +125,7 @@ def _start_of(text: str, key: str) -> int:
 
 def _skip(text: str, start: int) -> int:
     space = _space.match(text, start)
-    assert space is not None  # an empty text matches
+    assert space is not None  # the pattern also matches an empty text
     return space.end()
 
 

@@ -72,7 +72,9 @@ def leads_on(root: str | PathLike[str], folder: str | PathLike[str], visited: se
 
 
 def files_below(path: str | PathLike[str]) -> Iterator[str]:
-    """Links are followed, and each folder is read once."""
+    """Yield the path, if it is a file, and all files below it. Links are followed, but no folder is
+    read twice.
+    """
     if os.path.isfile(path):
         yield str(path)
     visited = set[str]()
@@ -95,8 +97,8 @@ class NotAHistory(EventStoreError, ValueError):
     """There is no history at this path, so nothing is imported from the path.
 
     ``why`` says what is at the path. ``foreign`` is true if the file is valid JSON without a
-    history, which an import of a folder skips. ``repeats`` is true if other files in the folder
-    have the same content.
+    history, which an import of a folder skips. ``repeats`` is true if the file has no records, or
+    has the content of other files in its folder; an import of a folder skips it too.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Find the histories below a path, and the place of each history in its file.
 
-    a file      JSON Lines of records, or of objects that each contain a history. Or a JSON
-                document: an array of records, an object with such an array, or an array of such
-                objects
+    a file      JSON Lines: each line is a record, or an object that contains a history. Or a JSON
+                document: an array of records, a container, or an array of containers
     a folder    with a file for each record (``events/12.json``, ``events/event-00012-….json``,
                 ``messages/message_12.json``): one history. Any other folder: all histories in the
                 files and folders below it, also behind links
@@ -188,7 +187,8 @@ def _in_folder(
     if (contained := _histories_inside(root, folder, recognize)) is not None:
         yield from contained
         return
-    # the files that may hold one record each, by their names, in the order of the records
+    # files with names such as ``event-00012-….json`` may each have one record; the number in the
+    # name gives their order
     steps = sorted(
         (int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))
     )
@@ -465,7 +465,7 @@ class _File:
             return ImportFinding(row.place, error.why)
 
     def _in_row(self, row: Located, number: int, names: Names) -> FoundHistory | ImportFinding:
-        if row.problem == TOO_LONG:  # a history may be longer than a record
+        if row.problem == TOO_LONG:  # the limit for a record does not apply to a history
             row = self._whole_line(row)
         if row.problem is not None:
             return ImportFinding(row.place, row.problem)

@@ -6,8 +6,9 @@ the agent's history changes nothing. With ``as_history`` the records are the age
 
 The records, and the events that they become:
 
-    message, finish            Message; for finish, the model's text beside its last call, or else
-                               its final text
+    message                    Message
+    finish                     Message with the thought and the text that the model wrote with this
+                               call, or else the final text in its arguments
     system                     SystemMessage
     condensation               CondensationAction, with the ids of the source (the V0 dialect); a
                                malformed condensation is an Annotation

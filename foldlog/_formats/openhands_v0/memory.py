@@ -6,7 +6,7 @@ and their results, in its own sentences. A model that continues an imported hist
 texts.
 
 V0 also sent knowledge about the workspace, and knowledge about words that the user wrote. foldlog
-joins the knowledge into one text, which does not have V0's own words.
+joins the knowledge into one text, with sentences of its own between the pieces.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
 
     def skip_to(self, next_id: int) -> None:
         if next_id != self.next_id:
-            # an observation only answers the action directly before the observation
+            # other events came in between, so the next observation does not answer the last action
             self._last_action = None
         super().skip_to(next_id)
 
@@ -226,7 +226,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
 def _done(
     name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]
 ) -> dict[str, Any]:
-    """If the record has the call that the model wrote, return the fields of this call."""
+    """Return the fields of an Action. If the record has the call that the model wrote, the fields
+    are from this call, and otherwise from the name and the arguments of the record.
+    """
     metadata = record.get("tool_call_metadata")
     fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
     call = call_of(metadata)
@@ -334,7 +336,9 @@ def _call(metadata: Any) -> tuple[str | None, str | None]:
 
 
 def members_of(record: Any) -> Sequence[Any]:
-    """In the oldest files a record is an array of an action and its observation."""
+    """Return the events in a record. In the oldest files, a record is an array of an action and its
+    observation.
+    """
     return record if type(record) is list else (record,)
 
 

@@ -3,15 +3,16 @@
 The records, and the events that they become:
 
     SystemPromptEvent                                      SystemMessage
-    SystemPromptUpdateEvent                                CondensationAction of the earlier prompt;
-                                                           SystemMessage
-    MessageEvent                                           Message; of a tool Observation, or, after
-                                                           the observation, a hidden Message
-    ActionEvent                                            Action, its arguments the text that the
-                                                           model wrote
+    SystemPromptUpdateEvent                                CondensationAction that forgets the
+                                                           earlier prompt, then SystemMessage
+    MessageEvent                                           Message
+    MessageEvent with the role tool                        Observation, or a hidden Message if the
+                                                           call already has its result
+    ActionEvent                                            Action; the arguments are the text that
+                                                           the model wrote
     ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
     CondensationSummaryEvent                               CondensationSummary, an ordinary event
-    Condensation                                           CondensationAction, in foldlog's ids
+    Condensation                                           CondensationAction, with foldlog's ids
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 

@@ -70,7 +70,7 @@ def observation_content(observation: dict[str, Any]) -> tuple[Content, dict[str,
         prefix = text_or_empty(metadata.get("prefix"))
         suffix = text_or_empty(metadata.get("suffix"))
         output = joined_text(content)
-        # the SDK writes the marker before the prefix, because the prefix belongs to the output
+        # the prefix belongs to the output, so the SDK writes its error marker before the prefix
         content = f"{marker}{prefix}{output}{suffix}{text_of_ending(metadata)}"
     if is_error:
         content = ({"type": "text", "text": _FAILED}, *parts_in(content))

@@ -127,8 +127,9 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         record["tool_call_id"] = call_id_of(event)
-        # The SDK cannot read a redacted result, because the class of the result is unknown. The SDK
-        # adds a text for the model to every kind of result except an error.
+        # Write a redacted result and an error as an ``AgentErrorEvent``. To read any other kind of
+        # result, the SDK needs the class of the result, which is unknown after a redaction. And the
+        # SDK adds a text for the model to all other kinds.
         is_rejection = REJECTION_SOURCE in event.extras
         if event.redacted is not None or (event.is_error and not is_rejection):
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)

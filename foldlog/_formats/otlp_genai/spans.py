@@ -143,7 +143,9 @@ def _messages_by_index(attributes: dict[str, Any], prefix: str) -> list[Any]:
 
 
 def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the message in an event of a span, by the conventions before 2026."""
+    """Return the message in an event of a span. Before 2026, the conventions put messages into
+    events.
+    """
     body = dict_or_empty(parse_text(attributes.get("gen_ai.event.content"))) or attributes
     if name == "gen_ai.choice":
         reply = body.get("message")
