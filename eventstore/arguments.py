@@ -13,7 +13,8 @@ from foldlog.eventstore.times import EventTime, event_microseconds
 
 NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
-"""The smallest and largest whole number of 64 bits. A database stores only numbers in this range.
+"""``NUMBER_MIN`` and ``NUMBER_MAX`` are the smallest and the largest whole number of 64 bits. A
+database stores only numbers in this range.
 """
 
 YEAR_10000: Final = 253_402_300_800_000_000

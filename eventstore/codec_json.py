@@ -44,7 +44,7 @@ def text_of(fields: dict[str, Any]) -> bytes:
     cannot hold a field, the body begins with the field ``$exact``, which contains all fields as
     ASCII JSON in base64. The rest of the body contains an approximation that any tool can read.
 
-    If a field has the name ``$exact``, the body is stored in the exact form.
+    If a field of the event has the name ``$exact``, the body is stored in this form too.
     """
     fields = whole_pairs(fields)
     readable = whole_pairs(

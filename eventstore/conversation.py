@@ -1,8 +1,8 @@
 """The rules of an append to a conversation. This module reads no clock and no database.
 
 Ids are dense: every id below the version belongs to an event. ``State`` therefore holds little more
-than the version, even for a long conversation. For an append that forgets a summary, the caller
-also reads the condensation that made it.
+than the version, even for a long conversation. If an append forgets a summary, the caller also
+reads the condensation that made the summary.
 
 An imported event (``origin`` is set) stays as its source recorded it. An imported event may be a
 summary, and the ids in an imported condensation are not checked.
@@ -105,7 +105,8 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
 def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids. Raises ``InvalidEvent`` if an event breaks a
     rule, and ``VersionConflict`` if the conversation has another version. Raises
-    ``DocumentsChanged`` if another writer changed a document since the command read it.
+    ``DocumentsChanged`` if another writer has changed a document since the caller read the
+    documents.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
         check_version(state, command.expected_version)

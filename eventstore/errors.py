@@ -301,7 +301,7 @@ class CorruptEvent(EventStoreError):
     """An event cannot be read, because its stored bytes are damaged. Run ``foldlog store verify``,
     then ``foldlog store copy --damaged``.
 
-    A follower continues after ``position``.
+    To continue after the damaged event, a follower passes ``position`` to ``follow``.
     """
 
     def __init__(
@@ -319,9 +319,9 @@ class CorruptEvent(EventStoreError):
 
 class StoreUnavailable(EventStoreError):
     """The database cannot be opened, read or written now: the disk or the server fails, or another
-    process holds a lock. When the disk, the server or the lock works again, the same call on the
-    open store succeeds. Acknowledged events are safe. The message names the remedy, and ``kind`` is
-    the reason (``UnavailableKind``).
+    process holds a lock. When the disk or the server works again, or the lock is free, the same
+    call on the open store succeeds. Acknowledged events are safe. The message names the remedy, and
+    ``kind`` is the reason (``UnavailableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnavailableKind) -> None:

@@ -49,9 +49,9 @@ Content = str | tuple[dict[str, Any], ...]
 
 
 def names_source_ids(event: Event) -> bool:
-    """Return whether the ids in a condensation or a request are ids of the imported source. Only
-    OpenHands V0 is such a source, and foldlog cannot translate its ids to ids of the conversation
-    (``projections/v0_dialect.py``).
+    """Return whether the ids in a condensation or a request are ids of the imported source, and not
+    ids of the conversation. This is true only for the format OpenHands V0, because foldlog cannot
+    translate its ids (``projections/v0_dialect.py``).
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
 
@@ -601,8 +601,8 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The descriptor of the struct field, whose value msgspec encodes, compares and copies. In the
-class, the property ``forgotten_event_ids`` takes the place of the descriptor.
+"""The descriptor of the struct field ``forgotten_event_ids``. msgspec encodes, compares and copies
+the value of this field. In the class, a property with the same name replaces the descriptor.
 """
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 

@@ -124,9 +124,9 @@ def restore_store(
     The store at ``url`` need not exist.
 
     A process that has the former store open can no longer write: its next append raises
-    ``StoreUnusable``, and the process must open the store again. The former file is kept beside
-    the restored file, with its write-ahead log. The restored store never gives a former position to
-    a new event, so followers can continue. After the next write, followers read a
+    ``StoreUnusable``, and the process must open the store again. The former file is kept beside the
+    restored file, with its write-ahead log. A new event of the restored store never gets a position
+    that the former store used, so followers can continue. After the next write, followers read a
     ``StoreRestored``, which names the position after which events were lost.
 
     ``keys`` are needed to verify encrypted conversations. If ``keys`` is None, the keys of the

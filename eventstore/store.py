@@ -174,11 +174,11 @@ class Store:
         secret: bytes | None = None,
     ) -> int:
         """Append the events of a source's records, and return the new version. The transaction of
-        the events also calls ``also``, which may write further data. The time of recording is now,
-        or ``recorded_at`` in microseconds since 1970. If the conversation has a later event than
-        ``recorded_at``, the time of that event is used. If ``secret`` is passed, the salts of the
-        events are computed from it, so that another copy of the source gets equal heads. Without
-        ``secret``, the salts are random.
+        the events also calls ``also``, which may write further data. The events are recorded with
+        the present time, or with the time ``recorded_at`` (in microseconds since 1970). If an
+        earlier event of the conversation has a later time, its time is used. If ``secret`` is
+        passed, the salts of the events are computed from it, so that another copy of the source
+        gets equal heads. Without ``secret``, the salts are random.
 
         ``extend`` checks only whether the events can be stored. The events may belong to records
         that the conversation already has. Raises ``VersionConflict``, ``ConversationNotFound`` or
@@ -350,10 +350,9 @@ class Store:
         later call yields the events of that transaction.
 
         Remember the last position, and pass it to the next call of ``follow``. No event is missed
-        or repeated, because no later commit gets an earlier position. If the store has several
-        members (``?stores=``), a position contains one number for each member. Only the events of
-        one member are in order. With several members, remember the text ``str(recorded.position)``,
-        and pass the text.
+        or repeated, because no later commit gets an earlier position. If several stores are joined
+        (``?stores=``), a position contains one number for each of these stores, and only the events
+        of one store are in order. Remember the text ``str(recorded.position)``, and pass the text.
 
         Raises ``CorruptEvent`` at a damaged event. After ``CorruptEvent``, continue after the
         ``position`` of the error. Raises ``StoreUnusable`` if SQLite cannot read a page of the

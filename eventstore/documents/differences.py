@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def difference(before: Any, after: Any) -> Difference | None:
     """Return the difference between two values, or None if the values are equal. The difference
-    contains parts of ``after`` itself, not copies: do not change either of them.
+    contains parts of ``after`` itself, not copies, so do not change ``after`` or the difference.
     """
     if _same(before, after):
         return None

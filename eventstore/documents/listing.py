@@ -41,7 +41,7 @@ _FACT: Final = "listed"
 """The store records the position and the time of the newest list under this name."""
 _AT_ONCE: Final = 200
 
-# Negative values in place of the version at which a conversation is listed:
+# A list entry may have one of these values instead of a version:
 _NOT_LISTED: Final = -1
 _NEEDS_KEY: Final = -2  # a process that has the key must list the conversation
 
@@ -97,8 +97,8 @@ def recent_conversations(
     least = min(limit + len(unwritten), NUMBER_MAX)
 
     def read_page(reader: Reader) -> RecentConversations:
-        # The stored list lacks some conversations: take these conversations first, then the stored
-        # list.
+        # ``unwritten`` contains entries that the stored list lacks. Take these entries first, then
+        # the entries of the stored list.
         candidates = (
             listing
             for listing in unwritten.values()
@@ -141,9 +141,10 @@ def recent_conversations(
 
 
 class _Newest(NamedTuple):
-    """``attributes`` is None if the attributes cannot be read, or if ``are_listed`` is true,
-    because the list already contains the attributes. For an archived conversation, ``attributes``
-    is the stored ``Record``, which is not decoded.
+    """The newest state of a conversation, for its list entry. ``attributes`` is None if the
+    attributes cannot be read. ``attributes`` is also None if ``are_listed`` is true, because the
+    list already contains the attributes. For an archived conversation, ``attributes`` is the stored
+    ``Record``, which is not decoded.
     """
 
     conversation: Conversation

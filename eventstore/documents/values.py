@@ -13,8 +13,8 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
-"""The maximum number of differences after a value of a document that is stored in full. To read the
-document, a reader has to read all these differences.
+"""A document is stored in full again after at most ``CHAIN_MAX`` differences. To read the document,
+a reader reads the last full value and all later differences.
 """
 
 

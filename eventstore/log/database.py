@@ -49,7 +49,8 @@ class LastConversation(NamedTuple):
         """Return the rows that were appended to the conversation after the state ``earlier``.
         Return None if one of the appended rows is not in memory, or if content was redacted.
 
-        Also return None if the heads differ, because events of ``earlier`` were then rolled back.
+        Also return None if the conversation has another head at the version of ``earlier``, because
+        events of ``earlier`` were then rolled back.
         """
         present = self.state
         before = self.before
@@ -67,7 +68,7 @@ class LastConversation(NamedTuple):
 class Late(NamedTuple):
     """Conversations whose list entries this process could not write.
 
-    ``data_version``  the database's ``data_version`` when the list was made
+    ``data_version``  the database's ``data_version`` when the list was last updated
     ``until``         the position up to which changes were read
     ``unlisted``      pairs of a conversation's key and the version of its entry in the list
     ``listings``      maps the key of a conversation to its missing entry
@@ -222,7 +223,7 @@ class Database:
 
     def _compare(self, reader: Reader, last: LastConversation) -> Conversation | None:
         # On a server, the query may be left out, because the append later compares the expected
-        # state.
+        # state with the stored state.
         if last.codec.data_key is None:
             expected = last.state
         else:

@@ -38,7 +38,7 @@ KEY_FILE = "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
 
 _HOW_TO_MAKE_ONE = (
-    "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
+    "a key is 32 random bytes in base64 or hexadecimal; make a key with 'openssl rand -base64 32'"
 )
 
 
@@ -128,7 +128,9 @@ class KeyRing:
         return blake2b(text, key=self._digest_keys[key_id], digest_size=size).digest()
 
     def wrap(self, conversation: str, secret: bytes) -> bytes:
-        """Encrypt the data key of a conversation with the encrypting key, and return the result."""
+        """Encrypt the data key of a conversation with the first key of the ring, and return the
+        result.
+        """
         nonce = os.urandom(NONCE_BYTES)
         return (
             _FORM
@@ -211,7 +213,7 @@ class DataKey:
 def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
     names = "" if keys is None else ", ".join(keys.names)
     if names:
-        remedy = f"the keys that are set are {names}; add the missing key after the encrypting key"
+        remedy = f"the keys that are set are {names}; add the missing key after these keys"
     else:
         remedy = SET_A_KEY
     return KeyUnavailable(f"{problem} under key {key_id}; {remedy}")

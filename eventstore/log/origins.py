@@ -171,7 +171,8 @@ def index(database: Database, conversation: str) -> None:
         if state is None:
             return None
         writing = WriteTransaction(transaction, state, database)
-        # If the key changed, the id now belongs to another conversation: begin again.
+        # If the conversation has another key, its id now belongs to a new conversation: begin
+        # again.
         first = indexed_until if state.key == indexed_key else 0
         stop = min(first + _CHUNK, writing.version)
         events = list(writing.events(first, stop))

@@ -447,8 +447,8 @@ class ReadTransaction:
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the idempotency keys of the conversation's source ids, each with the event of the
-        id. Raises the errors of ``recall``.
+        """Yield the idempotency keys that stand for source ids, each with the event that has the
+        source id. Raises the errors of ``recall``.
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:

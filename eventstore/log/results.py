@@ -55,7 +55,8 @@ class ConversationRow(NamedTuple):
     """A conversation in a list.
 
     ``id``             the id of the conversation
-    ``version``        the number of events; for an erased conversation, the former number
+    ``version``        the number of events; for an erased conversation, the number before the
+                       erasure
     ``created_at``     the time at which the first event was recorded
     ``updated_at``     the time at which the last event was recorded
     ``head``           the hash of the last event, in hexadecimal: with a published head, you can

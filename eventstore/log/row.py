@@ -132,7 +132,8 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation calls this function
 def checksum_seed(conversation: str) -> int:
-    # A row that was moved to another conversation must have a wrong checksum.
+    # The checksums of rows begin with this seed, so a row that was moved to another conversation
+    # has a wrong checksum.
     return crc32(utf8(conversation))
 
 

@@ -204,8 +204,9 @@ def restore(
 def _copy(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. Return the counts, and the id and creation time of each
-    conversation that is not erased.
+    """Copy a backup, and verify the copy. Return the numbers of conversations, of events and of
+    source records without events. Also return the id and creation time of each conversation that is
+    not erased.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,

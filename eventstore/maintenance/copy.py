@@ -133,9 +133,9 @@ def copy_store(
     appears in the target completely or not at all. An existing conversation gets the new events at
     its end. If ``damaged`` is true, a damaged conversation is copied up to its first damaged event.
     If ``again`` is true, the copy includes source records that the target redacted or erased in
-    another conversation, outside of the family of the copied source. Without ``again``, it refuses
-    a conversation with such a record, unless ``source`` itself redacted or erased the record in
-    another conversation.
+    another conversation, outside of the family of the copied source. Without ``again``, the copy
+    refuses a conversation with such a record, unless ``source`` itself redacted or erased the
+    record in another conversation.
 
     If a conversation is damaged or differs in the target, its result names the problem, and the
     copy continues with the next conversation. Raises ``ConversationNotFound`` for an unknown name,

@@ -178,7 +178,7 @@ def _mark(
         return state, needing
     parts = [_detach(transaction, database, fork.key) for fork in forks]
     if parts:
-        reason = f"{reason}; forks kept a part then: {', '.join(parts)}"
+        reason = f"{reason}; copies kept by forks: {', '.join(parts)}"
     leave_alone(transaction, database, state.key)
     erasure = Erasure(
         max(erased_at, state.updated_at or erased_at), reason, state.version, state.head or b""

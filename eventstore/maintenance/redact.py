@@ -61,12 +61,13 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, and ``hashes`` are the commitments to their former
     content, as in ``Redacted``. Followers find the receipt at ``position``. ``position`` is None if
     all these events were already redacted. ``quotes`` are the condensations whose summaries may
-    quote the redacted events. ``History.redact`` adds the events of companion conversations that
-    may quote them. ``forks`` share the redacted events. ``unconfirmed`` are the read models that
-    have not reached ``position``, so they may still contain the content. ``History.redact`` adds
-    the files and the records that may still contain the content. ``bytes_pending`` is true if only
-    ``vacuum`` can complete the redaction. The documents in ``documents_lost``, such as
-    ``attributes``, lost their newest value. ``documents_lost`` is set only by ``History.redact``.
+    quote the redacted events. ``History.redact`` adds events of companion conversations, if these
+    events may quote the redacted events. ``forks`` share the redacted events. ``unconfirmed`` are
+    the read models that have not reached ``position``, so they may still contain the content.
+    ``History.redact`` adds the files and the records that may still contain the content.
+    ``bytes_pending`` is true if only ``vacuum`` can complete the redaction. The documents in
+    ``documents_lost``, such as ``attributes``, lost their newest value. ``documents_lost`` is set
+    only by ``History.redact``.
     """
 
     conversation: str

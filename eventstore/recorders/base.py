@@ -78,7 +78,7 @@ Columns = tuple[Any, ...]
 
 
 class Reader(ABC):
-    """All queries of a read transaction see the store at one moment."""
+    """A read transaction. All its queries see the store at one moment."""
 
     @abstractmethod
     def _ask(self, statement: str, *parameters: Any) -> list[Columns]: ...

@@ -29,7 +29,7 @@ _BY_NAME: Final[dict[str, MakeFailure]] = {
 
 
 def failure_of(error: Exception) -> MakeFailure:
-    # A driver derives its own classes from the classes of PEP 249, so the nearest base class with
-    # such a name decides.
+    # A driver derives its error classes from the classes of PEP 249. The nearest base class that
+    # has a name from PEP 249 decides which error is raised.
     names = [kind.__name__ for kind in type(error).__mro__]
     return next((_BY_NAME[name] for name in names if name in _BY_NAME), _refused)

@@ -43,7 +43,7 @@ class DamagedBlock(ValueError):
 
 
 class Block(NamedTuple):
-    """The consecutive records of a source that begin with record number ``first``.
+    """Consecutive records of a source, beginning with record number ``first``.
 
     ``places`` contains the start and the end of each record in ``raw``. ``hashes`` contains the
     hash of each record at the import, even if the record was redacted later.

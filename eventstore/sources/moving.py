@@ -79,8 +79,8 @@ class _CopiedRecord(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """The family of a copied source, its records that are not redacted, and the fingerprints of
-    these records that its own store refuses.
+    """The family of a copied source, the records of this source that are not redacted, and the
+    fingerprints of these records that the store of the source refuses.
     """
 
     family: dict[str, bytes]
@@ -104,10 +104,11 @@ class CopiedRecords:
 
     def check(self, reader: Reader, is_new: Callable[[int, tuple[int, int]], bool]) -> None:
         """Raise ``CannotRedact`` if the target redacted or erased a new record. An import would
-        refuse the record, too. But if the store of the source also refuses the record, it has the
-        record by a decision of its user, and the copy has it too. ``is_new(number, (first_id,
-        events))`` returns whether the copy adds the record ``number``, which has ``events`` events
-        from the id ``first_id`` on. Cost: one small read, if the target refuses no record.
+        refuse the record, too. But if the store of the source also refuses the record, its user has
+        decided to keep the record, and the copy contains the record too. ``is_new`` gets the number
+        of a record, and a pair: the id of the record's first event, and the number of its events.
+        It returns whether the copy adds the record. Cost: one small read, if the target refuses no
+        record.
         """
         sources = Sources(self._target, reader)
         content = self._content if sources.refuse_any() else None
@@ -578,7 +579,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
     if not numbers:
         return
     if numbers[0] < own.from_record:
-        # The conversation that shares the record may be another one in this store.
+        # In this store, another conversation may have the name of the parent.
         own = sources.leave_parent(own)
     for number in numbers:
         block = next(sources.own_blocks(own, number))

@@ -134,7 +134,7 @@ class Sources:
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
     def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        # An empty ``about`` and empty ``sums`` are faster to read.
+        # Without ``has_texts``, ``about`` and ``sums`` stay empty, which is faster.
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
@@ -387,9 +387,9 @@ class Sources:
         return refused
 
     def find_returning(self, root: int | None, refused: Iterable[bytes]) -> dict[bytes, bool]:
-        """Return the hashes in ``refused`` that would come back with a new record in the family of
-        ``root``, and whether the family redacted the record. A hash that a record of the family
-        still has does not come back.
+        """Return the hashes in ``refused`` that a new record would bring back to the family of
+        ``root``. Map each hash to whether the family redacted a record with this hash. A hash is
+        left out if the family has a record with this hash, and has not redacted it.
         """
         family = [] if root is None else self.family(root)
         redacted = set() if root is None else self.redacted_hashes(root)

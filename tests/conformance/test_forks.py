@@ -94,7 +94,7 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(st
     before = state()
     shown = ids(views.current("g"))
     receipt = erased(store, "c", detach_forks=True)
-    reason = "asked for; forks kept a part then: 'f' events 0 to 10, 'h' events 0 to 3"
+    reason = "asked for; copies kept by forks: 'f' events 0 to 10, 'h' events 0 to 3"
     assert receipt.erased_reason == reason
     assert state() == before
     assert ids(Views(store).current("g")) == shown

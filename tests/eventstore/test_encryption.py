@@ -159,7 +159,7 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment, says
 @pytest.mark.parametrize("secrets", [[b"\7" * 32], b"\7" * 32, None, [[OLD]], [None]])
 def test_a_key_of_another_type_is_a_clear_error_that_does_not_show_it(secrets):
     with pytest.raises(
-        InvalidArgument, match=r"must be a text or a SecretStr, not of type .* such as 'openssl"
+        InvalidArgument, match=r"must be a text or a SecretStr, not of type .* with 'openssl"
     ) as raised:
         KeyRing(secrets)
     assert "x07" not in str(raised.value)

@@ -227,9 +227,7 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
         redacted = [name for name in "fg" if SECRET not in str(list(store.events(name)))]
         if isinstance(outcomes[0], ConversationErased):
             assert redacted == []
-            assert "forks kept a part then: 'f' events 0 to 6, 'g' events 0 to 3" in str(
-                outcomes[0]
-            )
+            assert "copies kept by forks: 'f' events 0 to 6, 'g' events 0 to 3" in str(outcomes[0])
         else:
             assert (redacted, outcomes[0].forks) == (["f", "g"], ("f", "g"))
         assert_sound(store)

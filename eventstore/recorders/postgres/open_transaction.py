@@ -122,7 +122,7 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
-        # Only a write of the key lets the server check that the key is new.
+        # The server checks that an idempotency key is new only when the key is written.
         if self._taken_for_new:
             raise StoreUnavailable(
                 "the transaction assumed that an idempotency key is new, but did not write the key",

@@ -357,7 +357,8 @@ class PostgresRecorder(Recorder):
         if is_on_citus == self._is_on_citus:
             return wire
         wire.close()
-        # Citus plans a statement for its parameters, because they determine the server of the rows.
+        # On Citus, each call of a statement is planned for its parameters, because the parameters
+        # determine which server has the rows.
         if self._keeps_its_server:
             self._parameters["options"] += " -c plan_cache_mode=auto"
         self._keeps_its_server = False  # a connection to Citus leads to several servers

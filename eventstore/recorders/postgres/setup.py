@@ -86,9 +86,9 @@ def prepare(
     stored_part = facts.get("part", str(part or ONLY))
     if part is not None and stored_part != str(part):
         raise StoreUnusable(
-            f"schema {schema!r} has store {stored_part}, not {part}; the number of stores cannot be"
-            " changed: copy the store to another schema, ?schema= (see 'foldlog store copy"
-            " --help')",
+            f"schema {schema!r} has store {stored_part}, not {part}; the number of joined stores"
+            " cannot be changed. To get another number, copy the store to another schema,"
+            " ?schema=NAME (see 'foldlog store copy --help')",
             kind="refused",
         )
     number, _, of = stored_part.partition(" of ")
@@ -124,8 +124,8 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 def check_not_lost(
     connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
 ) -> None:
-    # The ``first`` of several stores is made last, so no store has conversations before the first
-    # store exists.
+    # Of several stores, the store ``first`` is made after all others. If ``first`` exists, or if a
+    # store has conversations, all stores existed once.
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(
         connection.execute(_statement_in(schema, begun)).fetchall() for schema in there
@@ -156,9 +156,9 @@ def greet(
     writable: bool,
     durable: bool,
 ) -> bool:
-    """Check the server of a new connection, in one round trip for all stores on the connection. The
-    server's settings must not lose acknowledged events, and the epochs of the stores must be
-    correct. If a store was restored or its server was promoted, begin a new epoch. Return whether
+    """Check the server of a new connection, in one round trip for all stores on the connection.
+    Refuse settings of the server that could lose acknowledged events, and check the epochs of the
+    stores. If a store was restored or its server was promoted, begin a new epoch. Return whether
     the server belongs to Citus.
 
     Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
@@ -244,7 +244,7 @@ def _begin_epoch(wire: Wire) -> None:
     transaction numbers that its predecessor has already used.
 
     Another process that opens a connection checks the epoch before its first write. The commit does
-    not wait for a standby, because no standby may exist right after a failover. A standby that
+    not wait for a standby, because right after a failover there may be no standby. A standby that
     confirms a later commit has also received the commit of the epoch. ``0001_first.sql`` describes
     epochs.
     """

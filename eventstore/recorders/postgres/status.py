@@ -15,8 +15,8 @@ from foldlog.eventstore.recorders.statements import missing_parts
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing. Followers wait for its end. If the transaction is
-    prepared, it has no session, and ``pid`` is None.
+    """The oldest transaction that was writing. Followers wait for its end. A transaction that waits
+    for the second phase of a two-phase commit has no session, and its ``pid`` is None.
     """
 
     pid: int | None

@@ -314,7 +314,7 @@ class StoresReader(PostgresReader):
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        # The same round trip reads whether another store has the conversation.
+        # One round trip reads the conversation, and whether another store has it.
         home = self._stores.home(name)
         rows, home_rows = self._ask_each(
             [home, home], [("conversation", (name,)), ("store_value", (home_fact(name),))]

@@ -70,8 +70,9 @@ matches is a permanent error, and is raised immediately. A message in another la
 match, so foldlog treats the server as unreachable.
 """
 _NO_NUMBER: Final = "22P02"
-"""The state code for a text that is not a number. If a check in a statement of foldlog fails, the
-statement converts such a text to a number, so that PostgreSQL reports this code.
+"""The state code for a text that is not a number. Some statements of foldlog contain a check. If
+the check fails, the statement converts a text that is not a number, so that PostgreSQL reports this
+code.
 """
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"

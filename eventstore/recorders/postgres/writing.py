@@ -135,8 +135,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self, key: int, start: str, limit: int, *, exactly: bool = False
     ) -> Sequence[tuple[str, RecalledKey]]:
         if exactly and self._unchecked:
-            # The transaction assumes that the conversation is unchanged. If the key exists after
-            # all, the server refuses to store it again.
+            # The transaction assumes that the idempotency key is new. If the idempotency key exists
+            # after all, the server refuses to store it again.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
             return []

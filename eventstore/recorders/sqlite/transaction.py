@@ -95,8 +95,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         return self._write(statement, key, limit).rowcount < limit
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
-        # ``sqlite3`` searches adapters for every type except byte arrays, which takes longer than
-        # binding a byte array.
+        # For every type except byte arrays, ``sqlite3`` first searches for an adapter. The search
+        # takes longer than binding a byte array, so bind byte arrays.
         for first in range(0, len(rows), _TOGETHER):
             batch = rows[first : first + _TOGETHER]
             _, metas, bodies = zip(*batch, strict=True)
