@@ -21,19 +21,6 @@ def messages(*texts):
     ]
 
 
-def test_a_view_is_a_sequence_of_events():
-    events = messages("a", "b", "c", "d")
-    view = View.from_events(events)
-    assert len(view) == 4
-    assert view[1:3] == tuple(events[1:3])
-    assert view[-1] is events[3]
-    assert list(view) == events
-    assert view.events == tuple(events)
-    assert view.version == 4
-    assert not view.unhandled_condensation_request
-    assert view.condensations == ()
-
-
 def test_a_view_cannot_be_changed():
     view = View.from_events(messages("a"))
     with pytest.raises(AttributeError):
