@@ -345,9 +345,9 @@ class StoreFile:
             # otherwise ``name`` is a link, and leads to a file with its own log
             if os.path.realpath(self.name) == self.path:
                 remedy += (
-                    " if a restore put the new file there. In any other case, first end all programs"
-                    f" that have the store open and move {self.path}-wal away: SQLite would write"
-                    " this log, which belongs to the former file, into the new file"
+                    " if a restore put the new file there. If not, first end all programs that have"
+                    f" the store open and move {self.path}-wal away: SQLite would write this log,"
+                    " which belongs to the former file, into the new file"
                 )
             raise StoreUnusable(
                 f"another file took the place of {self.name} while it was open, and nothing was"
