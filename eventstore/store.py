@@ -361,7 +361,9 @@ class Store:
         """
         if not isinstance(after_position, str):
             check_whole("after_position", after_position)
-        after = self._recorder.position(after_position)
+        after = check_whole(
+            "after_position", self._recorder.position(after_position), maximum=NUMBER_MAX - 1
+        )
         if limit is not None:
             check_whole("limit", limit)
         return follow(self.database, after, limit)

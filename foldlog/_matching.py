@@ -67,7 +67,7 @@ def holding(text: str) -> Holds:
     """Return a function that finds ``text``. Raises ``InvalidArgument`` for an empty text."""
     folded = _fold(text)
     if not folded:
-        raise InvalidArgument("the text to search for is empty")
+        raise InvalidArgument("the text to search for is empty; give the text to redact")
     return lambda searched: folded in _fold(searched)
 
 

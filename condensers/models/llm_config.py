@@ -241,7 +241,8 @@ class LLMConfig(StrictTable):
                 extra |= value if argument is None or not value else {argument: value}
             else:
                 name: Any = RENAMED.get(key, key)
-                if ours.setdefault(name, value) != value:
+                former = ours.setdefault(name, value)
+                if former is not value and former != value:
                     raise ValueError(
                         f"{name} has two values, one of them under another name, such as {key};"
                         " leave one value out"

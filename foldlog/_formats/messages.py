@@ -213,6 +213,8 @@ class MessageReader:
         role = message["role"]
         if is_message_of_anthropic(message):
             return self.anthropic(message, response_id, meta)
+        if role not in ROLES:
+            self.refuse(unknown_role(role))
         if message.get("content") is None and role in ("user", "system", "developer"):
             self.refuse(
                 f"the content of the {role} message is missing; give a text or a list of parts"
@@ -227,8 +229,6 @@ class MessageReader:
                     content=content, call_id=text_or_none(message.get("tool_call_id")), tool=tool
                 )
             ]
-        if role not in ROLES:
-            self.refuse(unknown_role(role))
         return [spoken(role, content)]
 
     def _assistant(

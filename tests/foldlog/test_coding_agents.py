@@ -326,7 +326,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
     stop(histories, session)
     tools = answers(histories)
     for text, words in (
-        (tools.dropped("s1"), "dropped names that the agent needed again: file_7.py"),
+        (tools.dropped("s1"), "1 dropped name that the agent needed again: file_7.py"),
         (tools.dropped("s1", 602), "compaction 602"),
         (tools.dropped("s1", 3), "cannot be answered: \"conversation 's1' has no condensation 3; "),
         (tools.why("wish_7", "s1"), "'wish_7' is known, by event 603"),
