@@ -339,7 +339,7 @@ def test_each_tool_answers_within_its_tokens(histories, session):
         (tools.sessions(), "conversation s1: "),
         (tools.sessions("wish_7", limit=3), "12 events, the newest: conversation s1, event 603, "),
         (tools.knew(601, "s1"), "601 of 601 events shown"),
-        (tools.knew(604, "s1"), "of 604 events were shown"),
+        (tools.knew(604, "s1"), "of 604 events shown"),
     ):
         assert words in text
         assert estimate(text) <= TOKENS_MAX
