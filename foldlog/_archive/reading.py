@@ -18,14 +18,19 @@ from foldlog._compressed import open_unpacked
 from foldlog._formats.files.documents import DocumentRecords
 from foldlog._formats.files.frames import Frame, frame_of
 from foldlog._formats.files.readers import JsonLines
-from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, bytes_of
-from foldlog._formats.record import ImportFinding, Located, RecordReader
+from foldlog._formats.json_text import (
+    RECORD_SIZE_MAX,
+    TOO_LONG,
+    UnreadableJson,
+    bytes_of,
+    check_limits,
+)
+from foldlog._formats.record import FINDINGS_MAX, ImportFinding, Located, RecordReader
 from foldlog.eventstore.sources.blocks import SIZE, Block, hash_of, of_records
 
 _PADDING: Final = b" \t\r\0"
 """A line may have NUL bytes around it if the machine crashed while the file grew."""
 _BUFFER: Final = 2**20
-FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
 """A function that is called with each record and its hash. The function raises
@@ -183,13 +188,9 @@ class LineReading(_Findings):
                 try:
                     if len(record) >= RECORD_SIZE_MAX:
                         raise UnreadableJson(TOO_LONG)
+                    check_limits(record)
                     add(record, hashed)
-                except (
-                    msgspec.DecodeError,
-                    UnicodeDecodeError,
-                    UnreadableJson,
-                    RecursionError,
-                ) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:
                     if is_last and len(record) < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
@@ -269,6 +270,7 @@ class WholeReading(_Findings):
             try:
                 if len(record) > RECORD_SIZE_MAX:
                     raise UnreadableJson(TOO_LONG)
+                check_limits(record)
                 add(record, hash_of(record))
                 return record
             except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson) as error:

@@ -17,14 +17,15 @@ import msgspec
 
 from foldlog._archive.compacting import still_compacting
 from foldlog._archive.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
-from foldlog._archive.reading import FINDINGS_MAX, reading_of, state_of
+from foldlog._archive.reading import reading_of, state_of
 from foldlog._figures.of_sources import count_block, figures_in
 from foldlog._figures.writing import put_figures
 from foldlog._formats.decoded import READER, DecodedRecords
 from foldlog._formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog._formats.files.frames import KEY as FRAME, REDACTED, TITLE, WHERE, Frame
 from foldlog._formats.format import Format
-from foldlog._formats.record import ImportFinding
+from foldlog._formats.json_text import parse
+from foldlog._formats.record import FINDINGS_MAX, ImportFinding, refuse
 from foldlog._formats.registry import format_named
 from foldlog._formats.skeleton import Skeleton
 from foldlog._formats.usage import calls_beside
@@ -434,6 +435,7 @@ class SourceWriter:
         # finds.
         skeleton = self.skeleton
         if isinstance(skeleton, Skeleton):
+            skeleton.on_another_shape = self._check_shape
             add = skeleton.add
             if self.options.is_secret is None:
                 return add
@@ -447,11 +449,20 @@ class SourceWriter:
             findings_before = len(decoded_records.findings)
             decoded_records.add(record, record_hash)
             for problem in decoded_records.findings[findings_before:]:
-                self._decoder_findings_count += 1
-                if len(self._decoder_findings) < FINDINGS_MAX:
-                    self._decoder_findings.append(ImportFinding(self.reading.place, problem))
+                self._add_finding(problem)
 
         return add_decoded
+
+    def _check_shape(self, record: bytes) -> None:
+        format = self.found_history.format
+        value = parse(record)
+        if not format.accepts(value):
+            self._add_finding(str(refuse(format.expected, value)))
+
+    def _add_finding(self, problem: str) -> None:
+        self._decoder_findings_count += 1
+        if len(self._decoder_findings) < FINDINGS_MAX:
+            self._decoder_findings.append(ImportFinding(self.reading.place, problem))
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
         if self.options.is_secret is None or not self.options.is_secret(record):

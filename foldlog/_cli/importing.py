@@ -221,7 +221,8 @@ class Importing:
             tell(finding)
         hidden = max(len(new), (total or 0) if new else 0) - _FINDINGS_SHOWN
         if hidden > 0:
-            tell(f"{hidden:,} more in {where}; --json shows them")
+            shown = f"the first {len(findings):,}" if (total or 0) > len(findings) else "them"
+            tell(f"{hidden:,} more in {where}; --json shows {shown}")
 
     def _without_stdin(self, message: object) -> str:
         return str(message).replace(self._stdin, "")

@@ -7,7 +7,7 @@ from itertools import groupby, takewhile
 from typing import Any
 
 from foldlog._formats.places import place_of
-from foldlog._formats.record import INCOMPLETE, UNREAD
+from foldlog._formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD
 from foldlog._words.gist import count
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -75,6 +75,8 @@ def lacking(number: int, what: str, before: int) -> str:
     record is.
     """
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
+    if number >= FINDINGS_MAX:
+        lacks = f"{number:,} or more records"
     where = f"after {what} {before - 1}" if before else f"before {what} 0"
     return f"{lacks} of its source could not be read, {first}{where}"
 

@@ -8,6 +8,8 @@ double, and a byte order mark. If a key occurs twice, the last value counts.
 from __future__ import annotations
 
 import json
+import re
+import sys
 from typing import Any
 
 import msgspec
@@ -27,6 +29,10 @@ event.
 
 TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
 TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
+DIGITS_MAX = sys.get_int_max_str_digits()
+TOO_MANY_DIGITS = f"holds a number with more than {DIGITS_MAX:,} digits, the limit for one number"
+_STEP = 400
+_DIGITS_AT_STEPS = re.compile(rb"\d{10}")
 
 _strict = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
@@ -51,6 +57,17 @@ def parse(text: bytes) -> Any:
     if brackets(text) > DEPTH_MAX:
         check_depth(value)
     return value
+
+
+def check_limits(text: bytes) -> None:
+    """Raise ``UnreadableJson`` for valid JSON that ``parse`` refuses: a value that is nested too
+    deep, or a number with too many digits. A text is parsed only if it may have such a value.
+    """
+    # A search in all bytes takes as long as an import without it (``benchmarks.importing``). A long
+    # number has a digit at each of ten steps.
+    is_deep = len(text) > 2 * DEPTH_MAX and brackets(text) > DEPTH_MAX
+    if is_deep or (len(text) > DIGITS_MAX and _DIGITS_AT_STEPS.search(text[::_STEP])):
+        parse(text)
 
 
 def parse_stored(text: bytes) -> Any:
@@ -84,7 +101,7 @@ def _parse_leniently(text: bytes) -> Any:
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
     except ValueError as error:  # Python limits the digits of a number
-        raise UnreadableJson("holds a number with too many digits") from error
+        raise UnreadableJson(TOO_MANY_DIGITS) from error
 
 
 def fault(error: json.JSONDecodeError) -> str:

@@ -22,6 +22,9 @@ UNREAD = "unread records"
 record, and the id of the event after the record.
 """
 
+FINDINGS_MAX = 1_000
+"""The largest number of findings, and of unreadable records, that one import of a source lists."""
+
 _encode = msgspec.json.Encoder().encode
 
 

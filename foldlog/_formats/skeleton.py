@@ -8,7 +8,7 @@ skeleton.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -210,15 +210,18 @@ class Skeleton(ABC):
         self.replies = ReplyCounter(self.state.replies, left_out)
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
+        self.on_another_shape: Callable[[bytes], None] = lambda record: None
+        """A function that is called with each record that does not fit the record class."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
         """Count the record with the hash ``record_hash``. Raises ``UnreadableJson`` for a record
         that is not JSON.
         """
         skeleton, text = self._read(record)
-        if skeleton is None:
+        if skeleton is None or not self.is_record(skeleton):
             self._seen.is_again(record_hash, None, None)
             self._count_kind(OF_ANOTHER_SHAPE)
+            self.on_another_shape(text)
             return
         source_id, at = self.identity(skeleton)
         if self._seen.is_again(record_hash, source_id, at):
@@ -279,6 +282,10 @@ class Skeleton(ABC):
 
     # -- for a format
     # ----------------------------------------------------------------------------------------------
+
+    def is_record(self, skeleton: Any) -> bool:
+        """Return whether a skeleton has the fields that each record of the format has."""
+        return True
 
     @abstractmethod
     def identity(self, skeleton: Any) -> tuple[str | None, str | None]:

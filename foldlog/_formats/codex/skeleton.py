@@ -88,6 +88,9 @@ class CodexSkeleton(Skeleton):
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
         return (skeleton.payload or skeleton).id, skeleton.timestamp
 
+    def is_record(self, skeleton: _Line) -> bool:
+        return bool(_kind_of(skeleton))
+
     def count(self, skeleton: _Line) -> None:
         kind = _kind_of(skeleton)
         payload = skeleton.payload or skeleton

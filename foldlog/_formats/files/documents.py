@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.json_text import TOO_DEEP, UnreadableJson, fault
+from foldlog._formats.json_text import TOO_DEEP, TOO_MANY_DIGITS, UnreadableJson, fault
 from foldlog._formats.record import Located, at, describe_type
 
 _CUT = "the file ends in the middle of a value"
@@ -139,7 +139,7 @@ def _value_and_end(text: str, start: int) -> tuple[Any, int]:
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
     except ValueError as error:  # Python limits the digits of a number
-        raise UnreadableJson("holds a number with too many digits") from error
+        raise UnreadableJson(TOO_MANY_DIGITS) from error
 
 
 def _unreadable(text: str, place: int, problem: str) -> UnreadableJson:

@@ -9,10 +9,11 @@ import pytest
 from foldlog import Histories
 from foldlog._archive import importing, projecting, reading, writing
 from foldlog._archive.importing import Failed, Import
-from foldlog._archive.reading import FINDINGS_MAX
 from foldlog._archive.redacting import source_files
 from foldlog._archive.writing import SourceWriter
 from foldlog._figures.stored import FiguresOfStore
+from foldlog._formats.json_text import TOO_DEEP, TOO_MANY_DIGITS
+from foldlog._formats.record import FINDINGS_MAX
 from foldlog.eventstore import Message
 from tests.between import before_next_call
 from tests.foldlog.archive.imports import (
@@ -262,6 +263,16 @@ def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines, pat
     outcome = imported_lines(store, path, [lines[0], *many, *lines[2:]])
     assert (outcome.added, outcome.findings_count) == (len(lines) - 1, len(many))
     assert [finding.problem for finding in outcome.findings] == ["not UTF-8"] * FINDINGS_MAX
+
+
+@pytest.mark.parametrize(
+    "value, problem", [("[" * 480 + "]" * 480, TOO_DEEP), ("1" * 4301, TOO_MANY_DIGITS)]
+)
+def test_a_line_that_makes_no_event_is_a_finding(value, problem, lines, path, store):
+    odd = [lines[1].rstrip()[:-1] + f', "odd": {value}}}\n'.encode(), b"{}\n"]
+    outcome = imported_lines(store, path, [lines[0], *odd, *lines[2:]])
+    assert [finding.place for finding in outcome.findings] == [f"{path}:2", f"{path}:3"]
+    assert outcome.findings[0].problem == problem
 
 
 def test_half_a_character_in_a_line_loses_no_record(lines, path, store):
