@@ -1,7 +1,7 @@
 """A recorder stores rows in one kind of database. The packages of recorders never import one
 another.
 
-``base``, ``types``, ``changes``: the interface of a recorder, and the values that it stores.
+``base``, ``types``: the interface of a recorder, and the values that it stores.
 ``errors``: the errors of a recorder.
 ``sqlite/``, ``postgres/``: the recorders. A store in memory is a SQLite database too.
 ``sql/``, ``statements``: the statements and numbered migrations as files, and their loader.

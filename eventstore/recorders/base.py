@@ -87,8 +87,8 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
 
     last_conversation: Any = None
-    """The conversation of the last append, with its new state. With it, the next append to the same
-    conversation needs no query. The store sets ``last_conversation`` in a write transaction. In
+    """The conversation of the last append, with its new state. If the next append is to the same
+    conversation, it needs no query. The store sets ``last_conversation`` in a write transaction. In
     SQLite, the next write transaction of this process has the same value, unless another connection
     has committed. Any other change of a conversation sets ``last_conversation`` to None.
     """
@@ -465,8 +465,8 @@ class Transaction(Reader):
         conversations may have the same id. A new conversation that ``replaces`` an erased
         conversation gets the id of the erased conversation. As soon as the new conversation is
         visible, a search by id finds it, and the tombstone can be found only by its key. Raises
-        ``StoreUnavailable`` (``taken``), here or at the commit, if the id is in use, or if the
-        conversation to replace was not erased or was already replaced.
+        ``StoreUnavailable`` (``taken``), here or at the commit, if the id is in use. Raises the
+        same error if the conversation to replace was not erased, or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -658,7 +658,8 @@ class Transaction(Reader):
     ) -> None: ...
 
     def forget_figures(self, key: int) -> None:
-        # Figures may contain erased text, and can be made again from the remaining events.
+        # Delete the figures, because they may contain erased text. They can be made again from the
+        # remaining events.
         tables = (
             "forget_figures",
             "forget_figure_calls",

@@ -75,9 +75,9 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """The transaction's first query takes a connection from the pool. Before the first result, a
-    broken connection is replaced by a new connection. After the first result, a new connection
-    would show a later moment, so the error ``ConnectionLost`` is raised.
+    """The session of a read transaction. The first query takes a connection from the pool. Before
+    the first result, a broken connection is replaced by a new connection. After the first result, a
+    new connection would show a later moment, so the error ``ConnectionLost`` is raised.
 
     ``retried`` runs the call that sends the first query, and runs it again if the connection
     breaks. ``bind`` selects the store that ``ask`` reads.

@@ -68,8 +68,8 @@ entry in ``_KEYS_AT``, the index is 0.
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
-"""The snapshots of the servers, which change with every commit. While the snapshots do not change,
-nothing was committed.
+"""One snapshot of each server. The snapshot of a server changes with every commit. While the
+snapshots do not change, nothing was committed.
 """
 
 

@@ -12,7 +12,8 @@ remembers state for the next transaction.
 (docs/internals/decisions/0022-checkpoints-beside-commits.md).
 ``process_forks``: closes connections before a process forks.
 ``schema``: checks that the file is a store, and migrates its schema.
-``maintenance``: copy, rewrite and check the whole file, and find positions in a copy of the file.
+``maintenance``: copy, rewrite and check the whole file, and begin new positions in a copy of the
+file.
 ``replacing``: make a new file, and replace another file by it.
 ``errors``: turns the driver's errors into errors of a recorder.
 ``memory``: a store in memory, which runs the same statements on a database without a file.

@@ -93,7 +93,7 @@ def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
     """Write the whole log back. After ``RESTART``, the next commit writes at the beginning of the
     log. After ``TRUNCATE``, the log is empty. The wait for readers is short, because no connection
-    can write at that time. Return False if a reader still needs the log.
+    can write during the wait. Return False if a reader still needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()

@@ -53,13 +53,13 @@ class MemoryRecorder(Recorder):
                 INSIDE.add(writer)
                 with self._lock:
                     connection = self._open()
-                    if connection.in_transaction:  # an interrupted transaction
+                    if connection.in_transaction:  # left by an interruption
                         self._roll_back(connection)
                     try:
                         connection.execute("BEGIN")
                         result = work(self._transaction)
                         self._commits += 1
-                        committed = True  # only true if the transaction has also ended
+                        committed = True  # valid once the transaction has ended
                         connection.execute("COMMIT")
                     except BaseException:
                         committed = committed and not connection.in_transaction

@@ -265,8 +265,8 @@ class SQLiteRecorder(Recorder):
             except sqlite3.Error:
                 self._close_poller()
                 raise
-            # Each connection counts from its own start. A new connection must not return a number
-            # that an earlier connection has returned.
+            # Each connection counts commits from its own start. A new connection must not return a
+            # number that an earlier connection has returned.
             return (self._pollers << 32) + int(counted)
 
     # -- the file as a whole

@@ -378,9 +378,9 @@ def check_not_moved(path: str) -> None:
         state = "is empty" if exists else "does not exist"
         raise StoreUnavailable(
             f"{path} {state}, but {path}-wal has {size:,} bytes: that log belongs to a store file"
-            " that was moved or removed, and SQLite would delete the log and its events; put the"
-            " store file back if no program has opened it under its other name, or move"
-            f" {path}-wal away if you do not need its events",
+            " that was moved or removed, and SQLite would delete the log and its events. If no"
+            " program has opened the store file under another name, put the store file back. If"
+            f" you do not need the events, move {path}-wal away",
             kind="moved",
         )
 
