@@ -129,16 +129,11 @@ def run(
         f"copied {added} of {count(len(there), 'conversation')} ({document.already_there:,} had"
         " nothing new)"
     )
+    lines = [sentence if problems or behind else f"{sentence}; heads are equal"]
     if behind:
-        grew = [
-            f"{count(len(behind), 'conversation')} got events during the copy: run the "
-            f"command again"
-        ]
-    else:
-        grew = []
-    terminal.answer(
-        document, [sentence if problems or behind else f"{sentence}; heads are equal", *grew]
-    )
+        grown = count(len(behind), "conversation")
+        lines.append(f"{grown} got events during the copy: run the command again")
+    terminal.answer(document, lines)
     if forks:
         if forks == 1:
             became = "is copied as a separate conversation"
