@@ -235,9 +235,7 @@ def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> li
         return any(long_text in text for long_text in long_texts) or find_short(text) is not None
 
     return [
-        event
-        for event in events
-        if texts and _holds_packed(holds, [*map(": ".join, _contents([event]))])
+        event for event in events if _holds_packed(holds, [*map(": ".join, _contents([event]))])
     ]
 
 
