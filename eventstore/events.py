@@ -255,8 +255,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     def __post_init__(self) -> None:
         if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
             raise InvalidEvent(
-                "changed must be a dict with at least one document, and others must be a dict of"
-                " event ids by document"
+                "changed must be a dict with at least one document, and others must be a dict from"
+                " documents to event ids"
             )
         for name, change in self.changed.items():
             if (

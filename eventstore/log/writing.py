@@ -183,7 +183,7 @@ class WriteTransaction(ReadTransaction):
 
     def redact(self, rows: Sequence[Row]) -> None:
         """Replace stored rows by the redacted ``rows``, which are not encoded yet. All rows must be
-        the conversation's own, not rows that a fork shares.
+        stored under the key of the conversation. A fork must not replace a row that it shares.
         """
         self._reader.replace_rows(self.state.key, self._encode_rows(rows))
         self._changes = None  # the remembered event may be redacted now

@@ -193,7 +193,8 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
 
 @cache
 def _first_process() -> int:
-    # The threads of obstore begin at its first use, and obstore would wait for them for ever.
+    # obstore starts its threads at its first use. A forked process does not have these threads, and
+    # obstore would wait for them forever.
     return os.getpid()
 
 

@@ -250,8 +250,8 @@ def redact_rows(
     transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
     """Replace the rows of events with the new rows in ``redacted``, which have no content, then
-    call ``writing.end``. Delete the records of projections that may hold the content, including the
-    records of forks that share the events.
+    call ``writing.end``. Delete the records of projections, if they may hold the content. Forks
+    that share the events lose these records too.
     """
     writing.redact([row for _, row in redacted])
     _forget_derived_content(writing, [event for event, _ in redacted])

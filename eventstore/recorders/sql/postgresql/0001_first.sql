@@ -1,38 +1,39 @@
--- Schema 1. docs/internals/STORED_BYTES.md defines each column, and docs/POSTGRESQL.md what differs on a server. {schema} is
--- the schema of the store. Ids and names are UTF-8 bytes, because they may have characters that a text of PostgreSQL may not
--- have (NUL, lone surrogates). Bytes sort like the texts. {by_conversation} divides the tables that may have a row for each
--- event by the hash of the conversation; it is empty if there is only one partition. No index spans several partitions, so
--- {unique} is then empty, and only the transaction numbers make positions unique.
+-- Schema 1. docs/internals/STORED_BYTES.md defines each column. docs/POSTGRESQL.md says what differs on a server. {schema}
+-- is the schema of the store. Ids and names are UTF-8 bytes, because they may have characters that a text of PostgreSQL
+-- cannot have (NUL, lone surrogates). Bytes sort in the same order as the texts. {by_conversation} partitions the large
+-- tables by the hash of the conversation. With only one partition, {by_conversation} is empty. With several partitions,
+-- {unique} is empty, because no index spans several partitions. Only the transaction numbers then make positions unique.
 
 CREATE TABLE {schema}.store (
     name  text PRIMARY KEY,
     value text NOT NULL
 );
 
--- Facts that writers record about the store as a whole: the last removal of text, and up to which position conversations are
--- listed. They have a table of their own, because the role of agents may not change the identity and the schema of the
--- store.
+-- Facts that writers record about the store as a whole: the last removal of text, and the position up to which
+-- conversations are listed. These facts have a table of their own, because the role of agents may not change the table with
+-- the identity and the schema of the store.
 CREATE TABLE {schema}.facts (
     name  text PRIMARY KEY,
     value text NOT NULL
 );
 
--- One row. The number of a transaction is this epoch plus its xid. An epoch is right for one timeline of one server
--- ("cluster" is the system identifier of the server). A server that was restored from a backup, or promoted, counts its
--- transactions from the end of that backup or standby, so it may give numbers that its predecessor gave.
+-- This table has one row. The number of a transaction is the epoch plus the xid of the transaction. An epoch is valid for
+-- one timeline of one server ("cluster" is the system identifier of the server). A restored server counts xids from the end
+-- of its backup, and a promoted server counts xids from its last state as a standby. Without a new epoch, it could use
+-- numbers that its predecessor has already used.
 CREATE TABLE {schema}.epoch (
     epoch    bigint NOT NULL,
     cluster  bigint NOT NULL,
     timeline bigint
 );
 
--- A row is written when a conversation begins, is published or is erased, and never at an append: the last event has the
--- version and the head, and costs one index seek. The key is (number of the transaction << 20) + n: no sequence is needed.
--- The events of a fork below parent_version are events of its parent. "seed" is the head before event 0, if another
--- conversation recorded that event. If a conversation uses the id of an erased one again, "replaces" has the key of the
--- erased one. That tombstone is not visible, and erased_at distinguishes it from a staged import. "pending" counts the
--- records of the source that have no events yet. For an archived conversation it is the negative number of the events in its
--- object.
+-- A row is written when a conversation begins, is published or is erased, but not at an append. The version and the head
+-- are in the last event, and reading it costs one index seek. The key is (number of the transaction << 20) + n, so no
+-- sequence is needed. The events of a fork below parent_version are events of its parent. "seed" is the head before event
+-- 0, if another conversation recorded that event. If a conversation uses the id of an erased conversation again, "replaces"
+-- is the key of the erased conversation. The tombstone is then not visible, and its erased_at distinguishes it from a
+-- staged import. "pending" is the number of source records that have no events yet. For an archived conversation, "pending"
+-- is the number of events in its object, times -1.
 CREATE TABLE {schema}.conversations (
     key            bigint PRIMARY KEY,
     id             bytea NOT NULL,
@@ -53,8 +54,8 @@ CREATE TABLE {schema}.conversations (
     redactions     bigint,
     pending        bigint
 );
--- An id may be longer than an index entry, so it is found by its digest, and sorted by its first bytes, and then by the
--- rest.
+-- An id may be longer than an index entry. A search therefore uses the digest of the id, and a sort uses its first bytes,
+-- then the remaining bytes.
 CREATE UNIQUE INDEX conversations_by_id ON {schema}.conversations (sha256(id)) WHERE visible;
 CREATE INDEX conversations_in_order ON {schema}.conversations (substring(id, 1, 256)) WHERE visible;
 -- With this index, followers leave out erased conversations. Without it, a plan would read all conversations for each page.
@@ -62,11 +63,11 @@ CREATE INDEX conversations_erased ON {schema}.conversations (key) WHERE erased_a
 CREATE INDEX conversations_by_parent ON {schema}.conversations (parent) WHERE parent IS NOT NULL;
 CREATE INDEX conversations_by_key ON {schema}.conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
--- The position is (number of the transaction << 20) + the place in the transaction. It is null for a staged row, whose
--- position publications has. The rows of conversation -k are the ledger of conversation k: its later changes. The rows of
--- conversation 0 are the ledger of the store. Inserting a body of 7 KB takes 70 µs with lz4, 220 µs with pglz and 50 µs
--- without compression; the body takes 4.2, 3.5 and 8.5 KB on disk. "meta" has all data of an event besides its body; the
--- indexed fields are also columns.
+-- The position is (number of the transaction << 20) + the place in the transaction. A staged row has no position here. The
+-- table publications has its position after the import. The rows with the conversation -k are the ledger of conversation k,
+-- which lists its later changes. The rows with the conversation 0 are the ledger of the store. A body of 7 KB takes 70 µs
+-- to insert and 4.2 KB on disk with lz4, 220 µs and 3.5 KB with pglz, and 50 µs and 8.5 KB without compression. "meta" has
+-- all data of an event except its body. Fields with an index are columns too.
 CREATE TABLE {schema}.events (
     conversation      bigint NOT NULL,
     id                bigint NOT NULL,
@@ -81,7 +82,7 @@ CREATE TABLE {schema}.events (
 CREATE {unique} INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
 CREATE INDEX events_structural ON {schema}.events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON {schema}.events (conversation, id) WHERE kind = 'document_changes'::bytea;
--- Most events of a real log may be annotations. Opening a View walks this index, which does not have them.
+-- Opening a View walks this index. The index leaves out annotations, because most events of a real log may be annotations.
 CREATE INDEX events_shown ON {schema}.events (conversation, id) WHERE shown;
 
 -- Imports that were staged. The events first_id, first_id + 1, … of a conversation have the positions first_position,
@@ -95,7 +96,7 @@ CREATE TABLE {schema}.publications (
 CREATE INDEX publications_by_conversation ON {schema}.publications (conversation, first_id);
 CREATE INDEX publications_by_end ON {schema}.publications ((first_position + size));
 
--- Operations of several transactions that are not complete, with their states, at most one on each conversation. A negative
+-- Incomplete operations of several transactions, with their states. A conversation has at most one operation. A negative
 -- number stands for an operation on the store.
 CREATE TABLE {schema}.unfinished (
     conversation bigint PRIMARY KEY,
@@ -111,11 +112,12 @@ CREATE TABLE {schema}.idempotency_keys (
     proof        bytea
 ) {by_conversation};
 CREATE UNIQUE INDEX idempotency_keys_by_key ON {schema}.idempotency_keys (conversation, sha256(key));
--- Events by the id that their source gave them, over all conversations.
+-- Finds imported events by their id in the source, over all conversations.
 CREATE INDEX idempotency_keys_of_sources ON {schema}.idempotency_keys (sha256(key))
 WHERE substring(key, 1, 15) = 'foldlog:source:'::bytea;
 
--- Bytes beside events. A conversation stores equal bytes only once. Most of them are images, which are compressed already.
+-- Bytes beside events. A conversation stores equal bytes only once. Most of these bytes are images, which are compressed
+-- already.
 CREATE TABLE {schema}.attachments (
     conversation bigint NOT NULL,
     name         bytea NOT NULL,
@@ -134,7 +136,7 @@ CREATE INDEX attached_by_name ON {schema}.attached (conversation, name, encoding
 
 -- The source of an import, under the key of its conversation. The records below from_record are records of "parent". All
 -- sources that grew from one source have the same "root". "made" is the number of records that have events. "redacted" has
--- the numbers of the source's own redacted records, 4 bytes each. "about" and "sums" are deflated, and sealed in an
+-- the numbers of the source's own redacted records, 4 bytes each. "about" and "sums" are deflated, and are encrypted in an
 -- encrypted conversation. After an erasure, imports with this "fingerprint" are refused.
 CREATE TABLE {schema}.sources (
     conversation bigint PRIMARY KEY,
@@ -153,9 +155,9 @@ CREATE TABLE {schema}.sources (
     sums         bytea NOT NULL
 );
 CREATE INDEX sources_by_root ON {schema}.sources (root);
--- If the encoding of a block has the bit 16, the block was appended alone: its places also list the events of its records,
--- and have the head after them. Blocks after the first "records" records of a source are such blocks, or belong to an
--- operation that is not complete. The bodies of blocks are compressed already.
+-- If the encoding of a block has the bit 16, the block was appended alone. Its "places" then also list the events of its
+-- records, and contain the head after its last record. Blocks after the first "records" records of a source were appended
+-- alone, or belong to an incomplete operation. The bodies of blocks are compressed already.
 CREATE TABLE {schema}.blocks (
     conversation bigint NOT NULL,
     first        bigint NOT NULL,
@@ -165,16 +167,17 @@ CREATE TABLE {schema}.blocks (
     body         bytea {external} NOT NULL,
     PRIMARY KEY (conversation, first)
 ) {by_conversation};
--- The events of records, some records in each row: the number of the record, the id of its first event, and the number of
--- its events, 4 bytes each, deflated. "event" is the first event of the row.
+-- The events of records. Each row lists several records. A record has three numbers of 4 bytes: its own number, the id of
+-- its first event, and the number of its events. The list is deflated. "event" is the first event of the row.
 CREATE TABLE {schema}.made (
     conversation bigint NOT NULL,
     event        bigint NOT NULL,
     places       bytea NOT NULL,
     PRIMARY KEY (conversation, event)
 ) {by_conversation};
--- The imported states of a place (a hash of the path, the name inside and the options): the conversations that were imported
--- from it, and up to which record and byte it was read. The newest state has the highest "seen".
+-- The states of a place at its imports. A place is a hash of the path, the name inside and the options. A row names a
+-- conversation that was imported from the place, and the record and the byte up to which the import has read. The newest
+-- state has the highest "seen".
 CREATE TABLE {schema}.places (
     place        bytea NOT NULL,
     conversation bigint NOT NULL,
@@ -186,14 +189,14 @@ CREATE TABLE {schema}.places (
     PRIMARY KEY (place, conversation)
 );
 CREATE INDEX places_of ON {schema}.places (conversation);
--- Places and fingerprints of erased sources, and hashes of redacted records: an import refuses them.
+-- Places and fingerprints of erased sources, and hashes of redacted records. Imports refuse them.
 CREATE TABLE {schema}.refused (
     fingerprint  bytea PRIMARY KEY,
     conversation bigint NOT NULL
 );
 CREATE INDEX refused_of ON {schema}.refused (conversation);
 
--- The records of projections. Rows can be deleted: they are made again, or their data is read from the events.
+-- The records of projections. Rows can be deleted: foldlog makes them again, or reads the data from the events.
 CREATE TABLE {schema}.records (
     conversation bigint NOT NULL,
     projection   bytea NOT NULL,
@@ -205,12 +208,12 @@ CREATE TABLE {schema}.records (
     PRIMARY KEY (conversation, projection, version)
 ) {by_conversation};
 
--- The figures of a conversation, made of its events at this version, or of the records of its source. Rows can be deleted:
--- they are made again. An unknown number is null. Times are in microseconds. A local time counts as UTC; "is_local" is 1 if
--- the first time is local, 2 if the last is, and 3 if both are. "texts" is JSON: title, first error, attributes. In an
--- encrypted conversation it is sealed, each name in the tables below is a keyed digest, and "texts" has the name. "replies"
--- has a hash of 8 bytes for each reply of a model. "replies_compared" is 1 after these were compared with the replies of
--- other conversations.
+-- The figures of a conversation, computed from its events at this version, or from the records of its source. Rows can be
+-- deleted: foldlog computes them again. An unknown number is null. Times are in microseconds. A local time counts as UTC;
+-- "is_local" is 1 if the first time is local, 2 if the last is, and 3 if both are. "texts" is JSON: title, first error,
+-- attributes. In an encrypted conversation, "texts" is encrypted. The tables below then contain a keyed digest in place of
+-- each name, and "texts" contains the name. "replies" has a hash of 8 bytes for each reply of a model. "replies_compared"
+-- is 1 after these replies were compared with the replies of other conversations.
 CREATE TABLE {schema}.figures (
     conversation       bigint PRIMARY KEY,
     id                 bytea NOT NULL,
@@ -239,7 +242,7 @@ CREATE TABLE {schema}.figures (
     replies            bytea NOT NULL
 );
 CREATE INDEX figures_to_compare ON {schema}.figures (conversation) WHERE replies_compared = 0 AND length(replies) > 0;
--- Calls of models by day, model and size of the prompt. The cost is null if the calls have none.
+-- Calls of models by day, model and size of the prompt. The cost is null if the calls have no cost.
 CREATE TABLE {schema}.figure_calls (
     conversation          bigint NOT NULL,
     day                   text NOT NULL,
@@ -256,8 +259,8 @@ CREATE TABLE {schema}.figure_calls (
     cost                  double precision
 );
 CREATE INDEX figure_calls_of ON {schema}.figure_calls (conversation);
--- The usage of replies that several histories have, by a hash of the ids of the replies. figure_calls has it too: a total
--- counts each reply once.
+-- The usage of replies that several histories contain. The key is a hash of the ids of a reply. figure_calls contains this
+-- usage too, so a total must count each reply only once.
 CREATE TABLE {schema}.figure_replies (
     reply                 bigint NOT NULL,
     conversation          bigint NOT NULL,
@@ -276,7 +279,7 @@ CREATE TABLE {schema}.figure_replies (
     PRIMARY KEY (reply, conversation)
 );
 CREATE INDEX figure_replies_of ON {schema}.figure_replies (conversation);
--- All other counts. "what" says what is counted, such as 'tool', and "name" under which name.
+-- All other counts. "what" says what is counted, such as 'tool'. "name" is the name of the counted thing.
 CREATE TABLE {schema}.figure_counts (
     conversation bigint NOT NULL,
     what         text NOT NULL,
@@ -285,8 +288,8 @@ CREATE TABLE {schema}.figure_counts (
     PRIMARY KEY (conversation, what, name)
 );
 
--- The positions of projections of the eventsourcing library, written in their own transactions. The token is random: by it,
--- a writer whose connection broke at the commit recognizes its own row.
+-- The positions of projections of the eventsourcing library, written in their own transactions. The token is random. If the
+-- connection of a writer breaks at the commit, the writer recognizes its own row by the token.
 CREATE TABLE {schema}.tracking (
     application     bytea NOT NULL,
     notification_id bigint NOT NULL,
@@ -294,11 +297,11 @@ CREATE TABLE {schema}.tracking (
     PRIMARY KEY (application, notification_id)
 );
 
--- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change and
--- when conversations are listed, and at no other append. To make all again from the events, delete the rows of listing and
--- listed, the records 'attributes', and the value 'listed' in facts. A digest stands for one attribute, keyed in an
--- encrypted conversation; 16 zero bytes stand for all conversations. A conversation with version -1 must be listed again,
--- and with -2 by a process that has its key.
+-- The list of conversations by attribute and by last activity. A row is written when attributes change and when
+-- conversations are listed, but not at other appends. To make the whole list again from the events, delete the rows of
+-- listing and listed, the records 'attributes', and the value 'listed' in facts. A digest stands for one attribute. In an
+-- encrypted conversation, the digest is keyed. Each conversation also has the digest of 16 zero bytes. A conversation with
+-- the version -1 must be listed again. A conversation with the version -2 must be listed by a process that has its key.
 CREATE TABLE {schema}.listing (
     conversation bigint PRIMARY KEY,
     at           bigint NOT NULL,
@@ -328,16 +331,16 @@ EXCEPTION
 END
 $timeline$;
 
--- The identity of the server that has the tables, if the query is FROM one of them. It may differ from the server to which
+-- The identity of the server that has a table, if the query is FROM this table. This server may not be the server to which
 -- the client is connected.
 CREATE FUNCTION {schema}.here() RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $here$ SELECT system_identifier FROM pg_control_system() $here$;
 
--- Begin an epoch above all positions that were ever given, if the present epoch is right for another server or another
--- timeline. The gap has space for positions that were given after the backup was made: 2^28 transactions, and 2^14 for each
--- second since the newest event of the backup. The roles of agents may not change the table, so this function runs with the
--- rights of its owner, and has no parameter.
+-- Begin an epoch above all earlier positions, if the present epoch belongs to another server or another timeline. The gap
+-- leaves space for the transactions after the backup: 2^28 transactions, and 2^14 for each second since the newest event of
+-- the backup. The roles of agents may not change the table, so this function runs with the rights of its owner, and has no
+-- parameter.
 CREATE FUNCTION {schema}.begin_epoch() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $begin_epoch$

@@ -45,10 +45,10 @@ COMMIT
 -- name: rollback
 ROLLBACK
 
--- {here} and {timeline} are columns of the epoch, if each connection was checked when it was made. Behind a pooler and on
--- Citus they are read from the server, because a connection may lead to another server by now. If they differ from the
--- epoch, no transaction writes before a new epoch begins. A result that is not a number is an explanation for the server's
--- log.
+-- If each connection is checked when it is made, {here} and {timeline} are columns of the epoch. Behind a pooler and on
+-- Citus, {here} and {timeline} are read from the server, because a connection may now lead to another server. If they
+-- differ from the epoch, no transaction writes before a new epoch begins. If the result is a text, converting it to a
+-- number fails, and the text explains the failure in the server's log.
 -- name: number
 SELECT (
     CASE
@@ -65,8 +65,8 @@ SELECT pg_advisory_xact_lock($1::bigint) FROM {schema}.epoch
 -- name: barrier
 SELECT pg_logical_emit_message(true, 'foldlog', '') FROM {schema}.epoch
 
--- For followers, on any server: a hot standby can commit nothing, and returns null. No other transaction mode is needed,
--- because PostgreSQL does not count this as a write.
+-- For followers. On a hot standby, which cannot commit a message, the result is null. The transaction needs no other mode,
+-- because PostgreSQL does not count the message as a write.
 -- name: begin_confirming
 BEGIN ISOLATION LEVEL READ COMMITTED
 
@@ -102,8 +102,8 @@ FROM {schema}.conversations c
 {last_events}
 WHERE sha256(c.id) = sha256($1::bytea) AND c.visible
 
--- The transaction's number, if the conversation is unchanged; otherwise an error, and no statement that was sent after it is
--- run. A result that is not a number is an explanation for the server's log.
+-- Returns the transaction's number if the conversation is unchanged. Otherwise, the statement fails, and the statements
+-- that were sent after it do not run. The text that is not a number explains the failure in the server's log.
 -- name: number_if_unchanged
 SELECT (
     CASE
@@ -247,7 +247,7 @@ WHERE position >= $1::bigint
     AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY position LIMIT $3::bigint
 
--- The position of such a row.
+-- The position of the first event from a position on.
 -- name: live_place
 SELECT e.position, coalesce((SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), ''), e.id
 FROM {schema}.events e WHERE e.position >= $1::bigint ORDER BY e.position LIMIT 1
@@ -394,8 +394,8 @@ UNION ALL
 (SELECT convert_to(value, 'UTF8') FROM {schema}.facts
  WHERE $1::bytea = 'bytes_pending'::bytea AND starts_with(name, 'bytes_pending ') LIMIT 1)
 
--- Each conversation has a mark of its own, so that writers do not wait for one another; the search index has one too. No
--- value is used twice, because more may be deleted during a vacuum.
+-- Each conversation has its own row for pending bytes, so that writers do not wait for one another. Each value is used only
+-- once, because more bytes may be deleted during a vacuum.
 -- name: leave_bytes
 INSERT INTO {schema}.facts AS f (name, value) VALUES ('bytes_pending ' || $1::bigint, gen_random_uuid()::text)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE f.value <> excluded.value
@@ -406,7 +406,7 @@ SELECT name, value FROM {schema}.facts WHERE starts_with(name, 'bytes_pending ')
 -- name: next_transaction
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM {schema}.epoch
 
--- A locked mark is skipped: its writer is giving it a new value.
+-- A locked row is skipped, because a writer is giving it a new value.
 -- name: bytes_are_gone
 DELETE FROM {schema}.facts WHERE name IN (
     SELECT f.name FROM {schema}.facts f JOIN unnest(%s::text[], %s::text[]) AS gone (name, value) USING (name, value)
@@ -445,7 +445,7 @@ FROM {schema}.conversations c
 WHERE c.parent = $1::bigint AND c.visible AND c.id >= $2::bytea
 ORDER BY c.id LIMIT $3::bigint
 
--- The conversations from which a fork has its past, and the versions at which the past leaves them.
+-- The ancestors of a fork, and for each ancestor the version up to which the fork shares its events.
 -- name: lineage
 WITH RECURSIVE past (key, stop) AS (
     SELECT $1::bigint, $2::bigint
@@ -466,8 +466,9 @@ UPDATE {schema}.conversations SET visible = false
 WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
     AND visible AND erased_at IS NOT NULL
 
--- The server makes positions of places here, so that an append need not wait for its number. On Citus this part is 0 and the
--- number is read first, because Citus would use the number of the server to which the client is connected.
+-- Here, the server adds the transaction's number to the places of events, so that an append need not wait for its number.
+-- On Citus, this part is 0 and the number is read first, because Citus would use the number of the server to which the
+-- client is connected.
 -- part: first_place
 (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
 
@@ -510,7 +511,7 @@ ON CONFLICT (conversation) DO UPDATE SET operation = excluded.operation, state =
 -- name: finish
 DELETE FROM {schema}.unfinished WHERE conversation = $1::bigint
 
--- Rows of its parent that a fork has under its own key, because a detachment is not complete.
+-- Copies of the parent's rows under the key of a fork. The fork has them because a detachment is not complete.
 -- name: delete_copies
 WITH gone AS (
     DELETE FROM {schema}.events WHERE conversation = $1::bigint AND id IN (
@@ -738,7 +739,8 @@ SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
 -- part: source
 conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
--- Blocks that were appended one by one. Until several are joined, they have the progress of the source themselves.
+-- Blocks that were appended one by one. Until several of these blocks are joined, the blocks themselves contain the
+-- progress of the source.
 -- part: appended
 FROM {schema}.sources s LEFT JOIN {schema}.blocks b ON b.conversation = s.conversation AND b.first = (
     SELECT max(a.first) FROM {schema}.blocks a
@@ -989,14 +991,15 @@ SELECT is_local, count(*), count(*) FILTER (WHERE errors IS NULL), count(*) FILT
     min(first_at), max(last_at), max(longest_wait_s), sum(view_tokens)::bigint
 FROM chosen JOIN {schema}.figures f USING (conversation) GROUP BY is_local
 
--- A name of encrypted conversations is a digest; the texts of one of them have the name.
+-- In encrypted conversations, a name is stored as a digest. The texts of one of these conversations contain the name.
 -- name: figure_totals
 WITH {chosen}
 SELECT what, name, min(conversation), count(*) FILTER (WHERE number > 0), sum(number)
 FROM chosen JOIN {schema}.figure_counts n USING (conversation)
 WHERE what IN (SELECT jsonb_array_elements_text(convert_from($7::bytea, 'UTF8')::jsonb)) GROUP BY what, name
 
--- Replies of several histories. A reply with the most tokens comes first, because a copy may be cut short.
+-- Replies of several histories. Of the copies of a reply, the copy with the most tokens comes first, because another copy
+-- may be cut short.
 -- part: repeated
 repeated AS (
     SELECT *, row_number() OVER (
@@ -1005,7 +1008,7 @@ repeated AS (
     FROM {schema}.figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
 )
 
--- A reply that several conversations have counts once.
+-- If several conversations have the same reply, the reply counts once.
 -- name: figure_spending
 WITH {chosen}, {repeated}, all_calls AS (
     SELECT 1 AS sign, conversation, {call_columns} FROM chosen JOIN {schema}.figure_calls USING (conversation)

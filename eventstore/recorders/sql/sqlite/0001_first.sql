@@ -5,13 +5,13 @@ CREATE TABLE store (
     value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A row is written when a conversation begins, is published or is erased, and never at an append: the last event has the
--- version and the head, and costs one index seek. With AUTOINCREMENT no key is used twice, so a writer of a discarded
--- conversation never writes to another conversation. The events of a fork below parent_version are events of its parent.
--- "seed" is the head before event 0, if another conversation recorded that event. If a conversation uses the id of an erased
--- one again, "replaces" has the key of the erased one. That tombstone is not visible, and erased_at distinguishes it from a
--- staged import. "pending" counts the records of the source that have no events yet. For an archived conversation it is the
--- negative number of the events in its object.
+-- A row is written when a conversation begins, is published or is erased, but not at an append. The version and the head
+-- are in the last event, and reading it costs one index seek. With AUTOINCREMENT no key is used twice, so a writer of a
+-- discarded conversation never writes to another conversation. The events of a fork below parent_version are events of its
+-- parent. "seed" is the head before event 0, if another conversation recorded that event. If a conversation uses the id of
+-- an erased conversation again, "replaces" is the key of the erased conversation. The tombstone is then not visible, and
+-- its erased_at distinguishes it from a staged import. "pending" is the number of source records that have no events yet.
+-- For an archived conversation, "pending" is the number of events in its object, times -1.
 CREATE TABLE conversations (
     key            INTEGER PRIMARY KEY AUTOINCREMENT,
     id             TEXT NOT NULL,
@@ -40,9 +40,9 @@ CREATE INDEX conversations_by_parent ON conversations (parent) WHERE parent IS N
 CREATE INDEX conversations_by_key ON conversations (key_id) WHERE visible AND key_id IS NOT NULL;
 
 -- The rows of a staged import have negative positions. After it is published, their positions are first_position of the
--- conversation + id. The rows of conversation -k are the ledger of conversation k: its later changes. The rows of
--- conversation 0 are the ledger of the store. "meta" has all data of an event besides its body; the indexed fields are also
--- columns.
+-- conversation + id. The rows with the conversation -k are the ledger of conversation k, which lists its later changes. The
+-- rows with the conversation 0 are the ledger of the store. "meta" has all data of an event except its body. Fields with an
+-- index are columns too.
 CREATE TABLE events (
     position     INTEGER PRIMARY KEY,
     conversation INTEGER NOT NULL,
@@ -56,14 +56,15 @@ CREATE TABLE events (
 CREATE INDEX events_structural ON events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON events (conversation, id) WHERE kind = 'document_changes';
 CREATE UNIQUE INDEX events_by_id ON events (conversation, id);
--- Most events of a real log may be annotations. Opening a View walks this index, which does not have them.
+-- Opening a View walks this index. The index leaves out annotations, because most events of a real log may be annotations.
 CREATE INDEX events_of_views ON events (conversation, id) WHERE shown OR structural;
--- A new position is higher than all positions that were given. The highest one is the position of the newest row, except
--- after the publication of an import or a new epoch: then it is stored here. An erased conversation leaves an entry after
--- its rows. AUTOINCREMENT would rewrite a page at each append.
+-- A new position is higher than all earlier positions. The highest earlier position is the position of the newest row.
+-- After the publication of an import or the begin of an epoch, the highest position is stored here instead. An erased
+-- conversation leaves a ledger entry, whose position is higher than the positions of its rows. AUTOINCREMENT would rewrite
+-- a page at each append.
 INSERT INTO store (name, value) VALUES ('positions_given', 0);
 
--- Operations of several transactions that are not complete, with their states, at most one on each conversation. A negative
+-- Incomplete operations of several transactions, with their states. A conversation has at most one operation. A negative
 -- number stands for an operation on the store.
 CREATE TABLE unfinished (
     conversation INTEGER PRIMARY KEY,
@@ -79,7 +80,7 @@ CREATE TABLE idempotency_keys (
     proof        BLOB,
     PRIMARY KEY (conversation, key)
 ) STRICT, WITHOUT ROWID;
--- Events by the id that their source gave them, over all conversations.
+-- Finds imported events by their id in the source, over all conversations.
 CREATE INDEX idempotency_keys_of_sources ON idempotency_keys (key)
 WHERE key >= 'foldlog:source:' AND key < 'foldlog:source;';
 
@@ -102,7 +103,7 @@ CREATE INDEX attached_by_name ON attached (conversation, name, encoding);
 
 -- The source of an import, under the key of its conversation. The records below from_record are records of "parent". All
 -- sources that grew from one source have the same "root". "made" is the number of records that have events. "redacted" has
--- the numbers of the source's own redacted records, 4 bytes each. "about" and "sums" are deflated, and sealed in an
+-- the numbers of the source's own redacted records, 4 bytes each. "about" and "sums" are deflated, and are encrypted in an
 -- encrypted conversation. After an erasure, imports with this "fingerprint" are refused.
 CREATE TABLE sources (
     conversation INTEGER PRIMARY KEY,
@@ -121,9 +122,9 @@ CREATE TABLE sources (
     sums         BLOB NOT NULL
 ) STRICT;
 CREATE INDEX sources_by_root ON sources (root);
--- If the encoding of a block has the bit 16, the block was appended alone: its places also list the events of its records,
--- and have the head after them. Blocks after the first "records" records of a source are such blocks, or belong to an
--- operation that is not complete.
+-- If the encoding of a block has the bit 16, the block was appended alone. Its "places" then also list the events of its
+-- records, and contain the head after its last record. Blocks after the first "records" records of a source were appended
+-- alone, or belong to an incomplete operation.
 CREATE TABLE blocks (
     conversation INTEGER NOT NULL,
     first        INTEGER NOT NULL,
@@ -133,16 +134,17 @@ CREATE TABLE blocks (
     body         BLOB NOT NULL,
     PRIMARY KEY (conversation, first)
 ) STRICT;
--- The events of records, some records in each row: the number of the record, the id of its first event, and the number of
--- its events, 4 bytes each, deflated. "event" is the first event of the row.
+-- The events of records. Each row lists several records. A record has three numbers of 4 bytes: its own number, the id of
+-- its first event, and the number of its events. The list is deflated. "event" is the first event of the row.
 CREATE TABLE made (
     conversation INTEGER NOT NULL,
     event        INTEGER NOT NULL,
     places       BLOB NOT NULL,
     PRIMARY KEY (conversation, event)
 ) STRICT, WITHOUT ROWID;
--- The imported states of a place (a hash of the path, the name inside and the options): the conversations that were imported
--- from it, and up to which record and byte it was read. The newest state has the highest "seen".
+-- The states of a place at its imports. A place is a hash of the path, the name inside and the options. A row names a
+-- conversation that was imported from the place, and the record and the byte up to which the import has read. The newest
+-- state has the highest "seen".
 CREATE TABLE places (
     place        BLOB NOT NULL,
     conversation INTEGER NOT NULL,
@@ -154,14 +156,14 @@ CREATE TABLE places (
     PRIMARY KEY (place, conversation)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX places_of ON places (conversation);
--- Places and fingerprints of erased sources, and hashes of redacted records: an import refuses them.
+-- Places and fingerprints of erased sources, and hashes of redacted records. Imports refuse them.
 CREATE TABLE refused (
     fingerprint  BLOB PRIMARY KEY,
     conversation INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX refused_of ON refused (conversation);
 
--- The records of projections. Rows can be deleted: they are made again, or their data is read from the events.
+-- The records of projections. Rows can be deleted: foldlog makes them again, or reads the data from the events.
 CREATE TABLE records (
     conversation INTEGER NOT NULL,
     projection   TEXT NOT NULL,
@@ -173,12 +175,12 @@ CREATE TABLE records (
     PRIMARY KEY (conversation, projection, version)
 ) STRICT, WITHOUT ROWID;
 
--- The figures of a conversation, made of its events at this version, or of the records of its source. Rows can be deleted:
--- they are made again. An unknown number is null. Times are in microseconds. A local time counts as UTC; "is_local" is 1 if
--- the first time is local, 2 if the last is, and 3 if both are. "texts" is JSON: title, first error, attributes. In an
--- encrypted conversation it is sealed, each name in the tables below is a keyed digest, and "texts" has the name. "replies"
--- has a hash of 8 bytes for each reply of a model. "replies_compared" is 1 after these were compared with the replies of
--- other conversations.
+-- The figures of a conversation, computed from its events at this version, or from the records of its source. Rows can be
+-- deleted: foldlog computes them again. An unknown number is null. Times are in microseconds. A local time counts as UTC;
+-- "is_local" is 1 if the first time is local, 2 if the last is, and 3 if both are. "texts" is JSON: title, first error,
+-- attributes. In an encrypted conversation, "texts" is encrypted. The tables below then contain a keyed digest in place of
+-- each name, and "texts" contains the name. "replies" has a hash of 8 bytes for each reply of a model. "replies_compared"
+-- is 1 after these replies were compared with the replies of other conversations.
 CREATE TABLE figures (
     conversation       INTEGER PRIMARY KEY,
     id                 TEXT NOT NULL,
@@ -207,7 +209,7 @@ CREATE TABLE figures (
     replies            BLOB NOT NULL
 ) STRICT;
 CREATE INDEX figures_to_compare ON figures (conversation) WHERE replies_compared = 0 AND length(replies) > 0;
--- Calls of models by day, model and size of the prompt. The cost is null if the calls have none.
+-- Calls of models by day, model and size of the prompt. The cost is null if the calls have no cost.
 CREATE TABLE figure_calls (
     conversation          INTEGER NOT NULL,
     day                   TEXT NOT NULL,
@@ -224,8 +226,8 @@ CREATE TABLE figure_calls (
     cost                  REAL
 ) STRICT;
 CREATE INDEX figure_calls_of ON figure_calls (conversation);
--- The usage of replies that several histories have, by a hash of the ids of the replies. figure_calls has it too: a total
--- counts each reply once.
+-- The usage of replies that several histories contain. The key is a hash of the ids of a reply. figure_calls contains this
+-- usage too, so a total must count each reply only once.
 CREATE TABLE figure_replies (
     reply                 INTEGER NOT NULL,
     conversation          INTEGER NOT NULL,
@@ -244,7 +246,7 @@ CREATE TABLE figure_replies (
     PRIMARY KEY (reply, conversation)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX figure_replies_of ON figure_replies (conversation);
--- All other counts. "what" says what is counted, such as 'tool', and "name" under which name.
+-- All other counts. "what" says what is counted, such as 'tool'. "name" is the name of the counted thing.
 CREATE TABLE figure_counts (
     conversation INTEGER NOT NULL,
     what         TEXT NOT NULL,
@@ -260,11 +262,11 @@ CREATE TABLE tracking (
     PRIMARY KEY (application, notification_id)
 ) STRICT, WITHOUT ROWID;
 
--- Conversations by attribute and by last activity, as a process last found them. A row is written when attributes change and
--- when conversations are listed, and at no other append. To make all again from the events, delete the rows of listing and
--- listed, the records 'attributes', and the value 'listed' in store. A digest stands for one attribute, keyed in an
--- encrypted conversation; 16 zero bytes stand for all conversations. A conversation with version -1 must be listed again,
--- and with -2 by a process that has its key.
+-- The list of conversations by attribute and by last activity. A row is written when attributes change and when
+-- conversations are listed, but not at other appends. To make the whole list again from the events, delete the rows of
+-- listing and listed, the records 'attributes', and the value 'listed' in store. A digest stands for one attribute. In an
+-- encrypted conversation, the digest is keyed. Each conversation also has the digest of 16 zero bytes. A conversation with
+-- the version -1 must be listed again. A conversation with the version -2 must be listed by a process that has its key.
 CREATE TABLE listing (
     conversation INTEGER PRIMARY KEY,
     at           INTEGER NOT NULL,

@@ -3,7 +3,8 @@
 -- too, and nothing is encoded twice. Placeholders have no numbers, because Python 3.12.1 warns at each numbered placeholder.
 
 -- The last entry in the ledger of an erased conversation is the entry of its erasure. A conversation ends with its last own
--- event. A fork's own events begin at parent_version: while its past is copied, its key also has rows below that.
+-- event. A fork's own events begin at parent_version. While the past of the fork is copied, its key also has rows below
+-- parent_version.
 -- part: conversation_columns
 c.key, c.id, c.created_at, c.salt, e.id, e.meta, c.parent, c.parent_version, c.key_id, c.sealed_key,
 c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
@@ -53,8 +54,8 @@ SELECT {conversation_columns}, (SELECT id FROM conversations WHERE key = c.paren
 WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
--- The conversations from which a fork has its past, and the versions at which the past leaves them. Each step has a smaller
--- version, so a damaged file cannot cause an endless loop.
+-- The ancestors of a fork, and for each ancestor the version up to which the fork shares its events. Each step has a
+-- smaller version, so a damaged file cannot cause an endless loop.
 -- name: lineage
 WITH RECURSIVE past (key, stop) AS (
     VALUES (?, ?)
@@ -102,12 +103,13 @@ ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + CAST(excl
 -- name: bytes_pending
 SELECT value FROM store WHERE name = 'bytes_pending'
 
--- No mark is used twice: of two vacuums, one may remove the mark that the other has read, and then a new mark may come.
+-- Each value is used only once. If two vacuums run, one may delete the value that the other has read, and a deletion may
+-- then write a new value.
 -- name: leave_bytes
 INSERT INTO store (name, value) VALUES ('bytes_pending', ? || ' ' || lower(hex(randomblob(8))))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
--- The mark stays if more was deleted since it was read.
+-- The value stays if more bytes were deleted after it was read.
 -- name: bytes_are_gone
 DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
 
@@ -159,12 +161,12 @@ FROM events e WHERE e.position >= ? AND e.position < ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
 
--- The position of such a row, from the index alone, because the page of the row may be damaged.
+-- The position of the first event from a position on. Only the index is read, because the page of the row may be damaged.
 -- name: live_place
 SELECT position, coalesce((SELECT c.id FROM conversations c WHERE c.key = abs(e.conversation)), x''), e.id
 FROM events e INDEXED BY events_by_id WHERE e.position >= ? ORDER BY e.position LIMIT 1
 
--- The published import that has the next position; otherwise the first one after it.
+-- The published import that contains the next position. If no import contains it, the first import after it.
 -- name: publications
 SELECT first_position, key, 0, published, id FROM conversations
 WHERE first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= ?), 0)
@@ -198,7 +200,7 @@ DELETE FROM unfinished WHERE conversation < 0
 -- name: finish
 DELETE FROM unfinished WHERE conversation = ?
 
--- Rows of its parent that a fork has under its own key, because a detachment is not complete.
+-- Copies of the parent's rows under the key of a fork. The fork has them because a detachment is not complete.
 -- name: delete_copies
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? AND id < (
     SELECT parent_version FROM conversations WHERE key = conversation AND parent IS NOT NULL
@@ -469,7 +471,8 @@ SELECT count(*) FROM attachments a WHERE NOT EXISTS (
 -- part: source
 conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
--- Blocks that were appended one by one. Until several are joined, they have the progress of the source themselves.
+-- Blocks that were appended one by one. Until several of these blocks are joined, the blocks themselves contain the
+-- progress of the source.
 -- part: appended
 FROM sources s LEFT JOIN blocks b ON b.conversation = s.conversation AND b.first = (
     SELECT max(first) FROM blocks WHERE conversation = s.conversation AND first >= s.records AND encoding & 16
@@ -708,14 +711,15 @@ SELECT is_local, count(*), sum(errors IS NULL), sum(coalesce(tokens, 0) = 0), mi
     max(longest_wait_s), sum(view_tokens)
 FROM chosen CROSS JOIN figures f USING (conversation) GROUP BY is_local
 
--- A name of encrypted conversations is a digest; the texts of one of them have the name.
+-- In encrypted conversations, a name is stored as a digest. The texts of one of these conversations contain the name.
 -- name: figure_totals
 WITH {chosen}
 SELECT what, name, min(conversation), sum(number > 0), sum(number)
 FROM chosen CROSS JOIN figure_counts n USING (conversation)
 WHERE what IN (SELECT value FROM json_each(?)) GROUP BY what, name
 
--- Replies of several histories. A reply with the most tokens comes first, because a copy may be cut short.
+-- Replies of several histories. Of the copies of a reply, the copy with the most tokens comes first, because another copy
+-- may be cut short.
 -- part: repeated
 repeated AS (
     SELECT *, row_number() OVER (
@@ -724,7 +728,7 @@ repeated AS (
     FROM figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
 )
 
--- A reply that several conversations have counts once.
+-- If several conversations have the same reply, the reply counts once.
 -- name: figure_spending
 WITH {chosen}, {repeated}, all_calls AS (
     SELECT 1 AS sign, conversation, {call_columns} FROM chosen CROSS JOIN figure_calls USING (conversation)
