@@ -90,7 +90,7 @@ class Origin(
     ``format``     the name of the format
     ``id``         the event's id in the source, with its JSON type, or None
     ``time``       a time of the source without a time zone, as text; do not read it as UTC
-    ``rest``       how many events of the same source record come before; None for the first event
+    ``rest``       how many events of its source record come before it; None for the first event
     """
 
     format: str
@@ -185,7 +185,7 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
     """A tool call that the model made.
 
     ``tool``         the name of the tool
-    ``arguments``    a map; if the model wrote no JSON object, the exact text of the model
+    ``arguments``    a map, or the model's exact text if it is not a JSON object
     ``call_id``      the id that the call and its observation share; without it, the observation's
                      ``cause`` is the id of the action
     ``response_id``  the id that all calls of one model response share

@@ -72,7 +72,8 @@ class BackedUp(NamedTuple):
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file. If the
     store had only a write-ahead log and no file, ``kept`` is the new path of the log.
-    ``erased_since`` lists the conversations that were erased after the backup and exist again now.
+    ``erased_since`` lists the conversations that were erased after the backup, and that the restore
+    has brought back.
     """
 
     path: str

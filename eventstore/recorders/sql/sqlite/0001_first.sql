@@ -59,7 +59,7 @@ CREATE UNIQUE INDEX events_by_id ON events (conversation, id);
 -- Opening a View walks this index. The index leaves out annotations, because most events of a real log may be annotations.
 CREATE INDEX events_of_views ON events (conversation, id) WHERE shown OR structural;
 -- A new position is higher than all earlier positions. The highest earlier position is the position of the newest row.
--- After the publication of an import or the begin of an epoch, the highest position is stored here instead. An erased
+-- After the publication of an import or the start of an epoch, the highest position is stored here instead. An erased
 -- conversation leaves a ledger entry, whose position is higher than the positions of its rows. AUTOINCREMENT would rewrite
 -- a page at each append.
 INSERT INTO store (name, value) VALUES ('positions_given', 0);
