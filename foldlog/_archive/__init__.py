@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 def makes_events(store: Store) -> Store:
     """Return a store that makes the events of an imported conversation when a transaction first
-    needs them. A read-only store makes the events in memory. The returned store also restores an
-    archived conversation when a transaction first needs its events.
+    needs them. If the store is read-only, the events are made in memory. The returned store also
+    restores an archived conversation when a transaction first needs its events.
     """
     in_memory: EventsInMemory | None = None
 
@@ -42,7 +42,7 @@ def makes_events(store: Store) -> Store:
             restore(store.database, pending.conversation)
             return None
         if store.database.recorder.writable:
-            # Most processes need no format, so this import comes late.
+            # Imported here, because most processes need no format.
             from foldlog._archive.projecting import make_events
 
             make_events(store, pending.conversation)

@@ -49,8 +49,8 @@ class NewSource(NamedTuple):
 
 
 class SourceImport(SourceWriter):
-    """The import of one source. ``named`` is called with the conversation's name from the records,
-    or None, and returns the name to use.
+    """The import of one source. ``named`` gets the name of the conversation in the records, or None
+    if the records contain no name. It returns the name to use.
     """
 
     def __init__(
@@ -272,8 +272,8 @@ class SourceImport(SourceWriter):
         if shared_count == source.records:
             self._read_again()
             return self._append_rest(source, shared_count)
-        # A file at a new path may be a different continuation of the conversation, unless it has
-        # more records than the stored source.
+        # A file at a new path that has no more records than the stored source may be a different
+        # continuation of the conversation, so it becomes a fork.
         goes_on = place is not None or total > source.records
         if (
             goes_on

@@ -374,8 +374,9 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
 def _to_join(blocks: list[_Stored]) -> list[_Stored]:
     """Return the blocks to join. If all small blocks together have 128 kB, join them all.
     Otherwise, if more than eight blocks at the end are smaller than 16 kB, join those blocks. So a
-    record in a block of at least 2 kB is written at most three times. A smaller block is joined
-    again after each further eight appends, until the joined block has 16 kB.
+    record in a block of at least 2 kB is written at most three times: in its own block, in a joined
+    block, and in a full block. If the blocks are smaller, the joined block is joined again after
+    eight more appends, until it has 16 kB.
     """
     if _size_of(blocks) >= SIZE:
         return blocks

@@ -14,7 +14,7 @@ from foldlog._archive.redacting import source_files
 from foldlog.eventstore import Store
 
 _FORK: Final = re.compile(r"(@\d+(\.\d+)?)+$")
-"""Matches what the name of a fork adds to the name of its parent."""
+"""Matches the end of a fork's name, such as ``@12``, after the name of its parent."""
 
 
 def import_again(

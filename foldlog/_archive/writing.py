@@ -584,8 +584,8 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 
 
 def _storable(path: Path) -> str:
-    """Return the absolute path of a file. If the path is not UTF-8, return the nearest folder above
-    the file whose path is UTF-8.
+    """Return the absolute path of a file. If this path is not UTF-8, return the path of the nearest
+    parent folder that has a UTF-8 path.
     """
     name = os_path.abspath(path)
     while name != name.encode("utf-8", "replace").decode():

@@ -32,7 +32,7 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
 
 
 def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
-    # If a conversation has no present figures, read some of its events.
+    # If a conversation has no figures, or outdated figures, read some of its events.
     counted_ids = _last_activities(store, Where())
     of_program = _last_activities(store, Where(program=program))
 

@@ -69,8 +69,8 @@ class ContextUse:
         return limit_of_models(self._models, largest)
 
     def limit(self) -> ContextLimit | None:
-        # The window that the source recorded comes first, then the limit of a condensation, then
-        # the window of the model.
+        # Use the window that the source recorded, or else the limit of a condensation, or else the
+        # window of the model.
         if self._window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
         return self.window()

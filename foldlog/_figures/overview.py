@@ -79,8 +79,8 @@ class Overview(NamedTuple):
 
 
 def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
-    """Raise ``ConversationErased`` if the conversation was erased. If an event cannot be read,
-    ``problem`` contains the reason.
+    """Return the overview of a conversation. If an event cannot be read, its ``problem`` contains
+    the reason. Raises ``ConversationErased`` if the conversation was erased.
 
     Cost: the function reads some events at both ends of the conversation, the events of its View,
     and its structural events.

@@ -193,7 +193,7 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    # A field keeps its value for longer prompts until a step changes it.
+    # A field keeps its value for longer prompts until a ``_Step`` changes it.
     fields_above: dict[float, dict[str, Any]] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):
         fields_below = fields_above[max(fields_above)]

@@ -68,7 +68,7 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """If ``conversations`` is None, the totals are about all conversations.
+    """Return the totals of ``conversations``, or of all conversations if the argument is None.
 
     For a single conversation, the function also computes the sizes of its Views, so it reads every
     event twice.

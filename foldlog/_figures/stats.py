@@ -44,7 +44,7 @@ class Stats(Counts):
     The following figures exist only for a single conversation, and are empty or None for several
     conversations:
 
-    ``view_tokens``         a high estimate of the tokens that the View of each version sends
+    ``view_tokens``         for each version, a high estimate of the tokens that its View sends
     ``peak_prompt_tokens``  the tokens of the largest prompt of the agent's calls
     ``peak_prompt_version``  the version of the largest prompt; None if the events of an import are
                             not made yet

@@ -102,7 +102,9 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Return the number of conversations whose figures are still outdated."""
+        """Count up to ``most`` conversations that have changed. Return the number of conversations
+        whose figures are still outdated.
+        """
         return self._counter.refresh(most)
 
     @property
@@ -188,8 +190,9 @@ class FiguresOfStore:
         start: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Conversations without the figure ``sort`` always come last. Raises ``InvalidArgument`` if
-        ``sort`` is not in ``SORTS``.
+        """Return a page of the conversations that ``where`` chooses. Conversations without the
+        figure ``sort`` always come last. Raises ``InvalidArgument`` if ``sort`` is not in
+        ``SORTS``.
         """
         sorted_rows = self._sort(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in sorted_rows])

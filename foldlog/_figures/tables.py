@@ -299,7 +299,10 @@ class FigureTables:
             if conversation is not None:
                 data_key = self.database.codec_of(conversation).data_key
             if data_key is None:
-                raise KeyUnavailable(f"the figures of conversation number {key} are encrypted")
+                raise KeyUnavailable(
+                    f"the figures of conversation number {key} are encrypted, and their key is"
+                    " missing; open the store with its keys"
+                )
             sealed = data_key.decrypt(sealed, place_of_texts(key))
         texts: dict[str, Any] = json.loads(sealed)
         return texts

@@ -68,9 +68,8 @@ class FigureCounter:
 
     def refresh(self, most: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed, and return the number of
-        conversations whose figures are still outdated. Until a conversation
-        is counted again, sums contain its former figures. ``missing`` is the number of
-        conversations without figures.
+        conversations whose figures are still outdated. Until a conversation is counted again, sums
+        contain its outdated figures. ``missing`` is the number of conversations without figures.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -173,7 +172,9 @@ class FigureCounter:
         return True
 
     def _count_one(self, row: ConversationRow) -> Figures | None:
-        """Return None if the conversation was erased after it was listed."""
+        """Return the present figures of a conversation, or None if it was erased after it was
+        listed.
+        """
         try:
             if row.pending:
                 # This import loads all formats.
@@ -205,9 +206,9 @@ class FigureCounter:
             return Figures(row.version, overview=Overview(problem=problem))
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
-        """Return the ids of the conversations whose figures were written. Nothing is written while
-        another process writes, if the store is read-only, or if the disk is full. The figures of a
-        conversation are not written if the conversation has changed or is not encrypted yet.
+        """Return the ids of the conversations whose figures were written. Nothing is written if
+        another process is writing, if the store is read-only, or if the disk is full. The figures
+        of a conversation are not written if the conversation has changed or is not encrypted yet.
         """
         database = self._store.database
         written = set[str]()

@@ -42,7 +42,7 @@ _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
 class FigureColumns(NamedTuple):
-    """The fields must be in the order of the table's columns."""
+    """A row of the table of figures. The fields must be in the order of the table's columns."""
 
     code: int
     version: int

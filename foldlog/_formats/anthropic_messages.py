@@ -7,7 +7,8 @@
 
 The messages, and the events that they become:
 
-    user: text, image, file, …      Message; from the environment if the tool added the whole text
+    user: text, image, file, …      Message; from the environment if Cline or Roo Code wrote
+                                    the whole text
     user: tool_result               an Observation for each result
     assistant: text, thinking       Message, with the calls that the server answered and their
                                     results

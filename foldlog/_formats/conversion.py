@@ -316,7 +316,7 @@ def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> Non
     if hidden:
         notes(f"left out: {hidden}, which no model saw; 'foldlog log ID' shows them")
     if without_place:
-        notes(f"left out: {without_place}; {format} has no place for it")
+        notes(f"left out: {without_place}, which {format} cannot hold")
 
 
 def format_of_history(store: Store, conversation: str) -> str:

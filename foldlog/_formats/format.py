@@ -37,7 +37,7 @@ def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]
 
 
 class UnusableFormat(EventStoreError, TypeError):
-    """A custom format is not valid: a program registered it, or an installed package brings it.
+    """A format that a program registered, or that an installed package brings, is not valid.
     Correct the format, or uninstall the package.
     """
 

@@ -130,9 +130,9 @@ def _value_or_problem(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any
 
 
 def _unpack_zstd(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file. Python's ``zipfile`` reads zstd only since Python 3.14."""
+    """Return the content of a file in ``log``. Before Python 3.14, ``zipfile`` cannot read zstd."""
     file = log.fp
-    assert file is not None  # the log is open
+    assert file is not None  # an open ZipFile has its file
     file.seek(entry.header_offset + 26)
     name_size, extra_size = struct.unpack("<HH", file.read(4))
     file.seek(name_size + extra_size, 1)

@@ -216,7 +216,7 @@ def _is_custom(call: Action) -> bool:
 
 
 class _Encoder(RepliesEncoder):
-    """A summary becomes a message of the user."""
+    """Writes events as items. A summary becomes a message of the user."""
 
     def __init__(self) -> None:
         super().__init__()

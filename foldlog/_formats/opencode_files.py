@@ -194,7 +194,9 @@ def _rows(
 
 
 def _session(read: Read, session: str) -> Located | None:
-    """If both versions of OpenCode stored the session, return the row of the newer version."""
+    """Return the row of a session. If both versions of OpenCode stored the session, return the row
+    of the newer version.
+    """
     return next((row for table in ("session_v2", "session") for row in read(table, session)), None)
 
 

@@ -167,8 +167,9 @@ def joined_text(content: Content) -> str:
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
 """A number from ``_SECONDS_LEAST`` up to ``_MILLISECONDS_LEAST`` is a time in seconds, and a larger
-number is a time in milliseconds. Both limits are times in 1973. In seconds, ``_MILLISECONDS_LEAST``
-would be a time in the year 5138.
+number is a time in milliseconds. As seconds and as milliseconds after 1970, the two limits are
+times in 1973. As seconds, ``_MILLISECONDS_LEAST`` would be in the year 5138, and no record has such
+a time.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)

@@ -133,7 +133,9 @@ class Seen:
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """``hashes`` has the hashes of the records that ``state`` has counted."""
+        """Continue from ``state``. ``hashes`` has the hashes of the records that ``state`` has
+        counted.
+        """
         self._state = state
         self._last_was_again = False
         self._known_hashes = HashSet() if have_ids else None

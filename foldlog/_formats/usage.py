@@ -241,9 +241,9 @@ class Accumulated:
         self._cost = 0.0
 
     def added(self, counts: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
-        """If ``counts`` exceed all earlier counts, yield a call with the difference. ``own`` are
-        the tokens of this call, if the program records them too. The yielded call has at least the
-        tokens in ``own``. A cost of 0 means that the cost is unknown.
+        """If the totals in ``counts`` are higher than all earlier totals, yield a call with the
+        difference. ``own`` are the tokens of this call, if the program records them too. The
+        yielded call has at least the tokens in ``own``. A cost of 0 means that the cost is unknown.
         """
         usage = counts.usage
         total = counts.cost or 0.0

@@ -71,10 +71,10 @@ def update(
 ) -> AddedDocument:
     """Add new events to an audit database, and erase content that the store has erased or redacted.
 
-    Every step is a transaction, so the next run continues an interrupted run. An event that cannot
-    be read is left out. The result and the table ``damaged`` list the events that cannot be read.
-    Raises ``NoAuditDatabase`` if the file cannot be used, and the errors of reading the store.
-    Cost: the function reads the new events.
+    The function uses several transactions, so the next run can continue an interrupted run. An
+    event that cannot be read is left out. The result and the table ``damaged`` list the events that
+    cannot be read. Raises ``NoAuditDatabase`` if the file cannot be used. Also raises the errors of
+    the store. Cost: the function reads the new events.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:

@@ -60,7 +60,7 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each replay, with the names of the replays as keys of ``replays``.
+    """Return the figures of each replay. ``replays`` maps the name of a strategy to its replay.
     ``asks`` are the ids of the user's messages in the history. ``condensers`` are the results of
     ``describe_condenser``.
     """

@@ -114,7 +114,7 @@ def find_dropped(
 def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
-    """Return what the newest condensations between ``start`` and ``stop`` dropped, at most 50.
+    """Return what each of the newest 50 condensations between ``start`` and ``stop`` dropped.
     Raises ``CorruptEvent`` if an event is damaged. Cost: the function reads two Views for each
     condensation, and the View before the first condensation. The function also reads the events
     from the first condensation on, and at most 10,000 events after the last condensation.

@@ -73,8 +73,9 @@ class _Run(NamedTuple):
 
 
 def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> RunsDocument:
-    """Cost: the function reads the events of both conversations, and two Views. In the worst case,
-    the time grows with the product of the two numbers of steps.
+    """Align the steps of two conversations, and compare their figures. Cost: the function reads the
+    events of both conversations, and two Views. In the worst case, the time grows with the product
+    of the two numbers of steps.
     """
     run = _run(store, name, prices)
     other_run = _run(store, other_name, prices)

@@ -144,7 +144,7 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
     assert [*histories["documents"].export()] == []
     notes = []
     assert [*histories["documents"].export("openai-chat", notes=notes.append)] == []
-    assert notes == ["left out: 1 change of documents; openai-chat has no place for it"]
+    assert notes == ["left out: 1 change of documents, which openai-chat cannot hold"]
 
 
 def test_a_misspelled_strategy_is_refused_with_its_name():

@@ -33,7 +33,9 @@ class Line(NamedTuple):
 
 
 def line_of(record: dict[str, Any]) -> Line | None:
-    """Return None if the record is not a line of a rollout."""
+    """Return the type and the payload of a record, or None if the record is not a line of a
+    rollout.
+    """
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES

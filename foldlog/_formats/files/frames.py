@@ -79,7 +79,7 @@ def texts_beside(fields: Mapping[str, Any]) -> list[Any]:
     frame = frame_in(fields)
     if frame is not None:
         texts += frame.between
-        with suppress(UnreadableJson):  # a frame that is not JSON has only texts
+        with suppress(UnreadableJson):  # if not JSON: only the pieces of text
             texts.append(parse(whole(frame, [b"null"] * frame.records)))
     return [value for value in texts if value is not None]
 

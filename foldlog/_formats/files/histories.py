@@ -438,8 +438,8 @@ class _File:
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
         """Return whether at least half of the rows look like histories, and at least one row
-        contains a history. In the telemetry of a program, only a few rows contain the messages of a
-        run.
+        contains a history. This refuses telemetry, in which only a few rows contain the messages of
+        a run.
         """
         looked_at = list(rows)
         holders = [

@@ -63,10 +63,10 @@ class JsonLines:
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines with at least ``least`` lines (at most 3). Empty lines do
-    not count. The first line must be a complete object or array. If the first line is damaged, or
-    another JSON value, the next two lines must be objects. With ``least`` 2, a file with a single
-    line is refused without parsing the line, which may be long.
+    """Return whether a file is JSON Lines with at least ``least`` lines. ``least`` is 1, 2 or 3.
+    Empty lines do not count. The first line must be a complete object or array. If the first line
+    is damaged, or another JSON value, the next two lines must be objects. With ``least`` 2, a file
+    with a single line is refused without parsing the line, which may be long.
     """
     if least > 1 and not _has_two_lines(path):
         return False

@@ -50,7 +50,9 @@ class WrittenCall(NamedTuple):
 
 
 def call_of(metadata: Any) -> WrittenCall | None:
-    """Return None if the model's response in the metadata does not contain the call."""
+    """Return the call that the metadata of a record names, or None if the model's response in the
+    metadata does not contain this call.
+    """
     fields = dict_or_empty(metadata)
     choices = dict_or_empty(fields.get("model_response")).get("choices")
     message = dict_or_empty(

@@ -57,8 +57,8 @@ the action.
 """
 _OF_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
-    " model only the newest summary, and gave it a new id each time. The View here also shows older"
-    " summaries"
+    " model only the newest summary, and gave it a new id each time. foldlog's View also shows"
+    " older summaries"
 )
 _CAUSES_MAX = 10_000
 """The largest distance between an action and its result, in events."""
@@ -85,7 +85,7 @@ accepts = has(kind=str)
 
 
 class OpenHandsV1Decoder(FollowingDecoder):
-    """A record takes about 100 bytes of memory.
+    """Makes the events of a log of V1. The decoder needs about 100 bytes of memory for each record.
 
     A log is a tree: the ``parent_id`` of an event names the parent step. In old logs the parent of
     an event is the event in the line before. A step whose parent is not the newest step begins
@@ -236,8 +236,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """If the message before the action has the same text as the action's thought, remove the
-        thought.
+        """Return the fields of an action. If the message before the action has the same text as the
+        action's thought, return the fields without the thought.
         """
         reply = action["call_id"]
         if (
