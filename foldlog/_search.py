@@ -404,11 +404,14 @@ class _Conversation:
         """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
-        # Events of records were found by their records, so only the events in between are searched
-        # here.
+        # Events of the source's own records were found by these records, so only the other events
+        # are searched here. A copied fork has its own events of the records that it shares.
         start = self._begins
+        own_from = 0 if self._source is None else self._source.from_record
         for first, count in sorted(
-            place for place in self._events_of_records.values() if place[0] >= start
+            place
+            for number, place in self._events_of_records.items()
+            if number >= own_from and place[0] >= start
         ):
             if first > start:
                 yield from self._in_events(start, first, may_be_in)

@@ -196,6 +196,15 @@ def test_a_copy_replaces_no_records_that_the_target_imports_meanwhile(
     assert_sound(target)
 
 
+def test_a_copied_fork_is_searched_from_its_first_event_on(store, target, path, lines):
+    imported(store, path)
+    fork = imported_lines(store, path, [*lines[:8], *lines[9:]]).conversation
+    assert len([*copy_store(store, target)]) == 2
+    event = next(event for event in events_of(target, fork) if isinstance(event, Message))
+    hits = Histories(target).search(str(event.content).split()[0])
+    assert (fork, event.id) in {hit[:2] for hit in hits}
+
+
 def test_a_fork_is_copied_alone_if_the_target_has_other_records_of_its_parent(
     store, target, path, lines
 ):
