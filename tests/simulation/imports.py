@@ -1,6 +1,12 @@
-"""The step that imports the history of another agent."""
+"""The steps that import the history of another agent, and a log that changes."""
 
+import json
+import os
+
+from foldlog._archive.importing import Failed, Import
 from tests.simulation import model
+from tests.simulation.checks import check_equal, name_of
+from tests.simulation.conversion import to_model
 from tests.simulation.model import refusal_of
 from tests.simulation.runner import STOPPED, Runner, model_version, to_products
 from tests.simulation.world import NAMES, Finding
@@ -62,6 +68,85 @@ class ImportSteps(Runner):
             if version < len(events) or None not in refusals:
                 raise Finding("ingest", f"{name} has {version} events of {len(events)}")
         self.check(rng, process, name)
+
+    def import_log(self, rng, process):
+        """Import logs that were appended to, rewritten, cut, copied or rotated."""
+        is_going_on = process.site is self.world.sites[0]
+        for _ in range(rng.randrange(1, 5)):
+            is_going_on = is_going_on and self._import_changed(rng, process)
+
+    def _import_changed(self, rng, process):
+        """Change a log and import it. Return whether no fault stopped the import."""
+        site = process.site
+        path, texts = self._change_log(rng)
+        self.trace(f"  {path.name} {texts}")
+        outcomes, error = self.call_product(
+            process, lambda: [*Import(process.store, [path])], lambda: self._learn_logs(site)
+        )
+        if error in STOPPED:
+            return False
+        (outcome,) = outcomes
+        if isinstance(outcome, Failed):
+            refusals = {"VersionConflict": self.interleaved, "StoreUnavailable": self.fault}
+            error = name_of(outcome.error)
+            if not refusals.get(error, site.erased_words or site.unfinished):
+                raise Finding("import: error", f"{path.name}: {outcome}")
+        elif not self.interleaved:
+            events = site.model.get(outcome.conversation).events
+            stored = [event["content"] for event in filter(model.is_of_log, events)]
+            # a file without new lines may be older than the conversation
+            check_equal("import", stored if outcome.added else stored[: len(texts)], texts)
+            self.check(rng, process, outcome.conversation)
+        return True
+
+    def _change_log(self, rng):
+        logs = self.world.logs
+        free = self.world.folder / f"{len(logs)}.jsonl"
+        path = rng.choice([*logs, free][-4:])
+        session, texts = logs.get(path, (self.unique("log"), []))
+        changes = ("append", "append", "append", "rewrite", "cut", "copy", "rotate")
+        place = rng.randrange(len(texts) or 1)
+        match rng.choice(changes) if texts else "append":
+            case "append":
+                texts = [*texts, *(self.text(rng) for _ in range(rng.randrange(1, 4)))]
+            case "rewrite":
+                texts = [*texts[:place], self.text(rng), *texts[place + 1 :]]
+            case "cut":
+                texts = texts[: place + 1]
+            case "copy":
+                path = free
+            case "rotate":
+                path.rename(free)
+                logs[free] = session, texts
+                session, texts = self.unique("log"), [self.text(rng)]
+        logs[path] = session, texts
+        with path.open("w") as file:
+            for number, text in enumerate(texts):
+                line = {
+                    "type": "user",
+                    "uuid": f"{session} {number}",
+                    "sessionId": session,
+                    "timestamp": f"2026-01-01T00:00:{number % 60:02}Z",
+                    "message": {"role": "user", "content": text},
+                }
+                file.write(json.dumps(line) + "\n")
+        os.utime(path, ns=(self.world.words, self.world.words))
+        return path, texts
+
+    def _learn_logs(self, site):
+        """Copy into the model the events that an import has made."""
+        store = site.processes[0].store
+        for row in [*store.iter_conversations()]:
+            name = row.id
+            if not name.startswith("log") or row.erased_at is not None:
+                continue
+            version = store.version(name)
+            if row.parent is not None and name not in site.model.living:
+                site.model.fork(row.parent, row.parent_version, name, replace_erased=True)
+            conversation = site.model.get_or_new(name)
+            site.model.living[name] = conversation
+            new = [*map(to_model, store.events(name, conversation.version, version))]
+            site.model._record(conversation, new, self.world.now)
 
     def _draw_changed(self, rng, source, conversation):
         """Draw the events to import: the source, or its beginning, or with an event changed, or

@@ -426,6 +426,10 @@ def is_v0(event):
     return event.get("origin") is not None and event["origin"][0] == "openhands-v0"
 
 
+def is_of_log(event):
+    return event["origin"] is not None and event["origin"][0] == "claude-code"
+
+
 def source_id(event):
     number = event["origin"][1]
     return -1 if number is None else int(number)

@@ -8,7 +8,7 @@ A killed process stays dead. Whatever it calls afterwards, in a ``finally`` or a
 from contextlib import contextmanager
 
 from foldlog.eventstore.errors import StoreUnavailable
-from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.base import Recorder, makes_pending
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 
 
@@ -20,6 +20,9 @@ class Seam:
     """A recorder in front of another one. It calls ``at_transaction`` before each transaction and
     each query.
     """
+
+    on_pending = None
+    make = Recorder.make
 
     def __init__(self, recorder, *, shared):
         self.inner = recorder
@@ -55,6 +58,7 @@ class Seam:
         if self.at_transaction is not None:
             self.at_transaction()
 
+    @makes_pending
     def transact(self, work, *, any_thread=False, at_once=False):
         self._begin()
         self.transactions += 1
@@ -87,6 +91,7 @@ class Seam:
         with self.inner.read() as reader:
             yield reader
 
+    @makes_pending
     def query(self, work):
         self._begin()
         return self.inner.query(work)

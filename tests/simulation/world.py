@@ -228,6 +228,8 @@ class World:
         self.words = 0
         self.sources = []
         """Histories to import, which grow."""
+        self.logs = {}
+        """The texts of the lines of each log, and its session, by the path of the log."""
         self.heads = {}
         """Maps the tag of an event to its head."""
         self.trace = []
