@@ -108,7 +108,7 @@ class Import:
         the entry of the place is removed.
         """
         self._states = dict[Path, bytes]()
-        """The state of each file, from the time before it was opened."""
+        """The state that each file had before it was opened."""
         self._in_files = dict[Path, list[Imported | Failed]]()
         """The outcomes of the histories in each file that may have several histories."""
 

@@ -200,8 +200,8 @@ class OpenAIChatDecoder(FollowingDecoder):
     keeps_shown = False
 
     def to_openai(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Convert a message into messages of OpenAI's format. The subclass for a
-        program converts the messages that this program writes.
+        """Convert a message into messages of OpenAI's format. A subclass converts the messages of
+        one program.
         """
         return [message]
 

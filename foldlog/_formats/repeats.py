@@ -52,8 +52,8 @@ class Repeats:
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
-        """Add a record. Return whether the log so far consists of two equal halves, without ids or
-        times.
+        """Add a record. Return whether the log has neither ids nor times, and so far consists of
+        two equal halves.
         """
         if is_own:
             self._keys_with_id.add(key)

@@ -52,7 +52,7 @@ class SourceState(Struct):
     ``days``          the number of records by day.
     ``tools``         the number of calls by tool.
     ``tool_errors``   the number of failed calls by tool.
-    ``waiting``       the tools of calls without a result, by the ids of the calls.
+    ``waiting``       maps the id of a call without a result to its tool.
     ``last``          the kind of the last part: see ``Counts.state``.
     ``first_error``   the beginning of the first error.
     ``replies``       the usage of the replies of models.
