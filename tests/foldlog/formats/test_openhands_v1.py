@@ -65,7 +65,7 @@ def test_condensations_after_an_update_forget_what_they_name():
     chat = list(encode(events, "openai-chat", notes=notes.append))
     assert [record["content"] for record in chat if record["role"] == "system"] == ["old", "new"]
     assert notes[0].startswith(
-        "left out: 1 replacement of a system prompt, 1 condensation; openai-chat has no place"
+        "left out: 1 replacement of a system prompt, 1 condensation, which openai-chat cannot"
     )
 
 
