@@ -6,4 +6,16 @@ live.
     texts.py      makes the document of one event
     assets.py     joins the sources in ``app/``
     report.py     writes the file
+
+In ``app/``, ``page.html`` and ``page.css`` are the frame, and each module draws or computes one part:
+
+    main.js          the page of one run; opening.js: the page while the run is loaded
+    runs.js          the list of all runs; titles.js: shortens titles that begin alike
+    history.js       which events the View of each version shows
+    transcript.js    the run as text; texts.js and markdown.js: show texts of events
+    strip.js         the tokens of the View over time; chart.js: every version and every event
+    marks.js         errors, condensations and long waits; notes.js: the reader's notes
+    knew.js          what the model knew; why.js: why the model is sent an event or not
+    compare.js       two runs side by side
+    sources.js       gets the data from the file or from the server; dom.js: makes elements
 """
