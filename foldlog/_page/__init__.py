@@ -7,7 +7,7 @@ live.
     assets.py     joins the sources in ``app/``
     report.py     writes the file
 
-In ``app/``, ``page.html`` and ``page.css`` are the frame, and each module draws or computes one part:
+``app/`` has the frame (``page.html``, ``page.css``), and a module for each part of the page:
 
     main.js          the page of one run; opening.js: the page while the run is loaded
     runs.js          the list of all runs; titles.js: shortens titles that begin alike
