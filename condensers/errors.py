@@ -44,8 +44,8 @@ class NoCondensationAvailable(CondenserError):
     """A condenser found no event that it may forget, or could not summarize the events to forget.
 
     The error leaves the View unchanged. ``reports`` lists the reports of the failed step, including
-    its cost: see ``Step``. ``may_go_on`` is true if the agent can go on with the View, because only
-    a request required the condensation, and foldlog declined the request. In a pipeline,
+    its cost: see ``Step``. ``may_go_on`` is true if only a request required the condensation, and
+    foldlog declined the request. The agent can then go on with the View. In a pipeline,
     ``condenser`` is the type of the part that raised the error.
     """
 

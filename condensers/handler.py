@@ -116,9 +116,10 @@ class CondenseHandler:
         ``handle`` raises ``NoCondensationAvailable``, it appends a condensation with the outcome
         ``declined``. The declined condensation closes the request, so the next step can go on. If
         the prompt is still too long then, the next step raises ``NoCondensationAvailable`` again.
-        It appends only its reports on calls that cost something. ``handle`` also raises the errors
-        of the store. ``generation`` is passed to ``Store.append``. When the method returns, the
-        appended events are on disk. Cost: a step reads the View and runs the condenser.
+        This next step appends only the reports on calls that cost something. ``handle`` also raises
+        the errors of the store. ``generation`` is passed to ``Store.append``. When the method
+        returns, the appended events are on disk. Cost: a step reads the View and runs the
+        condenser.
         """
         with span("foldlog.condense", conversation=conversation) as attributes:
             result = self._handle(conversation, generation)
@@ -367,7 +368,7 @@ class CondenseHandler:
         # Each batch of reports becomes an annotation.
         batches: list[Sequence[Report]] = [outcomes] if outcomes else []
         if not rules and remembered.has_rules(self._store, view):
-            batches.insert(0, ())  # An empty annotation ends the former rules.
+            batches.insert(0, ())  # An empty annotation ends the earlier rules.
         elif rules and self._must_be_recorded(conversation, [*map(_rule, rules)], view.version):
             batches = [[*outcomes, *rules]]
         if not batches:
@@ -387,7 +388,7 @@ class CondenseHandler:
         )
         if appended[0].event.id == view.version:  # No other writer appended an event in between.
             return view.then([recorded.event for recorded in appended])
-        # If the rules changed, a View with the former rules must not be sent: take the step again.
+        # If the rules changed, this View was made by the old rules and must not be sent.
         return view if batches[0] is outcomes else None
 
     def _must_be_recorded(self, conversation: str, rules: Sequence[str], version: int) -> bool:
@@ -452,8 +453,9 @@ class Remembered:
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
-        """Cost: the method reads the events that were appended since its last call, unless the View
-        shows all these events.
+        """Return whether the rules in the log still apply at the version of ``view``. Cost: the
+        method reads the events that were appended since its last call, unless the View shows all
+        these events.
         """
         # The View is of an earlier version than the notes.
         if self._rules_read_until > view.version:
@@ -469,7 +471,7 @@ class Remembered:
             )
             if rules:
                 self._rules_end = recorded_at + RULES_COUNT_FOR
-            elif recorded_at != NOT_RECORDED:  # An empty annotation ends the rules before it.
+            elif recorded_at != NOT_RECORDED:  # An empty annotation ends the earlier rules.
                 self._rules_end = 0
         self._rules_read_until = view.version
         return view.version <= self._rules_end

@@ -44,8 +44,8 @@ def is_standing(report: Report) -> bool:
 def newest_rules(
     store: Store, conversation: str, version: int, since: int = 0
 ) -> tuple[int, list[Report]]:
-    """Return the id of the newest annotation with rules before ``version``, and the annotation's
-    reports on rules.
+    """Find the newest annotation with rules that was appended before ``version``. Return its id and
+    its reports on rules.
 
     An annotation without reports counts too, because a handler appends it to end the earlier rules.
     If the last ``RULES_COUNT_FOR`` events have no such annotation, returns ``NOT_RECORDED`` and no

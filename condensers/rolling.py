@@ -163,12 +163,13 @@ class RollingCondenser(Condenser, ABC):
         *,
         summaries: bool = False,
     ) -> Condensation:
-        """Return a condensation without a summary that forgets the events outside of ``kept``.
+        """Return a condensation that has no summary and forgets the events outside of ``kept``.
 
-        ``kept`` contains the indices that the strategy keeps. ``selection.events_to_forget``
-        extends ``kept`` to whole units. The condensation stores ``reports``. Raises
-        ``NoCondensationAvailable`` with ``why_not`` and ``reports`` if no event of the log can be
-        forgotten. If ``summaries`` is true, summaries outside of ``kept`` are forgotten too.
+        ``kept`` contains the indices of the events that the strategy keeps.
+        ``selection.events_to_forget`` extends ``kept`` to whole units. The condensation stores
+        ``reports``. Raises ``NoCondensationAvailable`` with ``why_not`` and ``reports`` if no event
+        of the log can be forgotten. If ``summaries`` is true, summaries outside of ``kept`` are
+        forgotten too.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
         forgotten = events_to_forget(view, kept, summaries=summaries)

@@ -127,8 +127,8 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                 if called is None and event.call_id is not None:
                     called = by_call_id.get(event.call_id)
                 if called in traces:
-                    # This observation replaces an observation that was retracted, after which the
-                    # call was open again.
+                    # If the call already has an observation, that observation was retracted, and
+                    # this one answers the call again.
                     traces[called].observation = event
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
                 traces[event.id] = CallTrace(_call_of_intent(event.id, intent), [event])

@@ -39,8 +39,9 @@ class Why:
     forgotten     ``by`` is the condensation that forgot ``event``, at version ``forgotten_at``. In
                   a history from OpenHands V0, ``by`` may be a request for a condensation.
                   ``summary`` is the summary that ``by`` put in place of ``event``, or None.
-                  ``stands_in`` is the summary that the View shows for ``event`` now, or None:
-                  ``summary``, or a later summary that replaced it
+                  ``stands_in`` is the summary that the View shows for ``event`` now: either
+                  ``summary``, or a later summary that replaced it. It is None if the View
+                  shows no summary for ``event``
     taken back    ``by`` is the retraction that took ``event`` back, at version ``forgotten_at``
     never shown   ``by`` is the imported condensation that forgot the source id of ``event`` before
                   ``event`` was appended, or None
@@ -260,7 +261,8 @@ def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterabl
     # Several retractions may have removed the event and brought it back. The explanation names the
     # last retraction that removed the event.
     by: Retraction | None = None
-    # Pairs of a version and whether the conversation contains the event from this version on.
+    # Pairs of a version and a flag, which is true if the conversation contains the event from this
+    # version on.
     presence = [(0, False), (origin_id + 1, True)]
     for change in later:
         if isinstance(change, Retraction):

@@ -228,8 +228,8 @@ def resume(
     start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
 ) -> Folded:
     """Return the fold of all events from ``start`` up to ``version``. ``events`` contains only the
-    shown and the structural events, in their order. ``places`` contains the indices of all events
-    that are not simply added to the end of the View.
+    shown and the structural events, in their order. ``places`` contains the indices in ``events``
+    of all events that are not simply added to the end of the View.
     """
     if places is None:
         places = _places_of_changes(events)

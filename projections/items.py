@@ -18,8 +18,8 @@ class Items(Sequence[Event]):
     a longer sequence has added events to it.
 
     The first call of ``plus`` takes the ``_token`` and adds its events to the shared list. Each
-    later call copies the list, because other events already follow this sequence there. Any number
-    of threads may use a sequence.
+    later call copies the list, because in the shared list other events already follow this
+    sequence. Any number of threads may use a sequence.
     """
 
     __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")

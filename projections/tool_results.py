@@ -53,10 +53,10 @@ def append_tool_result(
     ``current`` returns the newest View, in which the call must be open. If another writer answers
     the call first, the call gets no second observation. If ``idempotency_key`` was used before with
     an equal result, nothing is appended, and the recorded event is returned. If ``content`` repeats
-    text of an event, pass ``unredacted``: after a redaction of the conversation it raises
-    ``VersionConflict``. Raises ``InvalidEvent`` if no call with the id ``call_id`` is open, and the
-    errors of ``Store.append``. Durability: the observation is on disk when the function returns.
-    Cost: loading the View, and one pass over the open calls.
+    text of an event, pass ``unredacted``. This check raises ``VersionConflict`` if the conversation
+    was redacted. Raises ``InvalidEvent`` if no call with the id ``call_id`` is open, and the errors
+    of ``Store.append``. Durability: the observation is on disk when the function returns. Cost:
+    loading the View, and one pass over the open calls.
     """
     if not isinstance(call_id, str | Action):
         raise TypeError(f"call_id is {call_id!r}; give the call id as a text, or the action itself")
@@ -86,7 +86,7 @@ def append_tool_result(
                 generation=generation,
             )
         except VersionConflict as conflict:
-            if conflict.expected == conflict.actual:  # of ``unredacted``
+            if conflict.expected == conflict.actual:  # raised by ``unredacted``
                 raise
         else:
             return recorded
@@ -100,9 +100,9 @@ def close_open_calls(
     generation: Generation | None,
     is_chosen: Callable[[Action], bool],
 ) -> tuple[Recorded, ...]:
-    """Append the observations that ``answers`` returns for the open calls for which ``is_chosen``
-    returns True, all or none. Return the recorded answers in the order of the calls that they
-    answer.
+    """Close all open calls for which ``is_chosen`` returns True, in one append. ``answers`` gets
+    these calls and returns their observations. Return the recorded observations in the order of the
+    calls.
 
     Other writers may append at the same time. If another writer answers a call first, the call gets
     no second observation. Raises ``ConversationNotFound`` before the first append, and the errors

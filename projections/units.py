@@ -294,8 +294,8 @@ class WaitingCalls:
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
         self._by_call_id: dict[str, list[int]] = {}
-        """Maps a call id to the event ids of its actions. The last unanswered one is the action
-        that an observation without a cause answers.
+        """Maps a call id to the event ids of its actions. An observation without a cause answers
+        the last of these actions that is unanswered.
         """
         self.response_id: str | None = None
         self._first_of_response = 0
@@ -358,7 +358,7 @@ def fit_positions(view_units: Units) -> list[int]:
     while shrinking:
         before = len(fit)
         fit.difference_update(*(members for members in parts if not fit.issuperset(members)))
-        # Only then is it known which events of a loop remain.
+        # Whether a loop is broken depends on the events that remain, so loops are checked last.
         if len(fit) == before:
             fit.difference_update(*(loop for loop in view_units.loops if _is_broken(loop, fit)))
         shrinking = len(fit) < before

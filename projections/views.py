@@ -275,8 +275,8 @@ class Views:
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        # A conversation that has the same id now may be a fork with the same head, but a fork's
-        # past is stored elsewhere.
+        # The id may now belong to another conversation, such as a fork with the same head. The past
+        # of a fork is stored elsewhere, so the last View must not be used for it.
         latest = self._latest.get(reading.state.id)
         return latest if latest and _has_same_content(latest.state, reading.state) else None
 

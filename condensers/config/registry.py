@@ -88,7 +88,9 @@ CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
-    """Raise ``InvalidCondenser`` if the class has no field ``type`` with a default."""
+    """Return the default of the field ``type``, followed by the aliases. Raises
+    ``InvalidCondenser`` if the class has no field ``type`` with a default.
+    """
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
         raise InvalidCondenser(
@@ -201,7 +203,9 @@ _registration_lock = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return None if neither foldlog nor an installed package has this type or alias."""
+    """Return the configuration class with this type or alias. Returns None if neither foldlog nor
+    an installed package has it.
+    """
     # Without the lock, two threads that register the same class would collide.
     with _registration_lock:
         if _find_class(name) is None:

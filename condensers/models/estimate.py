@@ -21,8 +21,8 @@ from foldlog.condensers.prompts.rendering import event_text
 from foldlog.eventstore import Event
 from foldlog.projections import View, as_json, content_texts
 
-# A piece includes a space before it. The count is equal to a count without spaces, and takes less
-# time.
+# A piece includes the space before it. The count is the same as without the space, because a single
+# space is never counted, and the search takes less time.
 _PIECE = re.compile(
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
     r"|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"

@@ -50,7 +50,9 @@ def names_of(model: str) -> list[str]:
 
 
 def window_in(view: View) -> Window | None:
-    """Cost: the function reads the View backwards to the last reply of a model."""
+    """Return the window of the model that wrote the newest reply, among the models in litellm's
+    table. Cost: the function reads the View backwards to this reply.
+    """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))
     return next((window for window in windows if window is not None), None)

@@ -244,7 +244,7 @@ class LLMConfig(StrictTable):
                 former = ours.setdefault(name, value)
                 if former is not value and former != value:
                     raise ValueError(
-                        f"{name} has two values, one of them under another name, such as {key};"
+                        f"two keys set {name} to different values, and one of them is {key};"
                         " leave one value out"
                     )
         if extra:

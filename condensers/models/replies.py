@@ -82,8 +82,8 @@ _SAYS_NOTHING = re.compile(
 )
 _RATIO_MAX = 2_000
 _LEAST = 16
-"""A summary with fewer than ``_LEAST`` tokens is too short if it replaces more than ``_RATIO_MAX``
-times as many tokens.
+"""A summary with fewer than ``_LEAST`` tokens is too short if the replaced events have more than
+``_RATIO_MAX`` times the tokens of the summary.
 """
 
 _SMALL = 512

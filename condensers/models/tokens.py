@@ -141,7 +141,7 @@ class TokenCounter:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    # A text is its own key, because Views share the text and its hash.
+    # A text is used as a key without a copy. Views share the text, and Python caches its hash.
     values = [
         value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()
     ]
@@ -189,7 +189,7 @@ def _in_openais_shape(tool: Any) -> Any:
 
 
 def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    # More results may have joined the last group, so it is not shared.
+    # More results may have joined the last shared group, so that group is counted again.
     shared_count = next(
         compress(count(), map(is_not, former.messages, messages)),
         min(len(former.messages), len(messages)),

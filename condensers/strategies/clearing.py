@@ -57,8 +57,8 @@ class ClearToolUsesCondenser(Condenser):
         tokens = 0
         reply: Event | None = None
         for index, event in enumerate((*view.events, None)):
-            # A reply answers a prompt of all events before the reply. None stands for the next
-            # reply.
+            # The prompt of a reply contains all events before the reply. None stands for the reply
+            # that comes next.
             if event is None or begins_reply(event, reply):
                 if tokens > self.trigger:
                     count = max(0, len(clearable) - self.keep)

@@ -90,8 +90,8 @@ def _without_frame(text: str) -> str:
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
 _PASTED_LINES = 6
 _PASTED_LENGTH = 400
-"""The smallest number of characters in a pasted part of a message. A pasted part of a message has
-no prose and at least ``_PASTED_LINES`` lines.
+"""Lines without prose count as pasted text if they have at least ``_PASTED_LENGTH`` characters in
+at least ``_PASTED_LINES`` lines. A fenced block needs only the characters.
 """
 
 

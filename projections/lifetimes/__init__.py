@@ -66,10 +66,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
     """The versions at which the View shows one event or one summary. The id of a summary is
     negative. ``spans`` is empty if the View never shows the event. There are several spans if
-    retractions removed the event and brought it back. ``tokens`` is what the caller's function
-    ``count`` returned for the event, or 0 without this function or if the event was never shown. If
-    a retraction changed the reason why the event is hidden, ``returns`` contains the version of the
-    retraction and the new reason.
+    retractions removed the event and brought it back. ``tokens`` is the result of the caller's
+    function ``count`` for the event. It is 0 if there is no such function, or if the event was
+    never shown. If a retraction changed the reason why the event is hidden, ``returns`` contains
+    the version of the retraction and the new reason.
     """
 
     id: int

@@ -177,7 +177,8 @@ class LifetimesFold:
         return members
 
     def _continues(self, loop: Sequence[int], members: Sequence[int]) -> bool:
-        # If a loop is sent up to a response, sending the response changes nothing else in the loop.
+        # If the response is the end of a loop, and the rest of the loop is already sent, only the
+        # response enters the prompt.
         if loop[-len(members) :] != members:
             return False
         return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])

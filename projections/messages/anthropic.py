@@ -85,7 +85,7 @@ def mark_cached(
         ),
         None,
     )
-    # The former prompt ended with the message before the last answer.
+    # The previous prompt ended with the message before the last answer.
     former_end = None if answer is None else max(0, answer - 1)
     marked = (0, summary_index, former_end, len(messages) - 1) if messages else ()
     for number, index in enumerate(marked):

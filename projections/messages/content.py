@@ -175,8 +175,8 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def _can_be_sent(part: Part) -> bool:
-    # Return whether a part has the form that the server of its type accepts. No server accepts the
-    # other parts, so a text takes their place.
+    # Return whether a part has a form that a server accepts. No server accepts the other parts, so
+    # a text takes their place.
     match part:
         case {"type": "server_tool", "blocks": [_, *_] as blocks}:
             return all(map(_is_block, blocks))
@@ -199,7 +199,8 @@ def _can_be_sent(part: Part) -> bool:
 
 
 def _is_block(value: Any) -> bool:
-    # A text or a call in a block is written by foldlog itself, from other fields of an event.
+    # A block with a call or a result is refused, because foldlog makes these blocks from other
+    # fields of an event.
     match value:
         case {"type": "text", "text": str(text)}:
             return not is_blank(text)
@@ -354,8 +355,8 @@ def data_url(data: bytes, media_type: object = None) -> str:
 
 def copy_part(part: Mapping[str, Any], levels: int = _LEVELS_MAX) -> Part:
     """Return a copy that JSON can hold. Bytes in ``data`` become base64, as servers expect, and all
-    other bytes become a note. A value below ``levels`` levels becomes a note too, because Python
-    limits the recursion.
+    other bytes become a note. A value that is nested deeper than ``levels`` becomes a note too,
+    because Python limits the recursion.
     """
     return {
         name: (

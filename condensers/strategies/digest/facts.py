@@ -75,8 +75,8 @@ class CallOutcome(NamedTuple):
 
     ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
     few and short lines. ``link`` is a link to an issue, a comment or a similar page. ``commit`` is
-    git's line about a commit. ``changes`` lists changed files that the output names and the call
-    does not. ``is_proven`` is false if the call still runs and its output comes later.
+    git's line about a commit. ``changes`` lists the changed files that are named in the output but
+    not in the call. ``is_proven`` is false if the call still runs and its output comes later.
     """
 
     failed: bool = False

@@ -262,7 +262,8 @@ class Digest:
     # --- messages ---
 
     def _take_condensation(self, event: CondensationAction) -> None:
-        # The quoted summaries of another condenser go when a summary that was made from them comes.
+        # The digest quotes the summaries of other condensers. If this condensation replaces quoted
+        # summaries, its own summary is quoted instead of them.
         if event.summary is None or event.summary.startswith(TITLE):
             return
         quoted = self.lines[Section.EARLIER]
@@ -285,8 +286,8 @@ class Digest:
             self._add_line(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued_request(self, event: Annotation) -> None:
-        # Claude Code puts a request from the time of the agent's work into a result, or sends it
-        # later.
+        # The user wrote this request while the agent worked. Claude Code puts such a request into a
+        # result, or sends it later.
         if isinstance(event.data, dict):
             text = event.data.get("content")
         else:

@@ -90,14 +90,14 @@ _ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 
 
 def text_of(digest: Digest, max_length: int) -> str:
-    """Every section gets its share, and the section of requests gets at least ``LENGTH_LEAST``. In
-    a second round, every section may have up to twice its share. Then the other sections get the
-    remaining characters, in the order of their importance. Only what is left after that goes to the
-    section of requests. If a section is too small for all its lines, its newest lines stay in the
-    digest. The first request and the first standing order stay in the digest too, if there is room.
-    If the newest request or the agent's last text is too long, only its beginning and its end are
-    shown. A standing order is not repeated if it is part of a request in the digest. The digest
-    always says how many files were changed.
+    """Return the text of a digest. First every section gets its share, and the section of requests
+    gets at least ``LENGTH_LEAST``. Then every section may have up to twice its share. Then all
+    sections except the requests get the remaining characters, in the order of their importance. If
+    characters are left, the section of requests gets them last. If a section is too small for all
+    its lines, its newest lines stay in the digest. The first request and the first standing order
+    stay in the digest too, if there is room. If the newest request or the agent's last text is too
+    long, only its beginning and its end are shown. A standing order is not repeated if it is part
+    of a request in the digest. The digest always says how many files were changed.
     """
     title = f"{TITLE}{digest.count} events"
     if digest.count:
