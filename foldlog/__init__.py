@@ -29,9 +29,9 @@ The public names:
                 other errors in foldlog.errors
     More        foldlog.types and foldlog.maintenance: arguments and results that programs seldom
                 name; foldlog.aio: the same names for asyncio and trio; foldlog.formats: import
-                and export; foldlog.otel: traces and metrics; foldlog.replays: another condenser
-                over a history; foldlog.commands: a command of your own; the packages
-                foldlog.eventstore, foldlog.projections and foldlog.condensers
+                and export; foldlog.otel: traces and metrics; foldlog.replays: replay a
+                history with another condenser; foldlog.commands: a command of your own; the
+                packages foldlog.eventstore, foldlog.projections and foldlog.condensers
 
 ``help(foldlog.History)`` lists the methods of a history.
 

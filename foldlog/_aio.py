@@ -55,7 +55,7 @@ _EVENTS_MAX: Final = 100
 commit by about a millisecond.
 """
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
-"""The arguments of ``append`` with which an append may still share a commit."""
+"""An append shares a commit only if it sets no other arguments than these."""
 _faces_lock = Lock()
 
 
@@ -415,9 +415,9 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        # A thread of the pool waits until the other threads have ended. Starting another thread for
-        # this took a tenth of the time of an opening. Only the first close uses the pool, because
-        # two threads of the pool would wait for each other.
+        # A thread of the pool waits until the other threads have ended. A separate thread would
+        # take longer to start: a tenth of the time that opening a store takes. Only the first close
+        # uses the pool, because two threads of the pool would wait for each other.
         if self._first_close.acquire(blocking=False):
             with suppress(StoreUnusable):  # ``sync`` was closed first
                 await self._close_in(self.pool)
@@ -574,7 +574,7 @@ class AsyncHistory:
                 return ended
             try:
                 content = await self._call(partial(tool, **attempt.arguments))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
+            except Exception as error:  # noqa: BLE001 - any error of the tool is its outcome
                 return await pool.run(partial(attempt.failed, error), may_withdraw=False)
             # The call has run, even if the task was cancelled.
             return await pool.run(partial(attempt.end, content), may_withdraw=False)

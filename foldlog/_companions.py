@@ -77,8 +77,8 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
-    # The first event of a sub-agent's conversation names a parent, as in Claude Code, or cannot be
-    # read.
+    # A conversation below ``conversation`` is a sub-agent if its first event names a parent, as in
+    # Claude Code. It also counts as a sub-agent if this event cannot be read.
     return [
         row.id
         for row in _beginning_with(store, f"{conversation}/")
@@ -118,8 +118,8 @@ def ids_beginning_with(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    # If no id begins with ``beginning``, the parts of an id must begin with the parts of
-    # ``beginning`` at its slash.
+    # If no id begins with ``beginning``, both sides of its first slash may be shortened: ``se/ag``
+    # then stands for ``session/agent-1``.
     name = None
     for name in ids_from(store, beginning):
         yield name
@@ -138,7 +138,8 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    # The companions of the conversations from which a fork was begun may have content of the fork.
+    # A fork shares events with the conversations that are returned, so their companions may have
+    # content of the fork.
     with suppress(EventStoreError):  # The conversation may be erased, or its key may be missing.
         row = store.conversation(conversation, pending=True)
         if row.pending and not row.version:  # This is an import that was never used.

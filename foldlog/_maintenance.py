@@ -625,7 +625,7 @@ def _clear(store: Store) -> None:
 def files_to_note(backup: str, former: str | None) -> set[str]:
     names = {f"backup {os.path.abspath(backup)}"}
     if former is not None and os.path.exists(former):
-        # If the former store is damaged and cannot be opened, its files are unknown.
+        # If the replaced store is damaged and cannot be opened, its files are unknown.
         with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
             names |= {name for name in read_models(earlier) if is_a_copy(name)}
     return names

@@ -43,7 +43,8 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
             yield part
             at += len(part)
     finally:
-        # Otherwise the database was opened since, so this descriptor stays open.
+        # If the file was opened as a database since, closing this descriptor would release the
+        # locks of SQLite, so it stays open.
         if own >= 0 and open_database(path, besides=own) is None:
             os.close(own)
 

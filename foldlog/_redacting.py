@@ -641,7 +641,7 @@ def _copies_beside(
     if not living:
         return
     own_events = _readable(store, row, row.parent_version or 0, [])
-    # If a remaining event has the text too, the text does not show a copy.
+    # A text that an event outside of ``redacted_events`` has too does not identify a copy.
     texts = texts_of(redacted_events, (event for event in own_events if event.id not in ids))
     for companion in living:
         yield companion.id, copies_of(texts, _readable(store, companion, 0, unread))

@@ -51,9 +51,11 @@ MayBeIn: TypeAlias = Callable[[bytes], bool]
 
 
 class Hit(NamedTuple):
-    """``kind``        its label: user, agent, action, observation, error, …
-    ``timestamp``   when it happened; without a zone if its source names no zone, None if its
-                    source names no time
+    """An event that contains the words.
+
+    ``kind``        the label of the event: user, agent, action, observation, error, …
+    ``timestamp``   when the event happened; without a zone if the source of the event names no
+                    zone, None if the source names no time
     ``snippet``     the text around the words, on one line
     ``highlights``  the positions of the words in the snippet: pairs of start and end
     """
@@ -68,8 +70,11 @@ class Hit(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """``hits``           the first hits in the order of the search
-    ``read``           how many of the ``conversations`` were read
+    """The result of a search.
+
+    ``hits``           the first hits in the order of the search
+    ``conversations``  the number of conversations to search
+    ``read``           the number of conversations that were searched
     ``unread``         the problems of conversations and events that could not be read
     """
 
@@ -102,7 +107,7 @@ def search(
     ``program``  only conversations that this program wrote: see ``written_by``
     ``seconds``  the search ends after this time; then ``read`` is less than ``conversations``
     """
-    # This import loads condensers, which no help needs.
+    # This import loads condensers, which ``foldlog search --help`` need not load.
     from foldlog._figures.activity import written_by
 
     kinds = tuple(kinds)
@@ -221,7 +226,7 @@ def _places(
 def _last_active_first(
     store: Store, rows: list[ConversationRow], unread: list[str]
 ) -> list[ConversationRow]:
-    # This import loads condensers, which no help needs.
+    # This import loads condensers, which ``foldlog search --help`` need not load.
     from foldlog._figures.activity import activity_of
 
     try:

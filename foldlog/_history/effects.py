@@ -116,7 +116,7 @@ def run(
             return recorded
         try:
             content = tool(**attempt.arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
+        except Exception as error:  # noqa: BLE001 - any error of the tool is its outcome
             return attempt.failed(error)
         if inspect.iscoroutine(content):
             content.close()
@@ -170,7 +170,7 @@ class Attempt:
         self._rule = rule
         if inspect.isgeneratorfunction(tool) or inspect.isasyncgenfunction(tool):
             raise TypeError(
-                f"{tool!r} yields, so a call does not run it; a tool returns its result"
+                f"{tool!r} is a generator, so a call does not run it; return the result instead"
             )
         self._hands_key_on = "key" in inspect.signature(tool).parameters
         if rule.repeat == "same key" and not self._hands_key_on:
@@ -212,8 +212,8 @@ class Attempt:
         while True:
             state = self._trace.state(None)
             # An open call can have an outcome in the log, because a retraction takes the result out
-            # of the View, but cannot undo the tool. A failure without a mark never began, and may
-            # run now.
+            # of the View, but cannot undo the tool. A failed call without a mark never began, and
+            # may run now.
             if state != "done" and not (state == "failed" and self._trace.marks):
                 break
             try:
@@ -295,7 +295,7 @@ class Attempt:
 
     def _bind_arguments(self) -> dict[str, Any]:
         if isinstance(self.call.arguments, str):
-            raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
+            raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - the model's mistake, not the caller's
         arguments = dict(self.call.arguments or {})
         # A tool under the rule "never" may have an argument 'key' of its own.
         if self._hands_key_on and (self._rule != EffectRule("never") or "key" not in arguments):

@@ -155,7 +155,8 @@ def _spans(
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    # A span does not count if another span still showed the words when it ended.
+    # Return the last span after which no event showed the words: skip a span if another span covers
+    # the version at which it ended.
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
     return next(

@@ -328,7 +328,7 @@ class LeaseBlock:
             )
         self._history._conversation_key()
         started = time.monotonic()
-        # While this worker waits, a read costs other writers nothing.
+        # A waiting worker only reads, because a read does not delay other writers.
         other = self._database.recorder.query(self._other)
         if other is None:
             self._may_have_it = True
@@ -344,8 +344,8 @@ class LeaseBlock:
         remaining_s = self._give_up_at - started
         if remaining_s <= 0:
             remedy = (
-                "wait longer (wait_s), or answer that the conversation is busy; the lease of a"
-                " killed worker ends too"
+                "wait longer (wait_s), or answer that the conversation is busy; if the"
+                " worker was killed, its lease ends by itself"
             )
             raise LeaseTaken(self._id, "a worker drives it", other, remedy)
         self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)

@@ -359,7 +359,8 @@ def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -
 
 
 def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
-    # A field that only the export has is None in this ``meta``. Calls keep their own fields.
+    # If an export would add a field that the message does not have, the result has the field with
+    # the value None. The unknown fields of calls are stored with the calls.
     if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
         # Litellm repeats some of these fields in the message itself.
         specific_fields = {

@@ -146,8 +146,8 @@ class RuntimeCall:
         except IdempotencyConflict:
             if not is_repeated:
                 raise
-            # In this runtime, several calls may have the same id. The key belongs to the first of
-            # their intents, from which all of them are read.
+            # In this runtime, several calls may have the same id. The first intent already has this
+            # key, so this intent is appended without a key.
             (recorded,) = history.append(mark)
         return recorded.id, _read_key(history, recorded.id)
 

@@ -640,7 +640,8 @@ def _values(plain: _Values) -> _Values:
 
 def _record_of(event: AdkEvent) -> _Values:
     dumped = event.model_dump(mode="python", exclude_none=True)
-    # Before ``to_plain``, because ``to_plain`` marks a map by the number of its keys.
+    # Remove temporary values before ``to_plain``, because the number of keys in a map decides how
+    # ``to_plain`` marks the map.
     delta = dumped.get("actions", {}).get("state_delta", {})
     for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
         del delta[key]

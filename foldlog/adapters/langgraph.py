@@ -436,7 +436,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             ]
             if channels:
                 whole = self._checkpoints.whole(thread, each)
-                there = self._value(whole).keys() & {*channels}  # without a redacted value
+                there = self._value(whole).keys() & {*channels}  # redacted values are missing
                 seeds |= dict.fromkeys(there, whole)
                 since |= dict.fromkeys(there, len(line))
             is_known = each.id == cached.id

@@ -85,8 +85,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     _opened: WithHistories = PrivateAttr()
     _read: Recent[str, _Read] = PrivateAttr()
     _erased: Recent[str, list[tuple[bytes, Any]]] = PrivateAttr()
-    """Maps each key whose messages this object has erased since ``get_messages`` to the result of
-    ``_present_records`` before the erasure.
+    """Maps a key to the result of ``_present_records`` directly before this object erased the
+    messages of the key. ``get_messages`` removes the entry of its key.
     """
 
     def __init__(

@@ -115,15 +115,17 @@ class FoldlogSession(OpenHistories):
         """Whether this object has cleared the session and not added items since."""
         self._is_outdated = False
         """Whether this object has erased a session in which an item was redacted after this object
-        first read it. The SDK may hold the redacted text as long as this object exists.
+        first read the session. The SDK may hold the redacted text as long as this object exists.
         """
         self._erased: list[Any] | None = None
-        """The items that this object has erased, if ``_is_outdated``, until items are added."""
+        """The items that this object has erased. Only set while ``_is_outdated`` is true and no
+        items have been added since the erasure.
+        """
 
     @in_thread
     def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items that a model is shown, the oldest first. With ``limit``, return only the
-        newest items. Like SQLite, a negative limit means no limit.
+        newest items. As in SQLite, a negative limit means no limit.
 
         With ``condense``, a condensation that is due is made first. Condensed items are replaced by
         a user message with the summary. Only the returned items are read.
@@ -168,7 +170,8 @@ class FoldlogSession(OpenHistories):
         again. If an item was redacted after this object first read the session, foldlog stores no
         compaction, and the session has all its items again: compact with a new object. If a
         compaction or a rewind of the SDK fails, the SDK adds the items again that it took out a
-        moment before. After such an error, redact again what was redacted at the same time.
+        moment before. If you redacted an item during this compaction or rewind, redact it again
+        after the error.
 
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.

@@ -191,7 +191,8 @@ class ThreadBranches:
                 checkpoint = self.at(name, last.first_id + last.events)
                 return checkpoint if checkpoint.value is not None else None
         # A detached or copied fork has copies of the events that it shared, but no keys of these
-        # events. So no key finds a checkpoint: walk back through the fork until ids are smaller.
+        # events. So no key finds a checkpoint in such a fork. Walk back through the fork to the
+        # first id that is smaller than ``checkpoint_id``.
         copies = (
             self._line(branch)
             for branch in branches

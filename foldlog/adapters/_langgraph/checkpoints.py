@@ -82,10 +82,10 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` is None if the branch was only read. The View shows no event between the last record
-    and the event id ``alone``. An append that repeats values from the store passes ``unredacted``,
-    and is refused if an event was redacted after the values were read. ``unredacted`` is None for a
-    checkpoint that this process wrote.
+    ``history`` is None if the branch was only read. It is certain that the View shows no event
+    after the last record and before the id ``alone``. An append that repeats values from the store
+    passes ``unredacted``, and is refused if an event was redacted after the values were read.
+    ``unredacted`` is None for a checkpoint that this process wrote.
     """
 
     checkpoint: Checkpoint
@@ -296,12 +296,12 @@ class Checkpoints:
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
 
-    # -- the newest one in memory
+    # -- the newest checkpoint in memory
     # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the keys of records of the newest checkpoint: of all records
-        that its branch already had at ``version``.
+        """Return the event ids and the key of each record of the newest checkpoint, if the branch
+        already had the record at ``version``.
 
         Return an empty list if the newest checkpoint is in another branch. A checkpoint that is in
         memory is not read again.

@@ -136,7 +136,8 @@ class EventFiles:
         for before in asides:
             if stored.count(begin) or not is_step_aside(before):
                 break
-            # A step to another branch belongs to the record.
+            # If the View changed to another branch for this event, the event that changed it
+            # belongs to the same record.
             begin = before
             first = before.id
         encoder = Encoder(NAME, stored=stored)
@@ -212,7 +213,7 @@ class EventFiles:
                 )
             elif head is not None or state.get(
                 "head_is_empty"
-            ):  # otherwise the state is older than the first event, or than trees
+            ):  # a state without a head is older than the first event, or than the SDK's trees
                 moves = self._moves(head)
             if self._counted is None:
                 if self.version:

@@ -69,8 +69,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes one record for a message, one for the calls of a reply, and one for their results. Of
-    the annotations, only redacted ones become records.
+    """Writes one record for a message, one for the calls of a reply, and one for their results. An
+    annotation becomes a record only if it is redacted.
     """
 
     rules: PartsFormat

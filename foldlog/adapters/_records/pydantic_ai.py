@@ -212,7 +212,7 @@ def _file(item: Any) -> dict[str, Any] | None:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant"
-    # The SDK reads a message without a time as a message of now.
+    # When the SDK reads a message without a time, it gives the message the present time.
     if is_response:
         time = stamp_of(event)
     else:
